@@ -1,0 +1,134 @@
+"""Every error that a user can meet, each class with its exit code.
+
+A message says what happened and why it is likely; ``hint`` says what to do next. Whatever is not a
+:class:`RtbuildError` is a bug and ends with exit code 70 at the boundary in :mod:`builder.cli`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from builder.model import Span
+
+
+class RtbuildError(Exception):
+    """Base of every expected error."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class CellError(RtbuildError):
+    """One cell failed: it did not lock, did not build, or a check in it failed. Other cells go on."""
+
+    exit_code = 1
+
+
+class UsageError(RtbuildError):
+    """The command line asks for something that does not exist or cannot be combined."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnostic:
+    """One thing wrong in a matrix file, at the place where it stands."""
+
+    message: str
+    span: Span
+    hint: str | None = None
+
+    def render(self, source_line: str | None) -> str:
+        """``file:line:col: error: …``, then the line, a caret under the column, and the hint."""
+        text = f"{self.span}: error: {self.message}"
+        if source_line is not None:
+            number = f"{self.span.line} | "
+            pad = " " * (len(number) - 2)
+            caret = " " * (self.span.column - 1) + "^" * max(1, self.span.width)
+            text += f"\n  {number}{source_line}\n  {pad}| {caret}"
+        if self.hint is not None:
+            text += f"\n  hint: {self.hint}"
+        return text
+
+
+class MatrixError(RtbuildError):
+    """A matrix file is wrong. Carries all of the file's errors, in the order of their lines."""
+
+    exit_code = 2
+
+    def __init__(self, path: Path | str, diagnostics: Sequence[Diagnostic], source: str = "") -> None:
+        self.path = str(path)
+        self.diagnostics = tuple(sorted(diagnostics, key=lambda d: (d.span.line, d.span.column)))
+        lines = source.splitlines()
+
+        def line_of(diagnostic: Diagnostic) -> str | None:
+            index = diagnostic.span.line - 1
+            return lines[index] if 0 <= index < len(lines) else None
+
+        count = len(self.diagnostics)
+        body = "\n".join(d.render(line_of(d)) for d in self.diagnostics)
+        super().__init__(f"{body}\n{self.path}: {count} error{'s' if count != 1 else ''}")
+
+
+class NothingSelectedError(RtbuildError):
+    """The selectors leave no cell."""
+
+    exit_code = 3
+
+
+class StaleLockError(RtbuildError):
+    """The lock is missing or does not belong to the matrix as it stands, and ``--locked`` was given."""
+
+    exit_code = 4
+
+
+class MissingToolError(RtbuildError):
+    """This machine lacks something: an engine, buildx, mmdebstrap, disk, a GPU."""
+
+    exit_code = 5
+
+
+class PublishRefusedError(RtbuildError):
+    """The gate is shut: a digest has no report of its own that says ``works``."""
+
+    exit_code = 6
+
+
+class RegistryError(CellError):
+    """A container registry did not give what was asked: unreachable, refused, or the tag is gone."""
+
+
+class PackageIndexError(CellError):
+    """A package index did not give what was asked, or gave a file whose hash differs."""
+
+
+class CommandError(CellError):
+    """A tool that rtbuild runs failed. Carries the exact command, its exit status and its last lines."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        command: Sequence[str],
+        returncode: int,
+        tail: Sequence[str] = (),
+        log: Path | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.command = tuple(command)
+        self.returncode = returncode
+        self.tail = tuple(tail)
+        self.log = log

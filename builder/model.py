@@ -1,0 +1,290 @@
+"""The frozen values that flow through rtbuild, from a matrix file to a report.
+
+``matrix.yaml`` → :class:`Matrix` → :class:`Cell` → :class:`Pinned` → :class:`Recipe` → :class:`Image` →
+:class:`Report`. Each arrow is one function; none changes what it was given.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+def canonical_json(document: object) -> bytes:
+    """The one byte form of a JSON document: sorted keys, no blanks, UTF-8. What digests are made of."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest_of(document: object) -> str:
+    """``sha256:…`` of a document's canonical JSON."""
+    return "sha256:" + hashlib.sha256(canonical_json(document)).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Span:
+    """A place in a matrix file. Lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+    width: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What an image stands on, as the matrix names it.
+
+    ``registry``: ``name`` is an image reference (``nvidia/cuda:11.8.0-base-ubuntu22.04``).
+    ``rootfs``: ``name`` is ``<distribution>/<suite>`` (``debian/bookworm``).
+    """
+
+    kind: Literal["registry", "rootfs"]
+    name: str
+
+    def __str__(self) -> str:
+        return self.name if self.kind == "registry" else f"rootfs:{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cuda:
+    """Where CUDA and cuDNN come from: the base image, NVIDIA's wheels, or nowhere (a CPU image).
+
+    ``packages`` are requirement strings for ``wheels``; empty where the framework brings its own pins.
+    """
+
+    provider: Literal["base", "wheels", "none"]
+    packages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a matrix may set for all of its cells."""
+
+    compression: Literal["zstd", "gzip"] = "zstd"
+    strict_cudnn: bool = False
+    """Demand loaded cuDNN == compiled cuDNN; the default is NVIDIA's rule (same major, minor not older)."""
+    max_size: int | None = None
+    """Budget for an image, in bytes unpacked; a bigger image fails its cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One combination out of a matrix. ``id`` is a legal Docker tag and the same string everywhere."""
+
+    id: str
+    matrix: str
+    frameworks: tuple[str, ...]
+    """Requirement strings, each pinned to one version: ``tensorflow==2.8.4``."""
+    python: str
+    """``3.9``: always a string, never a number."""
+    base: Base
+    cuda: Cuda
+    platform: str = "linux/amd64"
+    pip: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    gpus: tuple[str, ...] = ()
+    """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
+    index: tuple[str, ...] = ()
+    """Extra package indexes by URL, for wheels such as PyTorch's ``cuNNN`` variants."""
+    variant: str | None = None
+    """Appended to the id, to tell cells apart that differ only in packages or environment."""
+    options: Options = field(default_factory=Options)
+    excluded: str | None = None
+    """The reason of the ``exclude`` rule that took this cell out; None for a cell that is in."""
+    span: Span | None = field(default=None, compare=False)
+
+    def inputs(self) -> dict[str, Any]:
+        """All that a lock depends on, as JSON: the cell without its place, reason and build options."""
+        return {
+            "frameworks": list(self.frameworks),
+            "python": self.python,
+            "base": str(self.base),
+            "cuda": {"provider": self.cuda.provider, "packages": list(self.cuda.packages)},
+            "platform": self.platform,
+            "pip": list(self.pip),
+            "apt": list(self.apt),
+            "index": list(self.index),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """One matrix file, expanded. ``cells`` keeps file order and holds the excluded ones too."""
+
+    name: str
+    path: Path
+    description: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Wheel:
+    """A wheel by content. ``size`` is in bytes as downloaded; no field names a host."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    size: int
+    uploaded: int = 0
+    """When the index says it was uploaded, in seconds since 1970; 0 where the index does not say."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Deb:
+    """A Debian package by content. ``file`` is its path below the archive's root (``pool/…``)."""
+
+    package: str
+    version: str
+    architecture: str
+    file: str
+    sha256: str
+    size: int
+    archive: str
+    """Which of the distribution's archives: ``debian`` or ``debian-security``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegistryBase:
+    """A registry image as its own manifest and config describe it; nothing here is read from the tag's text."""
+
+    reference: str
+    digest: str
+    """Digest of the platform's manifest, not of the index."""
+    env: tuple[tuple[str, str], ...]
+    labels: tuple[tuple[str, str], ...]
+    size: int
+    """Sum of the compressed layers, in bytes."""
+
+    def variable(self, name: str) -> str | None:
+        return dict(self.env).get(name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RootfsBase:
+    """An operating system put together from Debian's packages."""
+
+    suite: str
+    debs: tuple[Deb, ...]
+    epoch: int
+    """Date of the suite's Release file, in seconds since 1970."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """A cell with everything in it fixed by content."""
+
+    cell: Cell
+    base: RegistryBase | RootfsBase
+    wheels: tuple[Wheel, ...]
+    """In the order in which their layers are stacked: largest families first, see :mod:`builder.layers`."""
+    epoch: int
+    """``SOURCE_DATE_EPOCH`` of the lock: the newest upload time in it."""
+
+    @property
+    def inputs(self) -> str:
+        """Digest of all that decides the image's content, apart from rtbuild's own files."""
+        base: dict[str, Any]
+        if isinstance(self.base, RegistryBase):
+            base = {"digest": self.base.digest}
+        else:
+            base = {"suite": self.base.suite, "debs": [d.sha256 for d in self.base.debs]}
+        return digest_of(
+            {
+                "cell": self.cell.inputs(),
+                "env": [list(pair) for pair in self.cell.env],
+                "base": base,
+                "wheels": [w.sha256 for w in self.wheels],
+                "epoch": self.epoch,
+                "compression": self.cell.options.compression,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeFile:
+    content: bytes
+    mode: int = 0o644
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A rendered build context: ``Dockerfile`` and all that it needs.
+
+    ``blobs`` are the large files of the context, by what they are made of (``rootfs.tar``, the ``pip`` wheel
+    that installs the others); they are put beside ``files`` when the recipe is written.
+    """
+
+    cell: Cell
+    pinned: Pinned
+    files: Mapping[str, RecipeFile]
+    blobs: Mapping[str, RootfsBase | Wheel]
+    inputs: str
+    """Digest of the lock's inputs and of every file: what ``io.rtbuild.inputs`` in the image says."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A built image in an engine's store."""
+
+    cell: Cell
+    reference: str
+    digest: str
+    """What the engine calls it: with the containerd image store the manifest digest, else the image id."""
+    content: str
+    """Digest over the ordered layer diff ids and the config without its dates: equal for equal content."""
+    size: int
+    """Unpacked, in bytes."""
+    reused: bool = False
+    """True where an image with the same inputs was there already and nothing was built."""
+
+
+class Verdict(enum.StrEnum):
+    """What a report says in one word; see the table in ``docs/verdicts.md``."""
+
+    WORKS = "works"
+    UNVERIFIED = "unverified"
+    BROKEN = "broken"
+    UNSUPPORTED_GPU = "unsupported-gpu"
+    HOST = "host"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Something that the matrix asked for and the probe did not find."""
+
+    what: str
+    asked: str
+    found: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the probe found in one image on one machine. ``document`` is the probe's own JSON, unchanged."""
+
+    cell_id: str
+    image: str
+    """:attr:`Image.content` of the image that was probed."""
+    digest: str
+    verdict: Verdict
+    cause: str | None
+    differences: tuple[Difference, ...]
+    document: Mapping[str, Any]
+    reused: bool = False
+
+    @property
+    def test_double(self) -> bool:
+        """True where a stand-in for a GPU or driver took part: never evidence for anything."""
+        return bool(self.document.get("test_double"))

@@ -1,0 +1,32 @@
+"""Where rtbuild's own files are, in a checkout as in an installed wheel, and where the caches are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def templates() -> Path:
+    """The folder with ``Dockerfile.j2``: beside the package in a checkout, inside it in a wheel."""
+    installed = _PACKAGE / "_templates"
+    return installed if installed.is_dir() else _PACKAGE.parent / "templates"
+
+
+def probe() -> Path:
+    """The folder with the probe's sources, which are data here and never imported."""
+    return _PACKAGE / "probe"
+
+
+def facts() -> Path:
+    """The folder with the compatibility tables."""
+    return _PACKAGE / "compat" / "facts"
+
+
+def cache() -> Path:
+    """The download and layer cache: ``RTBUILD_CACHE``, else ``rtbuild`` in the user's cache folder."""
+    configured = os.environ.get("RTBUILD_CACHE")
+    if configured:
+        return Path(configured)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rtbuild"
