@@ -157,7 +157,7 @@ class Deb:
 
 @dataclass(frozen=True, kw_only=True)
 class RegistryBase:
-    """A registry image as its own manifest and config describe it; nothing here is read from the tag's text."""
+    """A registry image as its manifest and config describe it; nothing is read from the tag's text."""
 
     reference: str
     digest: str
