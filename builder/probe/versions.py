@@ -1,0 +1,51 @@
+"""Version numbers of cuDNN and CUDA, and NVIDIA's rule for which cuDNN serves which build."""
+
+import re
+
+
+def cudnn_tuple(number):
+    """``cudnnGetVersion()`` as (major, minor, patch).
+
+    Up to cuDNN 8 the number is major*1000 + minor*100 + patch, from 9 on major*10000 + minor*100 + patch:
+    https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
+    """
+    number = int(number)
+    scale = 10000 if number >= 90000 else 1000
+    return number // scale, number % scale // 100, number % 100
+
+
+def cuda_tuple(number):
+    """A CUDA version number such as 12040 as (major, minor)."""
+    return int(number) // 1000, int(number) % 1000 // 10
+
+
+def dotted(parts):
+    """(9, 10, 2) as ``9.10.2``; None stays None."""
+    return None if parts is None else ".".join(str(part) for part in parts)
+
+
+def numbers(text):
+    """The leading dotted number of a version text as a tuple: ``8.9.4.25`` -> (8, 9, 4, 25); () if none."""
+    found = re.match(r"\s*v?(\d+(?:\.\d+)*)", str(text or ""))
+    return tuple(int(part) for part in found.group(1).split(".")) if found else ()
+
+
+def cudnn_rule(compiled, loaded, strict=False):
+    """The cause id that forbids this pair of cuDNN versions, or None where it is allowed.
+
+    From cuDNN 7 on a library x.y serves whatever was built for x.z with z <= y, patches do not matter, and
+    nothing crosses a major version:
+    https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html
+    Both arguments are tuples of at least one number; a compiled version known only by its major (TensorFlow
+    says ``9``) is compared by its major. ``strict`` demands equality in as many parts as both have.
+    """
+    if not compiled or not loaded:
+        return None
+    if compiled[0] != loaded[0]:
+        return "cudnn-major-mismatch"
+    shared = min(len(compiled), len(loaded), 3)
+    if strict and compiled[:shared] != loaded[:shared]:
+        return "cudnn-not-equal"
+    if len(compiled) > 1 and len(loaded) > 1 and loaded[1] < compiled[1]:
+        return "cudnn-too-old"
+    return None
