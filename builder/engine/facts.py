@@ -1,0 +1,61 @@
+"""What the engine and its machine are able to do, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+GpuRequest = Literal["gpus", "cdi"]
+"""How a container asks for GPUs: Docker's ``--gpus all``, or the CDI device ``nvidia.com/gpu=all``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU as the host's ``nvidia-smi`` names it."""
+
+    name: str
+    compute_capability: str | None
+    """``7.5``; None where ``nvidia-smi`` is too old to say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuFacts:
+    """What is known about NVIDIA GPUs on the engine's machine, without starting a container."""
+
+    request: GpuRequest | None
+    """The way in which this engine hands GPUs to a container; None where it has none."""
+    traces: tuple[str, ...]
+    """Signs of a GPU on this machine: device nodes, a loaded driver. Empty also where the engine is remote."""
+    runtimes: tuple[str, ...] = ()
+    """The engine's registered runtimes that are NVIDIA's."""
+    cdi_devices: tuple[str, ...] = ()
+    toolkit: str | None = None
+    """Version of ``nvidia-ctk`` on this machine."""
+    driver: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    remote: bool = False
+    """True where the engine runs on another machine, so that nothing but the engine's word is known."""
+
+    @property
+    def usable(self) -> bool:
+        """A container that asks for a GPU will probably get one."""
+        return self.request is not None and (self.remote or bool(self.traces))
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFacts:
+    """What ``docker info`` and the machine say."""
+
+    version: str
+    buildx: str
+    store: Literal["containerd", "graphdriver"]
+    driver: str
+    """The storage driver or snapshotter: ``overlay2``, ``overlayfs``."""
+    root: str
+    disk_free: int | None
+    """Free bytes where images are stored; None where the engine is remote."""
+    platform: str
+    """``linux/amd64``."""
+    host: str
+    """The address that the engine answers on: ``unix:///var/run/docker.sock``."""
+    gpu: GpuFacts = field(default_factory=lambda: GpuFacts(request=None, traces=()))
