@@ -1,0 +1,26 @@
+"""Can this combination work? Facts and rules that answer before anything is built.
+
+``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, ``explain`` tells a person why,
+``propose`` goes the other way, from requirements to cells. Nothing here touches a network: what was read from
+wheels and registries arrives as :class:`Truth`, and the tables in ``facts/`` fill in the rest.
+"""
+
+from builder.compat.check import check, explain
+from builder.compat.finding import Finding, Nearest, Outcome, Source, Value, summary
+from builder.compat.truth import BaseTruth, Truth, WheelTruth, truth_of_base, truth_of_pinned
+
+__all__ = [
+    "BaseTruth",
+    "Finding",
+    "Nearest",
+    "Outcome",
+    "Source",
+    "Truth",
+    "Value",
+    "WheelTruth",
+    "check",
+    "explain",
+    "summary",
+    "truth_of_base",
+    "truth_of_pinned",
+]

@@ -1,0 +1,109 @@
+"""What a rule says about a cell: outcome, message, the values it weighed, where each came from, and a way out."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from builder.model import Cell
+
+SourceKind = Literal["wheel", "registry", "table", "cell"]
+"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
+ship with rtbuild; ``cell``: stated by the matrix itself."""
+
+
+class Outcome(enum.StrEnum):
+    """What a rule, or all of them together, make of a cell before anything is built."""
+
+    WORKS = "works"
+    WARNS = "warns"
+    UNKNOWN = "unknown"
+    """A value that decides is not known. Never counted as a yes."""
+    CANNOT_WORK = "cannot-work"
+
+    @property
+    def severity(self) -> int:
+        """0 for works up to 3 for cannot-work: the worst finding decides for the cell."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {Outcome.WORKS: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.CANNOT_WORK: 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a value was read. ``reference`` is a URL, ``repo@commit:path``, a wheel's file name or a digest."""
+
+    kind: SourceKind
+    reference: str
+    date: str | None = None
+    """When a table row was read, ``YYYY-MM-DD``; None for what was read from the thing itself."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One value that a rule weighed: ``what`` names it, ``text`` is the value, ``source`` says who says so."""
+
+    what: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """A cell close to the one refused, which the same rules let pass, and how it differs."""
+
+    changes: tuple[tuple[str, str], ...]
+    """``(key of the matrix, new value)``, such as ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
+    cell: Cell
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}: {value}" for key, value in self.changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one rule says about one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
+
+    rule: str
+    outcome: Outcome
+    message: str
+    values: tuple[Value, ...] = ()
+    nearest: Nearest | None = field(default=None)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the values, each once, in the order in which the values name them."""
+        return tuple(dict.fromkeys(value.source for value in self.values))
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``rtbuild check --json``: plain values only, in a fixed order."""
+        document: dict[str, Any] = {
+            "rule": self.rule,
+            "outcome": self.outcome.value,
+            "message": self.message,
+            "values": [
+                {
+                    "what": value.what,
+                    "value": value.text,
+                    "source": {"kind": value.source.kind, "reference": value.source.reference}
+                    | ({"date": value.source.date} if value.source.date else {}),
+                }
+                for value in self.values
+            ],
+        }
+        if self.nearest is not None:
+            document["nearest"] = dict(self.nearest.changes)
+        return document
+
+
+def summary(findings: Iterable[Finding]) -> Outcome:
+    """The worst outcome among findings; ``works`` where there is none."""
+    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.WORKS)

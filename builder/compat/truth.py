@@ -1,0 +1,95 @@
+"""What was read from wheels and base images themselves; the facts fill in what is not known here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.model import RegistryBase
+
+if TYPE_CHECKING:
+    from builder.model import Pinned
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelTruth:
+    """What one wheel says of itself. A field that was not read, or that the wheel does not tell, is None."""
+
+    name: str
+    """Canonical name (``nvidia-cudnn-cu12``)."""
+    version: str
+    file: str
+    sha256: str | None = None
+    requires_python: str | None = None
+    requires: tuple[str, ...] = ()
+    """``Requires-Dist`` lines, as the wheel has them."""
+    tags: tuple[str, ...] = ()
+    """``cp311-cp311-manylinux_2_17_x86_64`` and so on, expanded."""
+    cuda: str | None = None
+    """CUDA that it was compiled with, ``12.2`` or ``12.5.1``; None for a CPU wheel or where not told."""
+    cudnn: str | None = None
+    """cuDNN that it was compiled with, as exactly as the wheel tells it: TensorFlow tells the major only."""
+    architectures: tuple[str, ...] = ()
+    """``sm_80``, ``compute_90``: kernels and PTX in the wheel, where it lists them."""
+    gpu: bool | None = None
+    """False for a wheel that says that it was built without CUDA."""
+
+    @property
+    def reference(self) -> str:
+        return self.file if self.sha256 is None else f"{self.file} sha256:{self.sha256[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseTruth:
+    """What a registry says of a base image: its config's environment, or that there is no such tag."""
+
+    reference: str
+    digest: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    exists: bool = True
+    """False where the registry answered that there is no such tag. (A registry that did not answer is no
+    truth at all: leave :attr:`Truth.base` None.)"""
+    pythons: tuple[str, ...] = ()
+    """Python versions found in it, where somebody looked."""
+
+    def variable(self, name: str) -> str | None:
+        return dict(self.env).get(name)
+
+    @property
+    def source(self) -> str:
+        return f"{self.reference}@{self.digest}" if self.digest else self.reference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """All that is known for certain about one cell. The empty ``Truth()`` leaves everything to the tables."""
+
+    wheels: tuple[WheelTruth, ...] = ()
+    base: BaseTruth | None = None
+    locked: bool = False
+    """True where ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
+
+    def wheel(self, name: str) -> WheelTruth | None:
+        wanted = canonicalize_name(name)
+        return next((wheel for wheel in self.wheels if wheel.name == wanted), None)
+
+
+def truth_of_base(base: RegistryBase) -> BaseTruth:
+    """From what the registry client inspected."""
+    return BaseTruth(reference=base.reference, digest=base.digest, env=base.env)
+
+
+def truth_of_pinned(pinned: Pinned, read: tuple[WheelTruth, ...] = ()) -> Truth:
+    """From a lock: every wheel by name and version, with what ``read`` tells of some of them (same sha256)."""
+    by_hash = {wheel.sha256: wheel for wheel in read}
+    wheels = tuple(
+        by_hash.get(wheel.sha256)
+        or WheelTruth(
+            name=canonicalize_name(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256
+        )
+        for wheel in pinned.wheels
+    )
+    base = truth_of_base(pinned.base) if isinstance(pinned.base, RegistryBase) else None
+    return Truth(wheels=wheels, base=base, locked=True)
