@@ -1,0 +1,133 @@
+"""Events as a live board: one row a cell, redrawn in place, with finished cells' lines above it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from builder.console.summary import failure_text, result_line
+from builder.console.terminal import human_seconds
+from builder.pipeline.events import (
+    CellFinished,
+    Event,
+    Note,
+    RunStarted,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from builder.console.terminal import Terminal
+    from builder.pipeline.events import Stage
+
+_BAR = 14
+
+
+@dataclass
+class _Row:
+    stage: Stage
+    since: float
+    text: str = ""
+    done: int | None = None
+    total: int | None = None
+
+
+class Board:
+    """A table of the cells at work; what has ended scrolls away above it as lines."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._console = terminal.console()
+        self._rows: dict[str, _Row] = {}
+        self._waiting: list[str] = []
+        self._total = 0
+        self._lock = threading.Lock()
+        self._live = Live(
+            console=self._console, refresh_per_second=8, get_renderable=self._table, transient=True
+        )
+
+    def __enter__(self) -> Board:
+        self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RunStarted():
+                with self._lock:
+                    self._waiting, self._total = list(event.cells), len(event.cells)
+            case StageStarted():
+                self._start(event)
+            case StageProgress():
+                with self._lock:
+                    row = self._rows.get(event.cell)
+                    if row is not None and row.stage == event.stage:
+                        row.text, row.done, row.total = event.text, event.done, event.total
+            case StageFinished():
+                with self._lock:
+                    row = self._rows.get(event.cell)
+                    if row is not None:
+                        row.text, row.done, row.total = event.text, None, None
+            case CellFinished():
+                self._finish(event)
+            case Note():
+                mark = "warning: " if event.warning else ""
+                self._print((f"{event.cell}  " if event.cell else "") + mark + event.text)
+
+    def _start(self, event: StageStarted) -> None:
+        with self._lock:
+            if event.cell in self._waiting:
+                self._waiting.remove(event.cell)
+            self._rows[event.cell] = _Row(stage=event.stage, since=time.monotonic())
+
+    def _finish(self, event: CellFinished) -> None:
+        result = event.result
+        with self._lock:
+            self._rows.pop(result.cell.id, None)
+            if result.cell.id in self._waiting:
+                self._waiting.remove(result.cell.id)
+        self._print(f"{result.cell.id}  {result_line(result, self._terminal)}")
+        failure = failure_text(result)
+        if failure:
+            self._print(failure)
+
+    def _print(self, text: str) -> None:
+        self._console.print(Text.from_ansi(text))
+
+    def _table(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        table.add_column(no_wrap=True, justify="right")
+        now = time.monotonic()
+        with self._lock:
+            for cell, row in self._rows.items():
+                table.add_row(
+                    Text(cell, style="bold"),
+                    Text(row.stage, style="cyan"),
+                    Text(self._bar(row) + row.text),
+                    Text(human_seconds(now - row.since), style="dim"),
+                )
+            left = len(self._waiting)
+        if left:
+            table.add_row(Text(f"{left} of {self._total} waiting", style="dim"))
+        return table
+
+    def _bar(self, row: _Row) -> str:
+        if row.done is None or not row.total:
+            return ""
+        filled = min(_BAR, _BAR * row.done // row.total)
+        full, empty = ("█", "░") if self._terminal.unicode else ("#", ".")
+        return full * filled + empty * (_BAR - filled) + " "

@@ -1,0 +1,84 @@
+"""What is said of a cell at its end, and of a run at its end, as text."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from builder.console.terminal import human_bytes, human_seconds
+from builder.errors import CommandError, MatrixError
+from builder.pipeline.events import CellResult, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.console.terminal import Terminal
+    from builder.errors import RtbuildError
+
+_MARK = {
+    Outcome.DONE: ("ok", "32", "done"),
+    Outcome.WORKS: ("ok", "32", "works"),
+    Outcome.UNVERIFIED: ("warn", "33;1", "UNVERIFIED"),
+    Outcome.FAILED: ("bad", "31;1", "FAILED"),
+    Outcome.HOST: ("warn", "33;1", "not verified: the machine"),
+    Outcome.CANCELLED: ("skip", "33", "cancelled"),
+}
+
+
+def result_line(result: CellResult, terminal: Terminal) -> str:
+    """``✓ works  5.6 GB  sha256:1234…  in 3 min 05 s``."""
+    symbol, color, word = _MARK[result.outcome]
+    parts = [terminal.style(f"{terminal.symbol(symbol)} {word}", color)]
+    if result.outcome is Outcome.FAILED:
+        parts.append(f"at {result.stage}")
+    if result.image is not None:
+        parts += [result.image.reference, human_bytes(result.image.size)]
+        if result.image.reused:
+            parts.append("there already")
+    parts.append(f"in {human_seconds(sum(result.seconds.values()))}")
+    return "  ".join(parts)
+
+
+def error_text(error: RtbuildError) -> str:
+    """An error in three parts: what happened, the evidence, what to do."""
+    if isinstance(error, MatrixError):
+        return error.message
+    parts = [f"error: {error.message}"]
+    if isinstance(error, CommandError):
+        if error.tail:
+            parts.append(textwrap.indent("\n".join(error.tail), "    "))
+        parts.append(f"  + {' '.join(error.command)}")
+        parts.append(f"  exit status {error.returncode}" + (f", full log: {error.log}" if error.log else ""))
+    if error.hint is not None:
+        parts.append(f"hint: {error.hint}")
+    return "\n".join(parts)
+
+
+def failure_text(result: CellResult) -> str:
+    """Why the cell did not end well: its error, or what the probe found. Empty where it did."""
+    if result.error is not None:
+        return textwrap.indent(error_text(result.error), "  ")
+    report = result.report
+    if report is None or result.outcome in (Outcome.WORKS, Outcome.DONE):
+        return ""
+    document = report.document
+    lines = [f"verdict: {report.verdict}" + (f", cause: {report.cause}" if report.cause else "")]
+    lines += [str(document[key]) for key in ("summary", "remedy") if document.get(key)]
+    lines += [f"asked for {d.what} {d.asked}, found {d.found}" for d in report.differences]
+    return textwrap.indent("\n".join(dict.fromkeys(lines)), "  ")
+
+
+def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
+    """The closing lines of a run: how many cells ended how, and loudly what was not verified."""
+    counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in Outcome}
+    words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
+    lines = [f"{len(results)} cell{'s' if len(results) != 1 else ''}: " + ", ".join(words)]
+    if counts[Outcome.UNVERIFIED]:
+        lines.append(
+            terminal.style(
+                "UNVERIFIED: no GPU on this machine, so no convolution ran. "
+                "Nothing here may be called known to work.",
+                "33;1",
+            )
+        )
+    return "\n".join(lines)

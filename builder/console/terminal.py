@@ -1,0 +1,102 @@
+"""What this terminal can do, decided once: colour, a live board, symbols. stdout is data, stderr is talk."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ColorChoice = Literal["auto", "always", "never"]
+ProgressChoice = Literal["auto", "tty", "plain", "json", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terminal:
+    """How to talk on stderr. ``progress`` is never ``auto`` here."""
+
+    progress: Literal["tty", "plain", "json", "none"]
+    color: bool
+    github: bool
+    """True in a GitHub Actions job: groups and annotations are understood there."""
+    verbose: int = 0
+
+    @classmethod
+    def of(
+        cls, *, progress: ProgressChoice = "auto", color: ColorChoice = "auto", verbose: int = 0
+    ) -> Terminal:
+        """Look at the stream and the environment. ``NO_COLOR`` wins over ``FORCE_COLOR``."""
+        tty = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        if color == "auto":
+            colored = "NO_COLOR" not in os.environ and (tty or "FORCE_COLOR" in os.environ)
+        else:
+            colored = color == "always"
+        chosen: Literal["tty", "plain", "json", "none"]
+        chosen = ("tty" if tty else "plain") if progress == "auto" else progress
+        return cls(
+            progress=chosen,
+            color=colored,
+            github=os.environ.get("GITHUB_ACTIONS") == "true",
+            verbose=verbose,
+        )
+
+    @property
+    def unicode(self) -> bool:
+        encoding = (getattr(sys.stderr, "encoding", None) or "ascii").lower()
+        return encoding.replace("-", "").startswith("utf")
+
+    def symbol(self, outcome: str) -> str:
+        """A mark to put before a word, never instead of it."""
+        fancy = {"ok": "✓", "bad": "✗", "skip": "⊘", "warn": "!", "run": "•"}
+        plain = {"ok": "+", "bad": "x", "skip": "-", "warn": "!", "run": "*"}
+        return (fancy if self.unicode else plain)[outcome]
+
+    def console(self) -> Console:
+        """A rich console on stderr that emits no escape at all where colour is off."""
+        from rich.console import Console
+
+        live = self.progress == "tty"
+        return Console(
+            stderr=True,
+            force_terminal=live or self.color or None,
+            color_system="auto" if self.color else None,
+            no_color=not self.color,
+            highlight=False,
+            soft_wrap=not live,
+        )
+
+    def say(self, text: str = "") -> None:
+        """One line of talk."""
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def style(self, text: str, code: str) -> str:
+        """ANSI style (``1`` bold, ``31`` red …), only where colour is on."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
+
+
+def print_json(document: Any) -> None:
+    """The one document that ``--json`` puts on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def human_bytes(count: float) -> str:
+    """``1.6 GB``: decimal units, as registries and disks count."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:
+            return f"{count:.0f} {unit}" if unit in ("B", "kB") else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def human_seconds(seconds: float) -> str:
+    """``0.4 s``, ``48 s``, ``3 min 05 s``."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"

@@ -1,0 +1,103 @@
+"""What happens to cells while they walk the line, as values. A console makes a board or lines of them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from builder.errors import RtbuildError
+    from builder.model import Cell, Image, Report
+
+
+class Stage(enum.StrEnum):
+    """The stations of a cell, in order."""
+
+    CHECK = "check"
+    LOCK = "lock"
+    FETCH = "fetch"
+    LAYERS = "layers"
+    RENDER = "render"
+    BUILD = "build"
+    VERIFY = "verify"
+
+
+class Outcome(enum.StrEnum):
+    """How a cell ended."""
+
+    DONE = "done"
+    """All that was asked for, short of a verification."""
+    WORKS = "works"
+    UNVERIFIED = "unverified"
+    """Built and sound as far as it goes without a GPU."""
+    FAILED = "failed"
+    """It did not lock or build, or a check in the image failed."""
+    HOST = "host"
+    """Nothing is known against the image: this machine could not verify it (verdicts ``host``, ``busy``)."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """The end of one cell. ``stage`` is the last one entered; ``seconds`` has an entry for each."""
+
+    cell: Cell
+    outcome: Outcome
+    stage: Stage
+    seconds: dict[Stage, float] = field(default_factory=dict)
+    image: Image | None = None
+    report: Report | None = None
+    error: RtbuildError | None = None
+    log: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted:
+    cells: tuple[str, ...]
+    stages: tuple[Stage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStarted:
+    cell: str
+    stage: Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageProgress:
+    """Where a stage is: a line of text, and how far in ``unit`` where that is known."""
+
+    cell: str
+    stage: Stage
+    text: str
+    done: int | None = None
+    total: int | None = None
+    quiet: bool = False
+    """True for what a live board shows and a log of lines does not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageFinished:
+    cell: str
+    stage: Stage
+    seconds: float
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFinished:
+    result: CellResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Something worth saying that belongs to no stage; ``cell`` is empty where it concerns all."""
+
+    text: str
+    cell: str = ""
+    warning: bool = False
+
+
+Event = RunStarted | StageStarted | StageProgress | StageFinished | CellFinished | Note
