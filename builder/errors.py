@@ -106,6 +106,10 @@ class PublishRefusedError(RtbuildError):
     exit_code = 6
 
 
+class CancelledError(CellError):
+    """A cell was stopped on request, before it ended."""
+
+
 class RegistryError(CellError):
     """A container registry did not give what was asked: unreachable, refused, or the tag is gone."""
 
