@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from builder.engine.container import ProbeRun
 from builder.engine.doctor import DoctorCheck, diagnose
-from builder.engine.engine import BuiltImage, Engine, ProbeRun
+from builder.engine.engine import BuiltImage, Engine
 from builder.engine.events import BuildEvent, StepFinished, StepOutput, StepStarted, Transfer
 from builder.engine.facts import EngineFacts, Gpu, GpuFacts
 from builder.engine.images import HistoryEntry, StoredImage

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from builder.engine import container, images
+from builder.engine.build import BuildRequest, command_line, run_build
+from builder.engine.connect import Connection, connect
+from builder.engine.facts import EngineFacts
+from builder.engine.nvidia import gpu_facts
+from builder.errors import CellError
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from types import TracebackType
 
+    from builder.engine.container import ProbeRun
     from builder.engine.events import BuildEvent
-    from builder.engine.facts import EngineFacts
     from builder.engine.images import HistoryEntry, StoredImage
+
+_CONTAINERD = "io.containerd.snapshotter.v1"
+"""``driver-type`` in ``docker info`` where images are kept by containerd."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,33 +40,53 @@ class BuiltImage:
     log: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProbeRun:
-    """One run of a program in a container."""
-
-    returncode: int
-    """The program's exit status; -1 where it never started or was killed for its time or output."""
-    stdout: str
-    stderr: str
-    seconds: float
-    started: bool
-    daemon_error: str | None
-    """Why the engine could not start the container, in its own words; None where it started."""
-    timed_out: bool = False
-    truncated: bool = False
-    """True where the program printed more than is kept; it was stopped there."""
-
-
 class Engine:
-    """A Docker Engine that answers."""
+    """A Docker Engine that answers. Threads may share one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._client = connection.client
 
     @classmethod
     def connect(cls, *, context: str | None = None, builder: str | None = None) -> Engine:
-        """Find the engine as the docker client would; MissingToolError says which command helps."""
-        raise NotImplementedError
+        """Find the engine as the docker client would; MissingToolError says which command helps.
+
+        ``builder`` names a buildx builder other than the engine's own.
+        """
+        return cls(connect(context, builder))
+
+    def close(self) -> None:
+        """Close the connections to the engine."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def facts(self) -> EngineFacts:
-        raise NotImplementedError
+        """What the engine and its machine can do, asked once per engine."""
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> EngineFacts:
+        info = self._client.info()
+        local = self._connection.endpoint.local
+        containerd = ["driver-type", _CONTAINERD] in (info.get("DriverStatus") or ())
+        return EngineFacts(
+            version=self._connection.version,
+            buildx=self._connection.buildx,
+            store="containerd" if containerd else "graphdriver",
+            driver=str(info.get("Driver", "")),
+            root=str(info.get("DockerRootDir", "")),
+            disk_free=self.disk_free(),
+            platform=f"{info.get('OSType')}/{_ARCHITECTURES.get(info['Architecture'], info['Architecture'])}",
+            host=self._connection.endpoint.host,
+            gpu=gpu_facts(info, local=local),
+        )
 
     def build(
         self,
@@ -71,29 +104,65 @@ class Engine:
         build_args: Mapping[str, str] | None = None,
         no_cache: bool = False,
     ) -> BuiltImage:
-        """Build ``context`` with buildx into the engine's store. CommandError, CancelledError."""
-        raise NotImplementedError
+        """Build ``context`` with buildx into the engine's store, under the name ``tag``.
+
+        ``build_contexts`` override stages of the Dockerfile (``{"wheels": "oci-layout://DIR:TAG"}``);
+        ``epoch`` is ``SOURCE_DATE_EPOCH`` in seconds since 1970; ``on_event`` is called from this thread.
+        Raises CommandError with the exact command and the last lines of the step that failed, or
+        CancelledError soon after ``cancel`` is set.
+        """
+        request = BuildRequest(
+            context=context,
+            tag=tag,
+            platform=platform,
+            epoch=epoch,
+            compression=compression,
+            build_contexts=build_contexts or {},
+            secrets=secrets or {},
+            build_args=build_args or {},
+            no_cache=no_cache,
+        )
+        direct = self._connection.builder_driver == "docker" and self.facts().store == "containerd"
+        command = command_line(
+            request,
+            docker=self._connection.docker,
+            builder=self._connection.builder,
+            store_takes_layers=direct,
+        )
+        done = run_build(command, request, log=log, on_event=on_event, cancel=cancel)
+        image = self.inspect(tag)
+        if image is None:
+            raise CellError(
+                f"{tag} was built, but the engine has no such image", hint=f"the whole log: {log}"
+            )
+        return BuiltImage(image=image, seconds=done.seconds, steps=done.steps, cached=done.cached, log=log)
 
     def inspect(self, reference: str) -> StoredImage | None:
-        raise NotImplementedError
+        """The image of that name or digest; None where the store has none."""
+        return images.inspect(self._client, reference)
 
     def find(self, inputs: str) -> StoredImage | None:
         """An image whose label ``io.rtbuild.inputs`` is ``inputs``."""
-        raise NotImplementedError
+        return images.find(self._client, inputs)
 
     def tag(self, reference: str, new: str) -> None:
-        raise NotImplementedError
+        """Give the image one more name."""
+        images.tag(self._client, reference, new)
 
     def remove(self, reference: str) -> bool:
-        """Remove a name (and the image with its last name); False where there was none."""
-        raise NotImplementedError
+        """Remove a name, and the image with its last one; False where there was none."""
+        return images.remove(self._client, reference)
 
     def history(self, reference: str) -> tuple[HistoryEntry, ...]:
-        raise NotImplementedError
+        """How the image came to be, the newest step first."""
+        return images.history(self._client, reference)
 
     def read_file(self, reference: str, path: str, *, limit: int = 4 << 20) -> bytes | None:
-        """The content of one file in an image, without running anything in it."""
-        raise NotImplementedError
+        """One file out of an image, with nothing run in it; None where there is no such file.
+
+        Raises CellError where it is larger than ``limit`` bytes.
+        """
+        return images.read_file(self._client, reference, path, limit)
 
     def run_probe(
         self,
@@ -106,8 +175,28 @@ class Engine:
         mounts: Mapping[Path, str] | None = None,
         cancel: threading.Event | None = None,
     ) -> ProbeRun:
-        """Run ``argv`` in a container without root, network or anything to write to but ``/tmp``."""
-        raise NotImplementedError
+        """Run ``argv`` in a container without root, network or anything to write to but ``/tmp``.
+
+        ``gpus`` asks for all GPUs in the way that this engine offers, and by ``--gpus all`` where it offers
+        none, so that its own refusal says why. ``timeout`` is in seconds and hard; ``mounts`` are read-only.
+        """
+        request = container.ContainerRequest(
+            reference=reference,
+            argv=argv,
+            gpu=(self.facts().gpu.request or "gpus") if gpus else None,
+            timeout=timeout,
+            env=env or {},
+            mounts=mounts or {},
+        )
+        return container.run(self._client, request, cancel or threading.Event())
 
     def disk_free(self) -> int | None:
-        raise NotImplementedError
+        """Free bytes where the engine keeps images; None where that is not on this machine."""
+        if not self._connection.endpoint.local:
+            return None
+        root = Path(self._client.info().get("DockerRootDir", ""))
+        return shutil.disk_usage(root).free if root.is_dir() else None
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The kernel's names of machines, as ``docker info`` has them, in the words of image platforms."""

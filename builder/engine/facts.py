@@ -25,7 +25,7 @@ class GpuFacts:
     request: GpuRequest | None
     """The way in which this engine hands GPUs to a container; None where it has none."""
     traces: tuple[str, ...]
-    """Signs of a GPU on this machine: device nodes, a loaded driver. Empty also where the engine is remote."""
+    """Signs of a GPU here: device nodes, a loaded driver. Empty also where the engine is remote."""
     runtimes: tuple[str, ...] = ()
     """The engine's registered runtimes that are NVIDIA's."""
     cdi_devices: tuple[str, ...] = ()

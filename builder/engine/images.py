@@ -2,7 +2,38 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import docker
+
+from builder.errors import CellError
+from builder.model import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+INPUTS_LABEL = "io.rtbuild.inputs"
+
+_CONFIG_KEYS = (
+    "Cmd",
+    "Entrypoint",
+    "Env",
+    "ExposedPorts",
+    "Healthcheck",
+    "Labels",
+    "OnBuild",
+    "Shell",
+    "StopSignal",
+    "User",
+    "Volumes",
+    "WorkingDir",
+)
+"""The parts of an image's config that say how it behaves
+(https://github.com/opencontainers/image-spec/blob/main/config.md). The rest an engine fills in itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +59,120 @@ class StoredImage:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryEntry:
-    """One step of an image's history, newest first. ``size`` is in bytes unpacked."""
+    """One step of an image's history. ``size`` is in bytes unpacked."""
 
     created_by: str
     size: int
+
+
+def content_digest(document: Mapping[str, Any]) -> str:
+    """A digest that equal content has on every engine, store and compressor.
+
+    Made of what ``docker image inspect`` gives: platform, the diff ids in order, and the config's parts that
+    are not empty. Dates, history and whatever an engine adds of its own do not take part.
+    """
+    config = document.get("Config") or {}
+    return digest_of(
+        {
+            "platform": _platform(document),
+            "layers": (document.get("RootFS") or {}).get("Layers") or [],
+            "config": {key: config[key] for key in _CONFIG_KEYS if config.get(key)},
+        }
+    )
+
+
+def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
+    """The image of that name or digest; None where the store has none."""
+    with _said_by_engine(f"inspect {reference}"):
+        try:
+            document = client.images.get(reference).attrs
+        except docker.errors.ImageNotFound:
+            return None
+        size = sum(entry.size for entry in history(client, reference))
+    config = document.get("Config") or {}
+    env = (pair.partition("=") for pair in config.get("Env") or ())
+    return StoredImage(
+        reference=reference,
+        digest=document["Id"],
+        content=content_digest(document),
+        size=size or int(document.get("Size", 0)),
+        labels=tuple(sorted((config.get("Labels") or {}).items())),
+        env=tuple((name, value) for name, _, value in env),
+        platform=_platform(document),
+        layers=tuple((document.get("RootFS") or {}).get("Layers") or ()),
+    )
+
+
+def find(client: docker.DockerClient, inputs: str) -> StoredImage | None:
+    """An image that was built from these inputs: a named one where there are several."""
+    with _said_by_engine("list images"):
+        found = client.api.images(filters={"label": f"{INPUTS_LABEL}={inputs}"})
+    names = sorted(tag for entry in found for tag in entry.get("RepoTags") or () if tag != "<none>:<none>")
+    names += sorted(entry["Id"] for entry in found)
+    for name in names:
+        image = inspect(client, name)
+        if image is not None and image.label(INPUTS_LABEL) == inputs:
+            return image
+    return None
+
+
+def history(client: docker.DockerClient, reference: str) -> tuple[HistoryEntry, ...]:
+    """How the image came to be, the newest step first."""
+    with _said_by_engine(f"history of {reference}"):
+        entries = client.images.get(reference).history()
+    return tuple(HistoryEntry(created_by=entry["CreatedBy"], size=int(entry["Size"])) for entry in entries)
+
+
+def tag(client: docker.DockerClient, reference: str, new: str) -> None:
+    """Give the image one more name."""
+    repository, separator, name = new.rpartition(":")
+    if not separator or "/" in name:
+        repository, name = new, "latest"
+    with _said_by_engine(f"tag {reference} as {new}"):
+        client.api.tag(reference, repository, name)
+
+
+def remove(client: docker.DockerClient, reference: str) -> bool:
+    """Remove a name, and the image with its last one; False where there was none."""
+    with _said_by_engine(f"remove {reference}"):
+        try:
+            client.api.remove_image(reference)
+        except docker.errors.ImageNotFound:
+            return False
+    return True
+
+
+def read_file(client: docker.DockerClient, reference: str, path: str, limit: int) -> bytes | None:
+    """One file out of an image, of a container that is never started; None where there is no such file."""
+    with _said_by_engine(f"read {path} in {reference}"):
+        container = client.api.create_container(reference, command=["-"], network_disabled=True)["Id"]
+        try:
+            chunks, _ = client.api.get_archive(container, path)
+            archive = b""
+            for chunk in chunks:
+                archive += chunk
+                if len(archive) > limit:
+                    raise CellError(f"{path} in {reference} is larger than {limit} bytes")
+        except docker.errors.NotFound:
+            return None
+        finally:
+            client.api.remove_container(container, force=True, v=True)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        member = tar.next()
+        file = tar.extractfile(member) if member is not None else None
+        return file.read() if file is not None else None
+
+
+@contextmanager
+def _said_by_engine(what: str) -> Iterator[None]:
+    try:
+        yield
+    except docker.errors.APIError as error:
+        raise CellError(f"the engine could not {what}: {error.explanation or error}") from error
+    except docker.errors.DockerException as error:
+        raise CellError(f"the engine could not {what}: {error}") from error
+
+
+def _platform(document: Mapping[str, Any]) -> str:
+    parts = (document.get("Os"), document.get("Architecture"), document.get("Variant"))
+    return "/".join(part for part in parts if part)

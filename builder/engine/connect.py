@@ -1,0 +1,256 @@
+"""Finds the Docker Engine that the docker client would use, and says what is missing where it cannot."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+import requests
+from docker.tls import TLSConfig
+
+from builder.errors import MissingToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MINIMUM_ENGINE = (23, 0)
+"""The first Engine whose own Dockerfile frontend knows named build contexts and ``COPY --link``
+(https://docs.docker.com/build/buildkit/dockerfile-release-notes/)."""
+
+MINIMUM_BUILDX = (0, 13)
+"""The first buildx with ``--progress=rawjson`` (https://github.com/docker/buildx/releases/tag/v0.13.0)."""
+
+_SECONDS_TO_ANSWER = 20
+_SECONDS_TO_WORK = 600
+"""Removing an image of many gigabytes, or making a container while the disk is busy, takes minutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Endpoint:
+    """Where an engine answers, and with which certificates."""
+
+    host: str
+    tls: TLSConfig | None = None
+
+    @property
+    def local(self) -> bool:
+        return self.host.startswith(("unix://", "/"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """An engine that answered, and the command line that reaches the same one."""
+
+    client: docker.DockerClient
+    endpoint: Endpoint
+    docker: tuple[str, ...]
+    """``("docker",)`` or ``("docker", "--context", NAME)``: what every docker command begins with."""
+    version: str
+    buildx: str
+    builder: str | None = None
+    """A buildx builder other than the engine's own."""
+    builder_driver: str = "docker"
+    """``docker`` where BuildKit is the engine's own."""
+
+
+def connect(context: str | None = None, builder: str | None = None) -> Connection:
+    """Connect as the docker client would: ``--context``, ``DOCKER_HOST``, ``DOCKER_CONTEXT``, its config.
+
+    Raises MissingToolError with the one command that helps where there is no client, no engine, no
+    permission, no buildx, or where one of them is too old.
+    """
+    command = _client_command(context)
+    endpoint = _endpoint(command, context)
+    client, version = _reach(endpoint)
+    try:
+        _check_engine(version, endpoint)
+        return Connection(
+            client=client,
+            endpoint=endpoint,
+            docker=command,
+            version=version,
+            buildx=_buildx_version(command),
+            builder=builder,
+            builder_driver=_builder_driver(command, builder) if builder else "docker",
+        )
+    except BaseException:
+        client.close()
+        raise
+
+
+def _check_engine(version: str, endpoint: Endpoint) -> None:
+    if _numbers(version) < MINIMUM_ENGINE:
+        raise MissingToolError(
+            f"Docker Engine {version} at {endpoint.host} is too old: its BuildKit lacks named build"
+            f" contexts, which came with Engine {_dotted(MINIMUM_ENGINE)}",
+            hint=f"upgrade the engine: {_install_command()}",
+        )
+
+
+def _client_command(context: str | None) -> tuple[str, ...]:
+    if shutil.which("docker") is None:
+        raise MissingToolError(
+            "the docker client is not on PATH, and rtbuild builds with docker buildx",
+            hint=f"install Docker: {_install_command()}",
+        )
+    return ("docker", "--context", context) if context else ("docker",)
+
+
+def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
+    """What ``docker context inspect`` says, which knows all the places where an engine can be configured."""
+    done = _run([*command[:1], "context", "inspect", *([context] if context else [])])
+    if done.returncode != 0:
+        raise MissingToolError(
+            f"docker context inspect: {done.stderr.strip() or 'failed without a word'}",
+            hint="docker context ls",
+        )
+    found = json.loads(done.stdout)[0]
+    endpoint = found["Endpoints"]["docker"]
+    host = endpoint.get("Host") or "unix:///var/run/docker.sock"
+    return Endpoint(host=host, tls=_context_tls(found, endpoint) or _environment_tls())
+
+
+def _context_tls(found: dict[str, dict[str, str]], endpoint: dict[str, object]) -> TLSConfig | None:
+    folder = Path(found.get("Storage", {}).get("TLSPath") or "/nonexistent") / "docker"
+    if not folder.is_dir():
+        return None
+    return _tls(folder, verify=not endpoint.get("SkipTLSVerify"))
+
+
+def _environment_tls() -> TLSConfig | None:
+    """The certificates that go with ``DOCKER_HOST``, as the docker client reads them."""
+    if not os.environ.get("DOCKER_HOST", "").startswith("tcp://"):
+        return None
+    verify = bool(os.environ.get("DOCKER_TLS_VERIFY"))
+    if not verify and not os.environ.get("DOCKER_TLS"):
+        return None
+    return _tls(Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker"), verify=verify)
+
+
+def _tls(folder: Path, *, verify: bool) -> TLSConfig:
+    certificate, key, authority = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"
+    pair = (str(certificate), str(key)) if certificate.exists() and key.exists() else None
+    return TLSConfig(client_cert=pair, ca_cert=str(authority) if authority.exists() else None, verify=verify)
+
+
+def _reach(endpoint: Endpoint) -> tuple[docker.DockerClient, str]:
+    try:
+        first = _client(endpoint, _SECONDS_TO_ANSWER)
+    except (docker.errors.DockerException, OSError) as error:
+        raise _unreachable(endpoint, error) from error
+    try:
+        version = str(first.version()["Version"])
+    except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(endpoint, error) from error
+    finally:
+        first.close()
+    return _client(endpoint, _SECONDS_TO_WORK), version
+
+
+def _client(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
+    return docker.DockerClient(
+        base_url=endpoint.host,
+        tls=endpoint.tls or False,
+        timeout=timeout,
+        use_ssh_client=endpoint.host.startswith("ssh://"),
+    )
+
+
+def _unreachable(endpoint: Endpoint, error: BaseException) -> MissingToolError:
+    """Tell a closed door from an empty house by the socket itself, not by the text of the error."""
+    socket = Path(endpoint.host.removeprefix("unix://"))
+    if endpoint.local and socket.exists() and not os.access(socket, os.R_OK | os.W_OK):
+        return MissingToolError(
+            f"no permission on {socket}: its users are root and the group docker",
+            hint=f"sudo usermod -aG docker {getpass.getuser()}   (then log in again)",
+        )
+    script = checkout_script()
+    if not endpoint.local:
+        hint = f"docker --host {endpoint.host} info"
+    elif script:
+        hint = f"sudo {script}"
+    elif Path("/run/systemd/system").is_dir():
+        hint = "sudo systemctl start docker"
+    else:
+        hint = _install_command()
+    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {_root_cause(error)}", hint=hint)
+
+
+def _root_cause(error: BaseException) -> str:
+    """The innermost reason, which requests and urllib3 wrap up to four times."""
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _buildx_version(command: tuple[str, ...]) -> str:
+    done = subprocess.run(
+        [*command, "buildx", "version"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS_TO_ANSWER,
+    )
+    hint = "sudo apt-get install docker-buildx-plugin   (Debian's own package: docker-buildx)"
+    if done.returncode != 0:
+        raise MissingToolError("the docker client has no buildx plugin, which builds images", hint=hint)
+    # github.com/docker/buildx v0.13.1 788433953af10f2a698f5c07611dddce2e08c7a0
+    words = done.stdout.split()
+    version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
+    if _numbers(version) < MINIMUM_BUILDX:
+        raise MissingToolError(
+            f"buildx {version} is too old: rtbuild reads --progress=rawjson, which came with"
+            f" {_dotted(MINIMUM_BUILDX)}",
+            hint=hint,
+        )
+    return version
+
+
+def _builder_driver(command: tuple[str, ...], builder: str) -> str:
+    done = _run([*command, "buildx", "inspect", builder])
+    if done.returncode != 0:
+        raise MissingToolError(f"no buildx builder {builder}: {done.stderr.strip()}", hint="docker buildx ls")
+    return next(
+        (line.split()[1] for line in done.stdout.splitlines() if line.startswith("Driver:")), "unknown"
+    )
+
+
+def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_SECONDS_TO_ANSWER
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MissingToolError(
+            f"{shlex.join(command)} did not answer within {_SECONDS_TO_ANSWER} s", hint="docker info"
+        ) from error
+
+
+def checkout_script() -> Path | None:
+    """``scripts/ensure-engine`` where rtbuild runs from a checkout."""
+    script = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
+    return script if script.is_file() else None
+
+
+def _install_command() -> str:
+    script = checkout_script()
+    return f"sudo {script}" if script else "curl -fsSL https://get.docker.com | sudo sh"
+
+
+def _numbers(version: str) -> tuple[int, int]:
+    """The first two numbers of a version; a version that has none (a development build) counts as new."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (9999, 0)
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

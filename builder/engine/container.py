@@ -1,0 +1,228 @@
+"""Runs one program in a container that may read the image, use the GPU, and do nothing else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import docker
+import requests
+from docker.types import DeviceRequest, LogConfig, Mount
+from docker.utils.socket import STDERR, STDOUT, frames_iter
+
+from builder.errors import CancelledError, CellError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from builder.engine.facts import GpuRequest
+
+LABEL = "io.rtbuild.probe"
+"""On every container made here, to find any that outlived a crash: ``docker ps -a --filter label=…``."""
+
+MAX_OUTPUT = 16 << 20
+"""Bytes kept of each stream. A report has some hundred kilobytes; more is a program that runs wild."""
+
+_NOBODY = "65534:65534"
+"""A user without a name in any image: what needs root, or a home, shows."""
+
+_TMP = "/tmp"  # noqa: S108
+"""The one place in the container that can be written to, in memory."""
+
+_TMPFS = "rw,exec,nosuid,nodev,size=2g,mode=1777,uid=65534,gid=65534"
+"""Frameworks compile kernels into /tmp and load them from there, so it may hold programs. It has an owner
+because runc gives it the mode of the image's own folder, which need not be open to all."""
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_DRAIN = 5
+_frames: Callable[..., Iterator[tuple[int, bytes]]] = frames_iter
+_TRANSPORT_ERRORS = (docker.errors.DockerException, requests.RequestException)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeRun:
+    """One run of a program in a container."""
+
+    returncode: int
+    """The program's exit status, 128 + N where signal N ended it; -1 where it never ran or was stopped."""
+    stdout: str
+    stderr: str
+    seconds: float
+    started: bool
+    daemon_error: str | None
+    """Why the engine could not start the container, in its own words; None where it started."""
+    timed_out: bool = False
+    truncated: bool = False
+    """True where the program printed more than is kept; it was stopped there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerRequest:
+    """What to run, and how long it may take in seconds."""
+
+    reference: str
+    argv: Sequence[str]
+    gpu: GpuRequest | None
+    timeout: float
+    env: Mapping[str, str]
+    mounts: Mapping[Path, str]
+    """Files or folders of this machine, each with its place in the container; read-only."""
+
+
+def run(client: docker.DockerClient, request: ContainerRequest, cancel: threading.Event) -> ProbeRun:
+    """Run to the end, the timeout, the output limit or ``cancel``; the container never outlives the call.
+
+    A container that the engine cannot start is a :class:`ProbeRun` too, with the engine's own words: most
+    faults of a GPU host show there. Raises CancelledError, and CellError where the engine itself is gone.
+    """
+    began = time.monotonic()
+    try:
+        identifier = _create(client, request)
+    except docker.errors.ImageNotFound as error:
+        raise CellError(f"the engine has no image {request.reference}", hint="rtbuild build") from error
+    except docker.errors.APIError as error:
+        return _not_started(error, began)
+    except _TRANSPORT_ERRORS as error:
+        raise CellError(f"the engine did not make a container of {request.reference}: {error}") from error
+    try:
+        return _follow(client, identifier, request, cancel, began)
+    except _TRANSPORT_ERRORS as error:
+        raise CellError(f"the engine stopped answering while {request.reference} ran: {error}") from error
+    finally:
+        with suppress(*_TRANSPORT_ERRORS):  # gone already, or the engine is: the error above says so
+            client.api.remove_container(identifier, force=True, v=True)
+
+
+def device_requests(gpu: GpuRequest | None) -> list[DeviceRequest]:
+    """``--gpus all`` or ``--device nvidia.com/gpu=all`` in the API's words."""
+    match gpu:
+        case None:
+            return []
+        case "gpus":
+            return [DeviceRequest(count=-1, capabilities=[["gpu"]])]
+        case "cdi":
+            return [DeviceRequest(driver="cdi", device_ids=["nvidia.com/gpu=all"])]
+
+
+def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
+    # NVIDIA's hook mounts the driver as root before the container's own limits begin, so none of these
+    # keeps the GPU out; its device nodes are open to all users.
+    host_config = client.api.create_host_config(
+        read_only=True,
+        tmpfs={_TMP: _TMPFS},
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        network_mode="none",
+        device_requests=device_requests(request.gpu),
+        log_config=LogConfig(type=LogConfig.types.NONE),
+        mounts=[
+            Mount(target=target, source=str(source), type="bind", read_only=True)
+            for source, target in sorted(request.mounts.items())
+        ],
+    )
+    container = client.api.create_container(
+        request.reference,
+        entrypoint=[],
+        command=list(request.argv),
+        user=_NOBODY,
+        environment={"HOME": _TMP, **request.env},
+        working_dir=_TMP,
+        host_config=host_config,
+        labels={LABEL: "1"},
+    )
+    return str(container["Id"])
+
+
+class _Output:
+    """Collects both streams in a thread of its own, up to :data:`MAX_OUTPUT` bytes each."""
+
+    def __init__(self, socket: Any) -> None:
+        self._kept = {STDOUT: bytearray(), STDERR: bytearray()}
+        self.truncated = False
+        self.ended = threading.Event()
+        self._socket = socket
+        self._thread = threading.Thread(target=self._collect, name="rtbuild-probe-output", daemon=True)
+        self._thread.start()
+
+    def _collect(self) -> None:
+        try:
+            # A container that is removed cuts the connection, which ends the output like any other end.
+            with suppress(OSError, ValueError, *_TRANSPORT_ERRORS):
+                for stream, chunk in _frames(self._socket, tty=False):
+                    kept = self._kept[stream]
+                    kept += chunk[: MAX_OUTPUT - len(kept)]
+                    if len(kept) >= MAX_OUTPUT:
+                        self.truncated = True
+                        return
+        finally:
+            self.ended.set()
+
+    def text(self, stream: int) -> str:
+        return bytes(self._kept[stream]).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._thread.join(_SECONDS_TO_DRAIN)
+        # The SDK hangs the response on its socket to keep both alive; closing it closes the connection too.
+        getattr(self._socket, "_response", self._socket).close()
+
+
+def _follow(
+    client: docker.DockerClient,
+    identifier: str,
+    request: ContainerRequest,
+    cancel: threading.Event,
+    began: float,
+) -> ProbeRun:
+    streams = {"stdout": 1, "stderr": 1, "stream": 1}
+    output = _Output(client.api.attach_socket(identifier, params=streams))
+    try:
+        client.api.start(identifier)
+    except docker.errors.APIError as error:
+        client.api.remove_container(identifier, force=True, v=True)
+        output.close()
+        return _not_started(error, began)
+    deadline = time.monotonic() + request.timeout
+    while not output.ended.wait(_POLL_SECONDS) and not cancel.is_set() and time.monotonic() < deadline:
+        pass
+    returncode, timed_out = -1, False
+    # A program can close its streams and live on, so the end of output is not the end of the run.
+    while not (cancel.is_set() or output.truncated):
+        state = client.api.inspect_container(identifier)["State"]
+        if not state["Running"]:
+            returncode = int(state["ExitCode"])
+            break
+        if time.monotonic() >= deadline:
+            timed_out = True
+            break
+        time.sleep(_POLL_SECONDS)
+    if returncode < 0:
+        with suppress(docker.errors.APIError):  # it may have ended by itself in this very moment
+            client.api.kill(identifier)
+    output.close()
+    if cancel.is_set():
+        raise CancelledError(f"the probe of {request.reference} was cancelled")
+    return ProbeRun(
+        returncode=returncode,
+        stdout=output.text(STDOUT),
+        stderr=output.text(STDERR),
+        seconds=time.monotonic() - began,
+        started=True,
+        daemon_error=None,
+        timed_out=timed_out,
+        truncated=output.truncated,
+    )
+
+
+def _not_started(error: docker.errors.APIError, began: float) -> ProbeRun:
+    return ProbeRun(
+        returncode=-1,
+        stdout="",
+        stderr="",
+        seconds=time.monotonic() - began,
+        started=False,
+        daemon_error=str(error.explanation or error),
+    )
