@@ -1,0 +1,118 @@
+"""HTTP as the three outside modules need it: retries with a limit, time limits, the user's proxies and CA."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from builder import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds until a server must have answered the connection."""
+READ_TIMEOUT = 30.0
+"""Seconds a server may stay silent in the middle of an answer."""
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+def redact(text: str) -> str:
+    """The text with ``user:password@`` taken out of every URL in it."""
+    return _CREDENTIALS.sub("", text)
+
+
+def explain(error: requests.RequestException) -> str:
+    """Why a request failed, in one short line and without the layers of Python's own wording."""
+    text = str(error)
+    if isinstance(error, requests.exceptions.SSLError):
+        found = re.search(r"certificate verify failed[^(\"']*", text)
+        return f"TLS: {found.group(0).strip(': ')}" if found else "TLS handshake failed"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy did not answer"
+    if isinstance(error, requests.exceptions.ConnectTimeout):
+        return f"no connection within {CONNECT_TIMEOUT:.0f} s"
+    if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
+        return "the server stopped answering"
+    for pattern, reason in (
+        (
+            "Name or service not known|getaddrinfo failed|NameResolution|nodename nor",
+            "the host name is unknown",
+        ),
+        ("Connection refused", "connection refused"),
+        ("IncompleteRead|ended prematurely|response ended", "the answer broke off"),
+        ("Connection reset|Connection aborted|RemoteDisconnected", "the connection was cut"),
+    ):
+        if re.search(pattern, text, re.IGNORECASE):
+            return reason
+    return redact(text)
+
+
+class Client:
+    """One ``requests`` session a thread; sessions are not promised to be safe across threads.
+
+    Proxies, ``.netrc`` and ``REQUESTS_CA_BUNDLE`` come from the environment, as in every program built on
+    ``requests``; ``SSL_CERT_FILE`` is honoured where that is unset.
+    """
+
+    def __init__(
+        self,
+        *,
+        ca: str | None = None,
+        proxies: Mapping[str, str] | None = None,
+        retries: int = 4,
+        backoff: float = 0.5,
+        connect_timeout: float = CONNECT_TIMEOUT,
+        read_timeout: float = READ_TIMEOUT,
+    ) -> None:
+        self._ca = ca or os.environ.get("SSL_CERT_FILE") or None
+        self._proxies = dict(proxies or {})
+        self.retries = retries
+        self.backoff = backoff
+        self._timeout = (connect_timeout, read_timeout)
+        self._local = threading.local()
+
+    def request(self, method: str, url: str, **options: Any) -> requests.Response:
+        """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
+        options.setdefault("timeout", self._timeout)
+        return self._session().request(method, url, **options)
+
+    def get(self, url: str, **options: Any) -> requests.Response:
+        return self.request("GET", url, **options)
+
+    def head(self, url: str, **options: Any) -> requests.Response:
+        return self.request("HEAD", url, allow_redirects=True, **options)
+
+    def _session(self) -> requests.Session:
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = self._new_session()
+        return session
+
+    def _new_session(self) -> requests.Session:
+        session = requests.Session()
+        session.headers["User-Agent"] = f"rtbuild/{__version__}"
+        if self._ca:
+            session.verify = self._ca
+        session.proxies.update(self._proxies)
+        adapter = HTTPAdapter(
+            max_retries=Retry(
+                total=self.retries,
+                backoff_factor=self.backoff,
+                backoff_max=10,
+                status_forcelist=(429, 500, 502, 503, 504),
+                # Without this a server may ask for a pause of hours, and urllib3 would take it.
+                respect_retry_after_header=False,
+                raise_on_status=False,
+            )
+        )
+        session.mount("https://", adapter)
+        session.mount("http://", adapter)
+        return session

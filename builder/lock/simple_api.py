@@ -1,0 +1,87 @@
+"""One project's page of a package index, JSON or HTML.
+
+https://packaging.python.org/en/latest/specifications/simple-repository-api/
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A file as an index offers it. ``sha256`` is None where the index gives another hash or none."""
+
+    name: str
+    url: str
+    sha256: str | None
+    size: int = 0
+
+
+class NotAPageError(ValueError):
+    """The answer is neither form of a project page: a login page, a proxy's message, broken JSON."""
+
+
+def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:
+    """The files that a project page lists. ``url`` is the address the page finally came from."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind.endswith("json"):
+        return _from_json(body, url)
+    if kind.endswith("html"):
+        return _from_html(body, url)
+    msg = f"an answer of type {kind or 'unknown'}"
+    raise NotAPageError(msg)
+
+
+def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
+    try:
+        document = json.loads(body)
+        return tuple(
+            IndexFile(
+                name=file["filename"],
+                url=urljoin(url, file["url"]),
+                sha256=file.get("hashes", {}).get("sha256"),
+                size=file.get("size") or 0,
+            )
+            for file in document["files"]
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        msg = f"JSON that is no project page ({type(problem).__name__}: {problem})"
+        raise NotAPageError(msg) from problem
+
+
+def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
+    anchors = _Anchors()
+    anchors.feed(body)
+    files = []
+    for href in anchors.found:
+        address, fragment = urldefrag(urljoin(anchors.base or url, href))
+        name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
+        if name.endswith((".whl", ".tar.gz", ".zip", ".tar.bz2", ".egg")):
+            algorithm, _, value = fragment.partition("=")
+            files.append(IndexFile(name=name, url=address, sha256=value if algorithm == "sha256" else None))
+    if anchors.found and not files:
+        msg = "an HTML page without one package file"
+        raise NotAPageError(msg)
+    return tuple(files)
+
+
+class _Anchors(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.base: str | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href")
+        if href is None:
+            return
+        if tag == "a":
+            self.found.append(href)
+        elif tag == "base":
+            self.base = href

@@ -1,0 +1,104 @@
+"""What a wheel must fit: Python, platform, glibc; and which of several wheels fits best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging import tags
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+"""Docker's platforms that rtbuild builds for, and what Python and wheels call the machine."""
+
+# The aliases that came before PEP 600: https://peps.python.org/pep-0600/#legacy-manylinux-tags
+_LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+# Those of its glibc values that uv's --python-platform knows; it takes the highest not above the target's.
+_UV_GLIBC = (17, 28, *range(31, 41))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """CPython on glibc: ``python`` is ``3.9``, ``platform`` is Docker's ``linux/amd64``, ``glibc`` ``2.31``."""
+
+    python: str
+    platform: str
+    glibc: str
+
+    def __post_init__(self) -> None:
+        if self.platform not in MACHINES:
+            raise UsageError(
+                f"platform {self.platform} is not supported", hint=f"one of: {', '.join(sorted(MACHINES))}"
+            )
+
+    @property
+    def machine(self) -> str:
+        return MACHINES[self.platform]
+
+    @property
+    def _glibc_minor(self) -> int:
+        return int(self.glibc.split(".")[1])
+
+    @property
+    def uv_platform(self) -> str:
+        """uv's name for it, or for the nearest older glibc that uv knows.
+
+        A wheel that needs exactly the skipped minor is not found then; none that is found fails to load.
+        """
+        minor = max((known for known in _UV_GLIBC if known <= self._glibc_minor), default=17)
+        return f"{self.machine}-manylinux_2_{minor}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Values of the environment markers: https://packaging.python.org/en/latest/specifications/dependency-specifiers/"""
+        return {
+            "implementation_name": "cpython",
+            "implementation_version": f"{self.python}.0",
+            "os_name": "posix",
+            "platform_machine": self.machine,
+            "platform_python_implementation": "CPython",
+            "platform_release": "",
+            "platform_system": "Linux",
+            "platform_version": "",
+            "python_full_version": f"{self.python}.0",
+            "python_version": self.python,
+            "sys_platform": "linux",
+        }
+
+    def tags(self) -> dict[tags.Tag, int]:
+        """Every wheel tag that loads there, with its rank: 0 is best."""
+        version = tuple(int(part) for part in self.python.split("."))
+        # Until 3.8 the ABI had a letter for pymalloc: https://docs.python.org/3.8/whatsnew/3.8.html#build-and-c-api-changes
+        abi = f"cp{version[0]}{version[1]}" + ("m" if version < (3, 8) else "")
+        platforms = list(self._platforms())
+        ordered = [
+            *tags.cpython_tags(version, [abi], platforms),
+            *tags.compatible_tags(version, f"cp{version[0]}{version[1]}", platforms),
+        ]
+        return {tag: rank for rank, tag in reversed(list(enumerate(ordered)))}
+
+    def _platforms(self) -> Iterator[str]:
+        oldest = 5 if self.machine == "x86_64" else 17
+        for minor in range(self._glibc_minor, oldest - 1, -1):
+            yield f"manylinux_2_{minor}_{self.machine}"
+            if minor in _LEGACY:
+                yield f"{_LEGACY[minor]}_{self.machine}"
+        yield f"linux_{self.machine}"
+
+
+def rank(file: str, fitting: Mapping[tags.Tag, int]) -> tuple[int, tuple[int, str]] | None:
+    """Sort key of a wheel, lowest best: its best tag, then the highest build number; None: does not fit."""
+    try:
+        _, _, build, offered = parse_wheel_filename(file)
+    except InvalidWheelFilename:
+        return None
+    ranks = [fitting[tag] for tag in offered if tag in fitting]
+    if not ranks:
+        return None
+    number, letter = build or (-1, "")
+    return min(ranks), (-number, letter)
