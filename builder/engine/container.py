@@ -126,8 +126,8 @@ def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
     )
     container = client.api.create_container(
         request.reference,
-        entrypoint=[],
-        command=list(request.argv),
+        entrypoint=list(request.argv[:1]),  # not the image's own, which may print a banner or start a shell
+        command=list(request.argv[1:]),
         user=_NOBODY,
         environment={"HOME": _TMP, **request.env},
         working_dir=_TMP,

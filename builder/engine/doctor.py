@@ -1,22 +1,36 @@
-"""What this machine has and lacks, each with its remedy."""
+"""What this machine has and lacks, each with its remedy. Looks, and changes nothing."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+from uv import find_uv_bin
+
+from builder.errors import RtbuildError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engine.engine import Engine
-    from builder.errors import MissingToolError
+    from builder.engine.facts import EngineFacts, GpuFacts
 
 Outcome = Literal["passed", "failed", "not_run"]
+
+ROOM_FOR_AN_IMAGE = 20 * 10**9
+"""Bytes. A framework with its CUDA wheels unpacks to 5 to 7 GB, and the build cache keeps it once more."""
+
+ROOM_FOR_WHEELS = 10 * 10**9
+"""Bytes. The wheels of one such image are about 3 GB, and as many again as layers."""
+
+_TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorCheck:
-    """One thing that was looked for. ``required`` is False for what only some matrices need."""
+    """One thing that was looked for. ``required`` is False for what only some matrices or commands need."""
 
     name: str
     outcome: Outcome
@@ -25,6 +39,143 @@ class DoctorCheck:
     required: bool = True
 
 
-def diagnose(engine: Engine | MissingToolError, *, cache: Path) -> list[DoctorCheck]:
+def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]:
     """Check the engine (or the error that connecting to it gave), tools, disk and GPU of this machine."""
-    raise NotImplementedError
+    if isinstance(engine, RtbuildError):
+        lost = DoctorCheck(name="engine", outcome="failed", found=engine.message, remedy=engine.hint)
+        checks = [lost, *map(_not_asked, ("buildx", "image store", "engine disk"))]
+        gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
+    else:
+        facts = engine.facts()
+        checks, gpu = _engine_checks(facts), gpu_checks(facts.gpu)
+    return [*checks, _cache_disk(cache), *_tools(), *gpu]
+
+
+def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
+    """NVIDIA's toolkit, the driver and the GPU: no trace of one is ``not_run``, half of one is ``failed``."""
+    here = bool(gpu.traces)
+    nothing: Outcome = "failed" if here else "not_run"
+    toolkit = {
+        "gpus": f"the engine hands out GPUs by --gpus all{_version(gpu.toolkit)}",
+        "cdi": f"the engine hands out GPUs by CDI{_version(gpu.toolkit)}",
+        None: f"nvidia-ctk {gpu.toolkit}, not configured in the engine" if gpu.toolkit else "not installed",
+    }[gpu.request]
+    configure = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+    names = ", ".join(
+        f"{card.name} (compute capability {card.compute_capability or '?'})" for card in gpu.gpus
+    )
+    return [
+        DoctorCheck(
+            name="NVIDIA toolkit",
+            outcome="passed" if gpu.request else nothing,
+            found=toolkit,
+            remedy=None if gpu.request else configure if gpu.toolkit else f"install it: {_TOOLKIT_GUIDE}",
+            required=False,
+        ),
+        DoctorCheck(
+            name="NVIDIA driver",
+            outcome="passed" if gpu.driver else nothing,
+            found=gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded"),
+            remedy="sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None,
+            required=False,
+        ),
+        DoctorCheck(
+            name="GPU",
+            outcome="passed" if gpu.gpus else nothing,
+            found=names
+            or (f"{', '.join(gpu.traces)}, and nvidia-smi names none" if here else "no trace of one"),
+            remedy=_gpu_remedy(gpu),
+            required=False,
+        ),
+    ]
+
+
+def _gpu_remedy(gpu: GpuFacts) -> str | None:
+    if gpu.gpus:
+        return None
+    if gpu.traces:
+        return "nvidia-smi   (its error says what the driver lacks)"
+    return "images are built, and checked as far as a CPU goes; run rtbuild verify where a GPU is"
+
+
+def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
+    containerd = facts.store == "containerd"
+    return [
+        DoctorCheck(name="engine", outcome="passed", found=f"Docker Engine {facts.version} at {facts.host}"),
+        DoctorCheck(name="buildx", outcome="passed", found=facts.buildx),
+        DoctorCheck(
+            name="image store",
+            outcome="passed" if containerd else "failed",
+            found=f"{facts.store} ({facts.driver})",
+            remedy=None
+            if containerd
+            else 'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
+            " the engine; without it builds work, but the same lock does not give the same digest",
+            required=False,
+        ),
+        _disk("engine disk", facts.root, facts.disk_free, ROOM_FOR_AN_IMAGE, "docker system df"),
+    ]
+
+
+def _cache_disk(cache: Path) -> DoctorCheck:
+    existing = next((folder for folder in (cache, *cache.parents) if folder.is_dir()), None)
+    free = shutil.disk_usage(existing).free if existing else None
+    return _disk(
+        "cache disk", str(cache), free, ROOM_FOR_WHEELS, "set RTBUILD_CACHE to a folder with more room"
+    )
+
+
+def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> DoctorCheck:
+    if free is None:
+        return DoctorCheck(name=name, outcome="not_run", found=f"{place} is not on this machine")
+    enough = free >= room
+    return DoctorCheck(
+        name=name,
+        outcome="passed" if enough else "failed",
+        found=f"{free / 1e9:.0f} GB free at {place}",
+        remedy=None if enough else f"an image takes about {room / 1e9:.0f} GB: {remedy}",
+        required=False,
+    )
+
+
+def _tools() -> list[DoctorCheck]:
+    return [
+        _tool(
+            "mmdebstrap", shutil.which("mmdebstrap"), "sudo apt-get install mmdebstrap   (for rootfs bases)"
+        ),
+        _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
+    ]
+
+
+def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:
+    if program is None:
+        return DoctorCheck(name=name, outcome="failed", found="not installed", remedy=remedy, required=False)
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return DoctorCheck(name=name, outcome="failed", found=str(error), remedy=remedy, required=False)
+    first = (done.stdout or done.stderr).strip().partition("\n")[0]
+    worked = done.returncode == 0
+    return DoctorCheck(
+        name=name,
+        outcome="passed" if worked else "failed",
+        found=first or f"{program} ended with status {done.returncode}",
+        remedy=None if worked else remedy,
+        required=False,
+    )
+
+
+def _uv() -> str | None:
+    """The uv that rtbuild was installed with."""
+    try:
+        return find_uv_bin()
+    except FileNotFoundError:
+        return shutil.which("uv")
+
+
+def _not_asked(name: str) -> DoctorCheck:
+    return DoctorCheck(name=name, outcome="not_run", found="no engine to ask", required=False)
+
+
+def _version(toolkit: str | None) -> str:
+    return f", nvidia-ctk {toolkit}" if toolkit else ""
