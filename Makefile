@@ -1,0 +1,53 @@
+# Two commands do everything, from a fresh clone on a fresh Debian or Ubuntu machine:
+#   make quickstart   build a real TensorFlow 2.8 image and run cudnn-verify inside it
+#   make test         run the tests
+# Whatever they need and do not find, they install: `make setup` says what.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+CELLS ?= *bullseye*
+PYTEST ?= $(BIN)/pytest
+
+.PHONY: help setup engine quickstart test test-unit test-wheels test-docker lint golden bench clean
+
+help:  ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/rtbuild: pyproject.toml scripts/ensure-python
+	scripts/ensure-python $(PYTHON) $(VENV)
+	@touch $@
+
+engine:  ## make sure of a Docker Engine with BuildKit, buildx and the containerd image store
+	scripts/ensure-engine
+
+setup: $(BIN)/rtbuild engine  ## everything that building and testing needs on this machine
+	scripts/ensure-tools
+
+quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verify the image
+	$(BIN)/rtbuild build matrices/tf28.yaml --select '$(CELLS)'
+	@echo
+	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
+
+test: setup lint  ## lint, unit tests, tests against real wheels, a real engine and a real registry
+	$(PYTEST) -q
+
+test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
+	$(PYTEST) -q -m 'not docker and not wheels'
+
+test-wheels: $(BIN)/rtbuild  ## the probe against real cuDNN and injected faults
+	$(PYTEST) -q -m 'wheels and not docker'
+
+test-docker: setup  ## the parts that need an engine or a registry
+	$(PYTEST) -q -m docker
+
+lint: $(BIN)/rtbuild  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+golden: $(BIN)/rtbuild  ## rewrite the golden files; the diff is the review
+	$(PYTEST) -q -m 'not docker and not wheels' --update-golden
+
+clean:  ## remove what building and testing left in this folder
+	rm -rf $(VENV) results recipes .mypy_cache .pytest_cache .ruff_cache .hypothesis

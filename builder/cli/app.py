@@ -1,0 +1,290 @@
+"""The commands, each prefix of the line from a matrix to a report one that can be stopped at."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from builder import __version__
+from builder.cli import options as opt
+from builder.cli.boundary import guarded
+
+_EPILOG = """
+Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
+4 the lock is missing or stale (--locked) · 5 this machine lacks something · 6 publication refused ·
+70 a bug in rtbuild · 130 interrupted
+"""
+
+app = typer.Typer(
+    name="rtbuild",
+    help="Images of CUDA, cuDNN, framework and Python that are known to work.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(guarded(_program))
+
+
+def _program() -> int:
+    result = app(standalone_mode=False)
+    return result if isinstance(result, int) else 0
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rtbuild {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a bug.")] = False,
+) -> None:
+    """Options that come before the command; both are read elsewhere, before and after parsing."""
+    del version, debug
+
+
+@app.command("list")
+def list_(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    format_: Annotated[
+        Literal["table", "id", "image", "github"],
+        typer.Option("--format", help="A table; bare ids; image names; or job matrices for GitHub Actions."),
+    ] = "table",
+    json_: opt.Json = False,
+) -> int:
+    """Show the cells of matrices: which are chosen, and why the others are not."""
+    from builder.cli.listing import run
+
+    return run(opt.load_all(matrices), select, skip, style="json" if json_ else format_)
+
+
+@app.command()
+def check(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
+    ] = None,
+    json_: opt.Json = False,
+    verbose: opt.Verbose = 0,
+) -> int:
+    """Say in milliseconds which cells can work, and why the others cannot; nothing is built."""
+    from builder.cli.checking import run
+
+    return run(opt.load_all(matrices), select, skip, driver=driver, json=json_, verbose=verbose)
+
+
+@app.command()
+def explain(
+    cell: Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")],
+    matrices: opt.Matrices = None,
+    driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
+) -> int:
+    """Say why a cell gets its verdict, with every value and its source."""
+    from builder.cli.checking import explain_one
+
+    return explain_one(opt.load_all(matrices), cell, driver=driver)
+
+
+@app.command()
+def lock(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    check_: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 4 where a lock is missing or stale.")
+    ] = False,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Lock everything anew.")] = False,
+    upgrade_package: Annotated[
+        list[str] | None, typer.Option("--upgrade-package", metavar="NAME", help="Lock these anew.")
+    ] = None,
+    mirror: opt.Mirror = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    json_: opt.Json = False,
+) -> int:
+    """Fix what cells resolve to: bases by digest, wheels and Debian packages by hash."""
+    from builder.cli.walking import lock_cells
+
+    return lock_cells(
+        opt.load_all(matrices),
+        select,
+        skip,
+        check=check_,
+        upgrade=upgrade or frozenset(upgrade_package or ()),
+        mirrors=opt.mirrors(mirror),
+        terminal=opt.terminal(progress, color),
+        json=json_,
+    )
+
+
+@app.command()
+def render(
+    matrices: opt.Matrices = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where recipes go, a folder for each cell.")
+    ] = Path("recipes"),
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    locked: opt.Locked = False,
+    text_only: Annotated[
+        bool, typer.Option("--text-only", help="Without the large files that docker build would need.")
+    ] = False,
+    mirror: opt.Mirror = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    json_: opt.Json = False,
+) -> int:
+    """Write the recipe of each cell: a folder that plain `docker build` accepts."""
+    from builder.cli.walking import render_cells
+
+    return render_cells(
+        opt.load_all(matrices),
+        select,
+        skip,
+        output=output,
+        locked=locked,
+        text_only=text_only,
+        mirrors=opt.mirrors(mirror),
+        terminal=opt.terminal(progress, color),
+        json=json_,
+    )
+
+
+@app.command()
+def build(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    locked: opt.Locked = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Cells at a time.")] = None,
+    verify_: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Run cudnn-verify in what was built.")
+    ] = True,
+    require_verified: Annotated[
+        bool, typer.Option("--require-verified", help="Exit 5 where no GPU could be asked.")
+    ] = False,
+    gpus: Annotated[
+        Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
+    ] = "auto",
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Install wheels in the build, as plain `docker build` would.")
+    ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Build anew even where the image is there already.")
+    ] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
+    ] = False,
+    results: opt.Results = Path("results"),
+    mirror: opt.Mirror = None,
+    context: opt.Context = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+    json_: opt.Json = False,
+) -> int:
+    """Build every selected cell, and run cudnn-verify in each."""
+    from builder.cli.walking import build_cells
+    from builder.pipeline.settings import Settings
+
+    defaults = Settings()
+    settings = Settings(
+        jobs=jobs or defaults.jobs,
+        locked=locked,
+        refuse=not no_check,
+        layers=not plain,
+        no_cache=no_cache,
+        verify=verify_,
+        gpus={"auto": "auto", "all": True, "none": False}[gpus],  # type: ignore[arg-type]
+        results=results,
+        mirrors=opt.mirrors(mirror),
+        context=context,
+    )
+    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    return build_cells(
+        opt.load_all(matrices),
+        select,
+        skip,
+        settings=settings,
+        terminal=terminal,
+        require_verified=require_verified,
+        json=json_,
+    )
+
+
+@app.command()
+def verify(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    gpus: Annotated[
+        Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
+    ] = "auto",
+    again: Annotated[
+        bool, typer.Option("--again", help="Run the probe even where its report is there already.")
+    ] = False,
+    results: opt.Results = Path("results"),
+    context: opt.Context = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+    json_: opt.Json = False,
+) -> int:
+    """Run cudnn-verify in images that were built before; exit 0 only where all are known to work."""
+    from builder.cli.walking import verify_cells
+    from builder.pipeline.settings import Settings
+
+    settings = Settings(
+        gpus={"auto": "auto", "all": True, "none": False}[gpus],  # type: ignore[arg-type]
+        no_cache=again,
+        results=results,
+        context=context,
+    )
+    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    return verify_cells(
+        opt.load_all(matrices), select, skip, settings=settings, terminal=terminal, json=json_
+    )
+
+
+@app.command()
+def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Json = False) -> int:
+    """Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; each with its remedy."""
+    from builder.cli.doctoring import run
+
+    return run(context=context, color=opt.color(color), json=json_)
+
+
+@app.command()
+def probe(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it there; without, to stdout.")
+    ] = None,
+) -> int:
+    """Print cudnn-verify, the one file that runs in an image, on Colab or on bare metal."""
+    from builder.recipe.bundle import bundle
+
+    if output is None:
+        sys.stdout.buffer.write(bundle())
+    else:
+        output.write_bytes(bundle())
+        output.chmod(0o755)
+    return 0

@@ -1,0 +1,66 @@
+"""The one place where errors become exit codes and text."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder import __version__
+from builder.errors import RtbuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUG = 70
+INTERRUPTED = 130
+
+
+def guarded(program: Callable[[], int]) -> int:
+    """Run ``program``; expected errors say what to do, anything else leaves a file ready to paste."""
+    try:
+        return program()
+    except RtbuildError as error:
+        from builder.console import error_text
+
+        sys.stderr.write(error_text(error) + "\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of stdout went away (`rtbuild list | head`): nobody is left to tell. Python flushes
+        # stdout once more at exit, so it has to point somewhere that takes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if "--debug" in sys.argv or os.environ.get("RTBUILD_DEBUG"):
+            raise
+        sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
+        sys.stderr.write(f"hint: please report it with what {_write_report(error)} says\n")
+        return BUG
+
+
+def _write_report(error: BaseException) -> Path:
+    text = "\n".join(
+        (
+            f"## rtbuild {__version__}: {type(error).__name__}",
+            "",
+            f"- command: `{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`",
+            f"- Python {platform.python_version()} on {platform.platform()}",
+            "",
+            "```",
+            "".join(traceback.format_exception(error)).rstrip(),
+            "```",
+            "",
+        )
+    )
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="rtbuild-bug-", suffix=".md", delete=False
+    ) as file:
+        file.write(text)
+    return Path(file.name)

@@ -1,0 +1,86 @@
+"""``rtbuild list``: the cells, which are chosen, and why the others are not."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Literal
+
+from builder.cli.options import choose
+from builder.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from builder.model import Cell, Matrix
+
+GITHUB_LIMIT = 256
+"""Jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)."""
+
+
+def run(
+    matrices: list[Matrix],
+    select: list[str] | None,
+    skip: list[str] | None,
+    *,
+    style: Literal["table", "id", "image", "github", "json"],
+) -> int:
+    """Print the selection. Raises NothingSelectedError where a selector matches nothing."""
+    selection = choose(matrices, select, skip)
+    name_of = Settings().image_name
+    write = sys.stdout.write
+    match style:
+        case "id":
+            write("".join(f"{cell.id}\n" for cell in selection.chosen))
+        case "image":
+            write("".join(f"{name_of(cell.matrix, cell.id)}\n" for cell in selection.chosen))
+        case "github":
+            write(json.dumps(_job_matrices(selection.chosen, matrices)) + "\n")
+        case "json":
+            from builder.console import print_json
+
+            left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
+            chosen = [{**describe(cell), "image": name_of(cell.matrix, cell.id)} for cell in selection.chosen]
+            print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
+        case "table":
+            write(_table(selection.chosen, selection.left_out))
+    for glob in selection.unmatched_skips:
+        sys.stderr.write(f"warning: --skip '{glob}' matches no cell\n")
+    return 0
+
+
+def describe(cell: Cell) -> dict[str, Any]:
+    """A cell as JSON, for ``--json``."""
+    return {
+        "id": cell.id,
+        "matrix": cell.matrix,
+        **cell.inputs(),
+        "env": dict(cell.env),
+        "gpus": list(cell.gpus),
+        "variant": cell.variant,
+    }
+
+
+def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> list[dict[str, Any]]:
+    """What ``fromJSON`` turns into job matrices: chunks, since one may have no more than 256 jobs."""
+    files = {matrix.name: str(matrix.path) for matrix in matrices}
+    jobs = [
+        {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu}
+        for cell in cells
+        for gpu in (cell.gpus or ("any",))
+    ]
+    return [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
+
+
+def _table(chosen: tuple[Cell, ...], left_out: tuple[tuple[Cell, str], ...]) -> str:
+    reasons = {id(cell): reason for cell, reason in left_out}
+    cells = [*chosen, *(cell for cell, _ in left_out)]
+    width = max((len(cell.id) for cell in cells), default=0)
+    lines = []
+    for matrix in dict.fromkeys(cell.matrix for cell in cells):
+        lines.append(f"{matrix}:")
+        for cell in (c for c in cells if c.matrix == matrix):
+            reason = reasons.get(id(cell))
+            mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
+            lines.append(f"  {mark} {cell.id:<{width}}  {tail}")
+    total = len(cells)
+    lines.append(f"{len(chosen)} of {total} cell{'s' if total != 1 else ''} chosen")
+    return "\n".join(lines) + "\n"

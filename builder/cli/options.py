@@ -1,0 +1,169 @@
+"""The options that commands share, each declared once."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from builder.console import Terminal
+    from builder.console.terminal import ColorChoice, ProgressChoice
+    from builder.matrix import Selection
+    from builder.model import Cell, Matrix
+
+
+def _complete_matrix(incomplete: str) -> list[str]:
+    return sorted(str(p) for p in Path().glob("matrices/*.y*ml") if str(p).startswith(incomplete))
+
+
+def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
+    from builder.errors import RtbuildError
+    from builder.matrix import load
+
+    ids: list[str] = []
+    for path in matrix_paths(ctx.params.get("matrices") or []):
+        try:
+            ids += [cell.id for cell in load(path).cells]
+        except RtbuildError:
+            continue  # a matrix that is wrong has no ids to offer; the command itself will say why
+    return sorted(i for i in ids if i.startswith(incomplete))
+
+
+Matrices = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[MATRIX]...",
+        help="Matrix files; without any, matrices/*.yaml.",
+        autocompletion=_complete_matrix,
+        show_default=False,
+    ),
+]
+Select = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--select",
+        "-s",
+        metavar="GLOB",
+        help="Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
+        autocompletion=_complete_cell,
+    ),
+]
+Skip = Annotated[
+    list[str] | None,
+    typer.Option("--skip", metavar="GLOB", help="Leave out cells whose id matches; may be repeated."),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; talk stays on stderr.")]
+Progress = Annotated[
+    str,
+    typer.Option(
+        "--progress",
+        metavar="auto|tty|plain|json|none",
+        help="A live board, plain lines, JSON lines, or nothing.",
+        envvar="RTBUILD_PROGRESS",
+    ),
+]
+Color = Annotated[
+    str, typer.Option("--color", metavar="auto|always|never", help="Colour; NO_COLOR counts for auto.")
+]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; may be repeated.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing until the end.")]
+Results = Annotated[
+    Path, typer.Option("--results", help="Where reports and logs go.", envvar="RTBUILD_RESULTS")
+]
+Mirror = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--registry-mirror",
+        metavar="HOST=MIRROR",
+        help="Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR.",
+    ),
+]
+Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
+Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on where the lock is missing or stale.")]
+
+
+def matrix_paths(given: list[Path]) -> list[Path]:
+    """The files named, or all of ``matrices/``; naming the same file twice counts once."""
+    paths = given or sorted(p for p in Path("matrices").glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
+    if not paths:
+        raise UsageError(
+            "no matrix file given, and there is no matrices/*.yaml here",
+            hint="name one: rtbuild list path/to/matrix.yaml",
+        )
+    return list(dict.fromkeys(paths))
+
+
+def load_all(given: list[Path] | None) -> list[Matrix]:
+    """Every matrix; the errors of all files together, not only of the first that has some."""
+    from builder.errors import MatrixError
+    from builder.matrix import load
+
+    matrices, wrong = [], []
+    for path in matrix_paths(given or []):
+        try:
+            matrices.append(load(path))
+        except MatrixError as error:
+            wrong.append(error)
+    if wrong:
+        raise wrong[0] if len(wrong) == 1 else UsageError("\n\n".join(error.message for error in wrong))
+    names = [matrix.name for matrix in matrices]
+    for name in names:
+        if names.count(name) > 1:
+            files = ", ".join(str(m.path) for m in matrices if m.name == name)
+            raise UsageError(f"two matrices have the name '{name}': {files}", hint="give one another `name`")
+    return matrices
+
+
+def choose(matrices: list[Matrix], select: list[str] | None, skip: list[str] | None) -> Selection:
+    """The cells that the selectors leave, out of all matrices together."""
+    from builder.matrix import select as pick
+
+    cells: list[Cell] = [cell for matrix in matrices for cell in matrix.cells]
+    return pick(cells, select=tuple(select or ()), skip=tuple(skip or ()))
+
+
+def progress(text: str, *, quiet: bool = False) -> ProgressChoice:
+    """``--progress`` checked; ``--quiet`` is another word for ``none``."""
+    choices: tuple[ProgressChoice, ...] = ("auto", "tty", "plain", "json", "none")
+    for choice in choices:
+        if text == choice:
+            return "none" if quiet else choice
+    raise UsageError(f"--progress '{text}' is not one of {', '.join(choices)}")
+
+
+def color(text: str) -> ColorChoice:
+    """``--color`` checked."""
+    choices: tuple[ColorChoice, ...] = ("auto", "always", "never")
+    for choice in choices:
+        if text == choice:
+            return choice
+    raise UsageError(f"--color '{text}' is not one of {', '.join(choices)}")
+
+
+def terminal(
+    progress_: str = "auto", color_: str = "auto", *, quiet: bool = False, verbose: int = 0
+) -> Terminal:
+    """How to talk, out of the options that say it."""
+    from builder.console import Terminal
+
+    return Terminal.of(progress=progress(progress_, quiet=quiet), color=color(color_), verbose=verbose)
+
+
+def mirrors(given: list[str] | None) -> dict[str, str]:
+    """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as host → mirror."""
+    found = {}
+    for item in [*os.environ.get("RTBUILD_REGISTRY_MIRROR", "").split(","), *(given or ())]:
+        host, equals, mirror = item.strip().partition("=")
+        if not host and not equals:
+            continue
+        if not (host and mirror):
+            raise UsageError(
+                f"a registry mirror is HOST=MIRROR, not '{item}'", hint="such as docker.io=localhost:5000"
+            )
+        found[host] = mirror
+    return found

@@ -1,0 +1,92 @@
+"""The versioned JSON document of a run: what was asked, what came of each cell, and the evidence."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from builder import __version__
+from builder.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from builder.pipeline.events import CellResult
+
+SCHEMA = 1
+
+
+def run_document(results: Sequence[CellResult], *, command: str, started: datetime) -> dict[str, Any]:
+    """The document; its schema is ``docs/run.schema.json``."""
+    return {
+        "schema": SCHEMA,
+        "kind": "run",
+        "rtbuild": __version__,
+        "command": command,
+        "started": started.isoformat(timespec="seconds"),
+        "seconds": round((datetime.now(UTC) - started).total_seconds(), 1),
+        "cells": [_cell_document(result) for result in results],
+    }
+
+
+def _cell_document(result: CellResult) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "id": result.cell.id,
+        "matrix": result.cell.matrix,
+        "outcome": result.outcome.value,
+        "stage": result.stage.value,
+        "seconds": {stage.value: round(seconds, 2) for stage, seconds in result.seconds.items()},
+        "notes": list(result.notes),
+        "log": result.log,
+        "image": None,
+        "verification": None,
+        "error": None,
+    }
+    if result.image is not None:
+        image = result.image
+        document["image"] = {
+            "reference": image.reference,
+            "digest": image.digest,
+            "content": image.content,
+            "size": image.size,
+            "reused": image.reused,
+        }
+    if result.report is not None:
+        report = result.report
+        document["verification"] = {
+            "verdict": report.verdict.value,
+            "cause": report.cause,
+            "differences": [vars(difference) for difference in report.differences],
+            "test_double": report.test_double,
+            "reused": report.reused,
+            "report": report.document,
+        }
+    if result.error is not None:
+        error = result.error
+        document["error"] = {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "hint": error.hint,
+            "exit_code": error.exit_code,
+        }
+        if isinstance(error, CommandError):
+            document["error"] |= {
+                "command": list(error.command),
+                "returncode": error.returncode,
+                "tail": list(error.tail),
+            }
+    return document
+
+
+def write_record(document: dict[str, Any], folder: Path) -> Path:
+    """Put the document into ``folder``, beside and renamed; ``run-<UTC time>-<pid>.json``. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = document["started"].replace("+00:00", "Z").replace(":", "").replace("-", "")
+    path = folder / f"run-{stamp}-{os.getpid()}.json"
+    beside = path.with_suffix(".json.part")
+    beside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(path)
+    return path

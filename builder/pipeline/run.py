@@ -1,0 +1,210 @@
+"""The lines that cells walk, for each command: how far, and what must hold before the first step."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.engine import Engine, user_network
+from builder.errors import CellError
+from builder.layers import LayerStore
+from builder.lock import Debian, Index, Registry
+from builder.pipeline import stages
+from builder.pipeline.disk import estimate, refuse_full
+from builder.pipeline.events import CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.locks import LockKeeper, refuse_stale
+from builder.pipeline.schedule import Walk, each
+from builder.verify import Expectation, ReportStore
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from builder.model import Cell, Matrix, Recipe
+    from builder.pipeline.schedule import Emit
+    from builder.pipeline.settings import Settings
+
+
+def _site(
+    matrices: Sequence[Matrix],
+    settings: Settings,
+    *,
+    engine: Engine | None = None,
+    stack: ExitStack | None = None,
+) -> stages.Site:
+    indexes: dict[tuple[str, ...], Index] = {}
+
+    def index_for(cell: Cell) -> Index:
+        return indexes.setdefault(cell.index, Index.from_user(cell.index))
+
+    return stages.Site(
+        settings=settings,
+        registry=Registry.from_user(settings.mirrors),
+        debian=Debian.from_user(),
+        index_for=index_for,
+        keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
+        engine=engine,
+        network=stack.enter_context(user_network()) if stack is not None else None,
+        layers=LayerStore(settings.cache / "layers"),
+        reports=ReportStore(settings.results / "reports"),
+    )
+
+
+def lock(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Bring the lock of every cell up to date."""
+    site = _site(matrices, settings)
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK,)))
+
+    def one(walk: Walk) -> CellResult:
+        stages.lock_cell(walk, site)
+        return stages.ended(walk, Outcome.DONE)
+
+    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
+
+
+def render(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    folder: Path,
+    *,
+    settings: Settings,
+    text_only: bool,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Write the recipe of every cell below ``folder``."""
+    site = _site(matrices, settings)
+    if settings.locked:
+        refuse_stale(site.keepers, cells)
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK, Stage.RENDER)))
+
+    def one(walk: Walk) -> CellResult:
+        pinned = stages.lock_cell(walk, site)
+        recipe = stages.render_cell(walk, site, pinned)
+        stages.write_recipe(walk, site, recipe, folder, text_only=text_only)
+        return stages.ended(walk, Outcome.DONE)
+
+    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
+
+
+def build(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Check, lock, build and verify every cell.
+
+    All cells are locked before the first is built, so that the disk is checked against all of them. Raises
+    MissingToolError before anything is done where no engine answers or the disk is too small, and
+    StaleLockError where ``locked`` forbids to go on.
+    """
+    engine = Engine.connect(context=settings.context)
+    with ExitStack() as stack:
+        site = _site(matrices, settings, engine=engine, stack=stack)
+        if settings.locked:
+            refuse_stale(site.keepers, cells)
+        order = tuple(stage for stage in Stage if settings.verify or stage is not Stage.VERIFY)
+        emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
+        recipes: dict[str, Recipe] = {}
+
+        def settle(walk: Walk) -> None:
+            stages.check_cell(walk, site)
+            recipes[walk.cell.id] = stages.render_cell(walk, site, stages.lock_cell(walk, site))
+
+        def make(walk: Walk) -> CellResult:
+            return _build_one(walk, site, recipes[walk.cell.id])
+
+        walks = [Walk(cell, emit, cancel) for cell in cells]
+        early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
+        going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
+        _refuse_full(site, engine, list(recipes.values()))
+        made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
+        return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
+
+
+def _refuse_full(site: stages.Site, engine: Engine, recipes: Sequence[Recipe]) -> None:
+    settings = site.settings
+    missing = [r.pinned for r in recipes if settings.no_cache or engine.find(r.inputs) is None]
+    if not missing:
+        return
+    facts = engine.facts()
+    layers = settings.layers and facts.store == "containerd"
+    refuse_full(
+        estimate(missing, layers=layers),
+        engine_free=engine.disk_free(),
+        engine_root=facts.root,
+        cache=settings.cache,
+    )
+
+
+def _build_one(walk: Walk, site: stages.Site, recipe: Recipe) -> CellResult:
+    log = log_path(site.settings.results, walk.cell)
+    image = None
+    try:
+        image = stages.build_cell(walk, site, recipe, log)
+        if not site.settings.verify:
+            return stages.ended(walk, Outcome.DONE, image=image, log=log)
+        report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))
+    except CellError as error:
+        failed = walk.failed(error, log=str(log) if log.is_file() else None)
+        return replace(failed, image=image)
+    return stages.ended(walk, stages.outcome_of(report), image=image, report=report, log=log)
+
+
+def verify(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """Run the probe in images that are in the engine's store already."""
+    engine = Engine.connect(context=settings.context)
+    site = _site(matrices, settings, engine=engine)
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.VERIFY,)))
+
+    def one(walk: Walk) -> CellResult:
+        name = settings.image_name(walk.cell.matrix, walk.cell.id)
+        stored = engine.inspect(name)
+        if stored is None:
+            raise CellError(f"there is no image {name}", hint="build it first: rtbuild build")
+        image = stages.image_of(walk.cell, name, stored, reused=True)
+        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
+        expect = Expectation.of(pinned) if pinned is not None else Expectation()
+        report = stages.verify_cell(walk, site, image, expect)
+        return stages.ended(walk, stages.outcome_of(report), image=image, report=report)
+
+    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
+
+
+def _all(
+    cells: Sequence[Cell],
+    one: Callable[[Walk], CellResult],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    walks = [Walk(cell, emit, cancel) for cell in cells]
+    results = each(walks, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return [result for result in results if result is not None]
+
+
+def log_path(results: Path, cell: Cell) -> Path:
+    """Where the build log of a cell goes; ids are legal tags, so they are legal file names too."""
+    matrix = re.sub(r"[^A-Za-z0-9._-]", "-", cell.matrix)
+    return results / "logs" / matrix / f"{cell.id}.log"

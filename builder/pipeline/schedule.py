@@ -1,0 +1,126 @@
+"""Runs one function for many cells, several at a time, and lets no cell's failure stop another."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from builder.errors import CancelledError, CellError, RtbuildError
+from builder.pipeline.events import (
+    CellFinished,
+    CellResult,
+    Event,
+    Note,
+    Outcome,
+    Stage,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
+
+    from builder.model import Cell
+
+    Emit = Callable[[Event], None]
+
+
+class Walk:
+    """The way of one cell: emits its events, times its stages, remembers where it is."""
+
+    def __init__(self, cell: Cell, emit: Emit, cancel: threading.Event) -> None:
+        self.cell = cell
+        self.cancel = cancel
+        self.current = Stage.CHECK
+        self.seconds: dict[Stage, float] = {}
+        self.notes: list[str] = []
+        self._emit = emit
+        self._said = ""
+
+    @contextmanager
+    def stage(self, stage: Stage) -> Iterator[None]:
+        """Enter a stage; what :meth:`done` was given closes it. A cancelled run enters none."""
+        if self.cancel.is_set():
+            raise CancelledError(f"{self.cell.id}: interrupted before {stage}")
+        self.current, self._said = stage, "done"
+        self._emit(StageStarted(cell=self.cell.id, stage=stage))
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+        self._emit(
+            StageFinished(cell=self.cell.id, stage=stage, seconds=self.seconds[stage], text=self._said)
+        )
+
+    def done(self, text: str) -> None:
+        self._said = text
+
+    def progress(
+        self, text: str, done: int | None = None, total: int | None = None, *, quiet: bool = True
+    ) -> None:
+        self._emit(
+            StageProgress(
+                cell=self.cell.id, stage=self.current, text=text, done=done, total=total, quiet=quiet
+            )
+        )
+
+    def note(self, text: str, *, warning: bool = False) -> None:
+        self.notes.append(text)
+        self._emit(Note(cell=self.cell.id, text=text, warning=warning))
+
+    def failed(self, error: RtbuildError, log: str | None = None) -> CellResult:
+        outcome = Outcome.CANCELLED if isinstance(error, CancelledError) else Outcome.FAILED
+        return CellResult(
+            cell=self.cell,
+            outcome=outcome,
+            stage=self.current,
+            seconds=dict(self.seconds),
+            error=error,
+            log=log,
+            notes=tuple(self.notes),
+        )
+
+
+def each(
+    walks: Sequence[Walk],
+    function: Callable[[Walk], CellResult | None],
+    *,
+    jobs: int,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult | None]:
+    """Call ``function`` for every walk in ``jobs`` threads; results in the order of the walks.
+
+    None says that the cell is not at its end. A :class:`CellError` ends its own cell only. Any other error
+    cancels the rest and is raised when all have stopped. Ctrl-C sets ``cancel``, waits for the cells at work
+    to stop, and keeps what has finished.
+    """
+
+    def one(walk: Walk) -> CellResult | None:
+        try:
+            result = function(walk)
+        except CellError as error:
+            result = walk.failed(error)
+        if result is not None:
+            emit(CellFinished(result=result))
+        return result
+
+    pool = ThreadPoolExecutor(max_workers=max(1, jobs), thread_name_prefix="cell")
+    futures = [pool.submit(one, walk) for walk in walks]
+    try:
+        pending = set(futures)
+        while pending:
+            finished, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+            if any(f.exception() is not None for f in finished):
+                cancel.set()
+    except KeyboardInterrupt:
+        emit(Note(text="interrupted: stopping what is running; what has finished is kept", warning=True))
+        cancel.set()
+    finally:
+        pool.shutdown(wait=True)
+    return [future.result() for future in futures]

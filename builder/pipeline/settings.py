@@ -1,0 +1,44 @@
+"""What a run is asked to do, as one frozen value."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from builder import resources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How to walk. The defaults are those of ``rtbuild build`` without options."""
+
+    jobs: int = field(default_factory=lambda: max(1, min(4, os.cpu_count() or 1)))
+    """Cells at a time."""
+    locked: bool = False
+    """Refuse a lock that is missing or stale, instead of bringing it up to date."""
+    upgrade: bool | frozenset[str] = False
+    """Lock anew: all, or only these packages."""
+    refuse: bool = True
+    """Stop cells that the compatibility rules call impossible before anything is built."""
+    layers: bool = True
+    """Override the stage ``wheels`` with ready-made layers, where the engine can take them."""
+    no_cache: bool = False
+    """Build anew even where an image with the same inputs is there."""
+    verify: bool = True
+    gpus: Literal["auto"] | bool = "auto"
+    timeout: float = 900.0
+    """Seconds that the probe may take in one image."""
+    cache: Path = field(default_factory=resources.cache)
+    results: Path = Path("results")
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    context: str | None = None
+    repository: str = "rtbuild"
+    """Images are called ``<repository>/<matrix>:<cell id>``."""
+
+    def image_name(self, matrix: str, cell_id: str) -> str:
+        return f"{self.repository}/{matrix}:{cell_id}"

@@ -1,0 +1,299 @@
+"""The stations of one cell. Each is one step from a frozen value to the next."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder import __version__
+from builder.compat import Outcome as Judgement
+from builder.compat import Truth, check, summary, truth_of_pinned
+from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
+from builder.errors import CancelledError, CellError
+from builder.layers import wheels_context
+from builder.layers.rootfs import cached_rootfs
+from builder.lock import pin
+from builder.model import Image, RootfsBase, Wheel
+from builder.pipeline.events import CellResult, Outcome, Stage
+from builder.recipe import render, write
+from builder.recipe.bundle import bundle
+from builder.verify import Expectation, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from builder.engine import BuildEvent, Engine, StoredImage, UserNetwork
+    from builder.layers import LayerStore
+    from builder.lock import Debian, Index, Registry
+    from builder.model import Cell, Pinned, Recipe, Report
+    from builder.pipeline.locks import LockKeeper
+    from builder.pipeline.schedule import Walk
+    from builder.pipeline.settings import Settings
+    from builder.verify import ReportStore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What the stages work with: the outer world by its four doors, and rtbuild's own stores."""
+
+    settings: Settings
+    registry: Registry
+    debian: Debian
+    index_for: Callable[[Cell], Index]
+    keepers: Mapping[str, LockKeeper]
+    engine: Engine | None = None
+    network: UserNetwork | None = None
+    layers: LayerStore | None = None
+    reports: ReportStore | None = None
+    probe: bytes = field(default_factory=bundle)
+
+
+def check_cell(walk: Walk, site: Site) -> None:
+    """Stop a cell that cannot work, by its lock where there is one and by the facts. CellError."""
+    with walk.stage(Stage.CHECK):
+        pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
+        findings = check(walk.cell, truth_of_pinned(pinned) if pinned else Truth())
+        outcome = summary(findings)
+        walk.done(outcome.value)
+        for finding in findings:
+            if finding.outcome is Judgement.WARNS:
+                walk.note(f"{finding.rule}: {finding.message}", warning=True)
+        if outcome is not Judgement.CANNOT_WORK:
+            return
+        worst = next(f for f in findings if f.outcome is Judgement.CANNOT_WORK)
+        if not site.settings.refuse:
+            walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
+            return
+        raise CellError(
+            f"this cell cannot work ({worst.rule}): {worst.message}",
+            hint=f"would work: {worst.nearest}" if worst.nearest else "`rtbuild explain` says why",
+        )
+
+
+def lock_cell(walk: Walk, site: Site) -> Pinned:
+    """The cell with everything fixed by content: from the lock, or resolved now and written to it."""
+    with walk.stage(Stage.LOCK):
+        keeper = site.keepers[walk.cell.matrix]
+        pinned = keeper.pinned(walk.cell)
+        if pinned is None or site.settings.upgrade:
+            walk.progress("resolving", quiet=False)
+            pinned = keeper.pin(
+                walk.cell,
+                lambda previous: pin(
+                    walk.cell,
+                    index=site.index_for(walk.cell),
+                    registry=site.registry,
+                    debian=site.debian,
+                    previous=previous,
+                    upgrade=site.settings.upgrade,
+                ),
+            )
+        size = sum(wheel.size for wheel in pinned.wheels)
+        walk.done(f"{len(pinned.wheels)} wheels, {size / 1e9:.2f} GB")
+        return pinned
+
+
+def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
+    with walk.stage(Stage.RENDER):
+        recipe = render(pinned, probe=site.probe, version=__version__)
+        walk.done(recipe.inputs[:19])
+        return recipe
+
+
+def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...]) -> dict[str, Path]:
+    """Bring ``wheels`` and the recipe's large files into the cache; paths by sha256, or by name in it."""
+    cache = site.settings.cache
+    with walk.stage(Stage.FETCH):
+        total = sum(wheel.size for wheel in wheels)
+        arrived = 0
+
+        def advance(count: int) -> None:
+            nonlocal arrived
+            if walk.cancel.is_set():
+                raise CancelledError(f"{walk.cell.id}: interrupted while fetching; what arrived is kept")
+            arrived += count
+            walk.progress(f"{arrived / 1e6:.0f} of {total / 1e6:.0f} MB of wheels", arrived, total)
+
+        index = site.index_for(walk.cell)
+        fetched = index.fetch_all(wheels, cache=cache, progress=advance)
+        found: dict[str, Path] = {w.sha256: path for w, path in zip(wheels, fetched, strict=True)}
+        for name, blob in recipe.blobs.items():
+            if isinstance(blob, RootfsBase):
+                walk.progress(f"putting {blob.suite} together from {len(blob.debs)} packages", quiet=False)
+                found[name] = cached_rootfs(
+                    blob, cache=cache, fetch=lambda debs: site.debian.fetch(debs, cache=cache)
+                )
+            else:
+                found[name] = found.get(blob.sha256) or index.fetch(blob, cache=cache)
+        walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
+        return found
+
+
+def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
+    """Build the recipe, or find that an image with the same inputs is there."""
+    engine, settings, cell = site.engine, site.settings, walk.cell
+    assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
+    name = settings.image_name(cell.matrix, cell.id)
+    if not settings.no_cache:
+        there = engine.find(recipe.inputs)
+        if there is not None:
+            with walk.stage(Stage.BUILD):
+                engine.tag(there.reference, name)
+                walk.done("there already, nothing to build")
+            return image_of(cell, name, there, reused=True)
+    fast = _takes_layers(walk, site)
+    wheels = recipe.pinned.wheels if fast else ()
+    blobs = fetch_blobs(walk, site, recipe, wheels)
+    with ExitStack() as stack:
+        contexts = {}
+        if fast:
+            contexts["wheels"] = _layers(walk, site, recipe.pinned, blobs, stack)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
+        with walk.stage(Stage.BUILD):
+            context = folder / cell.id
+            needed = {file: blobs[file] for file in recipe.blobs}
+            write(recipe, context, blobs=needed)
+            built = engine.build(
+                context,
+                tag=name,
+                platform=cell.platform,
+                epoch=recipe.pinned.epoch,
+                log=log,
+                on_event=lambda event: _tell(walk, event),
+                cancel=walk.cancel,
+                compression=cell.options.compression,
+                build_contexts=contexts,
+                secrets=site.network.secrets if site.network else {},
+                build_args=site.network.build_args if site.network else {},
+                no_cache=settings.no_cache,
+            )
+            walk.done(f"{name} {built.image.size / 1e9:.2f} GB {built.image.digest[:19]}")
+    image = image_of(cell, name, built.image, reused=False)
+    budget = cell.options.max_size
+    if budget is not None and image.size > budget:
+        raise CellError(
+            f"the image has {image.size / 1e9:.2f} GB, its budget is {budget / 1e9:.2f} GB",
+            hint="raise `max-size` in the matrix, or leave packages out",
+        )
+    return image
+
+
+def _takes_layers(walk: Walk, site: Site) -> bool:
+    """Whether the fast way is open; where it is not, the reason is said."""
+    if not site.settings.layers or site.layers is None or site.engine is None:
+        return False
+    if site.engine.facts().store != "containerd":
+        walk.note("wheels are installed in the build: ready-made layers need the containerd image store")
+        return False
+    return True
+
+
+def _layers(walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], stack: ExitStack) -> str:
+    assert site.layers is not None  # noqa: S101 - see _takes_layers
+    with walk.stage(Stage.LAYERS):
+        context = stack.enter_context(
+            wheels_context(
+                pinned,
+                store=site.layers,
+                wheel_paths={wheel.sha256: blobs[wheel.sha256] for wheel in pinned.wheels},
+                rootfs_tar=blobs.get("rootfs.tar"),
+                source=site.registry.source(pinned.base.reference)
+                if not isinstance(pinned.base, RootfsBase)
+                else None,
+                progress=walk.progress,
+            )
+        )
+        walk.done(f"{context.made} made, {context.reused} there already")
+    return context.build_context.partition("=")[2]
+
+
+def _tell(walk: Walk, event: BuildEvent) -> None:
+    match event:
+        case StepStarted():
+            walk.progress(f"[{event.number}/{event.total}] {event.name}", event.number, event.total)
+        case StepFinished():
+            pass
+        case StepOutput():
+            walk.progress(event.line.strip()[:120])
+        case Transfer():
+            walk.progress(f"{event.what}", event.done, event.total)
+
+
+def verify_cell(walk: Walk, site: Site, image: Image, expect: Expectation) -> Report:
+    """Run the probe in the image, or find a report about this very content, probe, GPU and driver."""
+    assert site.engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
+    with walk.stage(Stage.VERIFY):
+        walk.progress("cudnn-verify", quiet=False)
+        report = verify(
+            image,
+            engine=site.engine,
+            expect=expect,
+            gpus=site.settings.gpus,
+            timeout=site.settings.timeout,
+            store=site.reports,
+            cancel=walk.cancel,
+        )
+        walk.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
+        return report
+
+
+def outcome_of(report: Report) -> Outcome:
+    """What a verdict means for a cell: the image's fault fails it, the machine's does not."""
+    match report.verdict.value:
+        case "works":
+            return Outcome.WORKS
+        case "unverified":
+            return Outcome.UNVERIFIED
+        case "host" | "busy":
+            return Outcome.HOST
+        case _:
+            return Outcome.FAILED
+
+
+def image_of(cell: Cell, name: str, stored: StoredImage, *, reused: bool) -> Image:
+    return Image(
+        cell=cell,
+        reference=name,
+        digest=stored.digest,
+        content=stored.content,
+        size=stored.size,
+        reused=reused,
+    )
+
+
+def ended(
+    walk: Walk,
+    outcome: Outcome,
+    *,
+    image: Image | None = None,
+    report: Report | None = None,
+    log: Path | None = None,
+) -> CellResult:
+    return CellResult(
+        cell=walk.cell,
+        outcome=outcome,
+        stage=walk.current,
+        seconds=dict(walk.seconds),
+        image=image,
+        report=report,
+        log=str(log) if log is not None and log.is_file() else None,
+        notes=tuple(walk.notes),
+    )
+
+
+def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_only: bool) -> None:
+    """The recipe as a folder. Without its large files it is for reading, not for building."""
+    target = folder / walk.cell.id
+    blobs = {} if text_only else fetch_blobs(walk, site, recipe, ())
+    if text_only:
+        target.mkdir(parents=True, exist_ok=True)
+        for name, file in recipe.files.items():
+            (target / name).write_bytes(file.content)
+        return
+    if target.exists():
+        shutil.rmtree(target)
+    write(recipe, target, blobs={name: blobs[name] for name in recipe.blobs})

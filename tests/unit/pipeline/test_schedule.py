@@ -1,0 +1,121 @@
+"""Many cells at a time: one bad cell stops no other, Ctrl-C keeps what has finished."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from builder.errors import CellError, MissingToolError
+from builder.model import Base, Cell, Cuda
+from builder.pipeline.events import CellFinished, CellResult, Event, Outcome, Stage, StageFinished
+from builder.pipeline.schedule import Walk, each
+
+
+def cell(name: str) -> Cell:
+    return Cell(
+        id=name,
+        matrix="m",
+        frameworks=("six==1.17.0",),
+        python="3.11",
+        base=Base(kind="rootfs", name="debian/bookworm"),
+        cuda=Cuda(provider="none"),
+    )
+
+
+def walks(names: str, events: list[Event], cancel: threading.Event) -> list[Walk]:
+    return [Walk(cell(name), events.append, cancel) for name in names]
+
+
+def done(walk: Walk) -> CellResult:
+    return CellResult(cell=walk.cell, outcome=Outcome.DONE, stage=walk.current, seconds=walk.seconds)
+
+
+def test_results_come_in_the_order_of_the_cells_not_of_their_ends() -> None:
+    events: list[Event] = []
+    cancel = threading.Event()
+
+    def function(walk: Walk) -> CellResult:
+        time.sleep(0.05 if walk.cell.id == "a" else 0)
+        return done(walk)
+
+    results = each(walks("abc", events, cancel), function, jobs=3, emit=events.append, cancel=cancel)
+    assert [r.cell.id for r in results if r] == ["a", "b", "c"]
+    assert {e.result.cell.id for e in events if isinstance(e, CellFinished)} == {"a", "b", "c"}
+
+
+def test_a_bad_cell_ends_alone() -> None:
+    events: list[Event] = []
+    cancel = threading.Event()
+
+    def function(walk: Walk) -> CellResult:
+        with walk.stage(Stage.BUILD):
+            if walk.cell.id == "b":
+                raise CellError("no such wheel", hint="look again")
+        return done(walk)
+
+    results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
+    assert [r.outcome for r in results if r] == [Outcome.DONE, Outcome.FAILED, Outcome.DONE]
+    failed = results[1]
+    assert failed is not None
+    assert failed.stage is Stage.BUILD
+    assert failed.error is not None
+    assert failed.error.hint == "look again"
+    assert Stage.BUILD in failed.seconds
+    assert not cancel.is_set()
+
+
+def test_what_the_machine_lacks_stops_all_and_is_raised() -> None:
+    events: list[Event] = []
+    cancel = threading.Event()
+    ran = []
+
+    def function(walk: Walk) -> CellResult:
+        with walk.stage(Stage.BUILD):
+            ran.append(walk.cell.id)
+            if walk.cell.id == "a":
+                raise MissingToolError("disk full")
+            time.sleep(0.4)
+        return done(walk)
+
+    with pytest.raises(MissingToolError, match="disk full"):
+        each(walks("abcdef", events, cancel), function, jobs=2, emit=events.append, cancel=cancel)
+    assert cancel.is_set()
+    assert len(ran) < 6
+
+
+def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
+    events: list[Event] = []
+    cancel = threading.Event()
+
+    def function(walk: Walk) -> CellResult:
+        with walk.stage(Stage.BUILD):
+            if walk.cell.id == "b":
+                os.kill(os.getpid(), signal.SIGINT)
+                assert cancel.wait(5), "the run was not told to stop"
+        with walk.stage(Stage.VERIFY):
+            return done(walk)
+
+    results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
+    assert [r.outcome for r in results if r] == [Outcome.DONE, Outcome.CANCELLED, Outcome.CANCELLED]
+
+
+def test_a_cell_that_goes_on_has_no_result_and_no_end() -> None:
+    events: list[Event] = []
+    cancel = threading.Event()
+    results = each(walks("a", events, cancel), lambda _: None, jobs=1, emit=events.append, cancel=cancel)
+    assert results == [None]
+    assert events == []
+
+
+def test_a_stage_says_how_long_it_took_and_what_came_of_it() -> None:
+    events: list[Event] = []
+    walk = Walk(cell("a"), events.append, threading.Event())
+    with walk.stage(Stage.LOCK):
+        walk.done("45 wheels")
+    finished = [e for e in events if isinstance(e, StageFinished)]
+    assert [(e.stage, e.text) for e in finished] == [(Stage.LOCK, "45 wheels")]
+    assert walk.seconds[Stage.LOCK] >= 0
