@@ -70,7 +70,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
 @pytest.fixture
 def generated(request: pytest.FixtureRequest) -> Callable[[str, str | bytes], None]:
-    """``generated(path, actual)`` compares with a committed file that is made from data, such as one in ``docs``."""
+    """``generated(path, actual)`` compares with a committed file that is made from data."""
     update = bool(request.config.getoption("--update-golden"))
 
     def compare(path: str, actual: str | bytes) -> None:

@@ -1,0 +1,71 @@
+"""The values that a matrix file is read into, before they are multiplied out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from builder.model import Options, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of one key, checked. A list whatever its key: one item for a scalar, ``NAME=value`` items for
+    ``env``, and for ``cuda`` the provider and then its packages."""
+
+    items: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Keys of a cell: those of ``defaults``, or of one entry of ``include``."""
+
+    settings: Mapping[str, Setting]
+    given: frozenset[str]
+    """Also the keys that are misspelt or whose values are wrong, so that they are not called missing."""
+    span: Span
+    sound: bool
+    """False where an error was noted in it: no cells are made of it, so no error follows from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    key: str
+    values: tuple[Setting, ...]
+    sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    axes: tuple[Axis, ...]
+    zips: tuple[tuple[str, ...], ...]
+    """Keys of axes that move together."""
+    given: frozenset[str]
+    span: Span
+    sound: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An entry of ``exclude``: takes out the cells that match all of its globs."""
+
+    globs: Mapping[str, Setting]
+    reason: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    name: str
+    description: str
+    defaults: Layer
+    axes: Axes | None
+    include: tuple[Layer, ...]
+    exclude: tuple[Rule, ...]
+    options: Options
+    complete: bool
+    """False where an error may have cost a cell; what no cell matches may then match a lost one."""

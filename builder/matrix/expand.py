@@ -1,0 +1,250 @@
+"""From what a file says to its cells, in the order in which it says them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, cast
+
+from builder.matrix import keys
+from builder.matrix.bases import parse_base
+from builder.matrix.document import Setting
+from builder.matrix.globs import matches
+from builder.matrix.ids import DEFAULT_PLATFORM, cell_id
+from builder.matrix.source import nearest
+from builder.model import Cell, Cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Literal
+
+    from builder.matrix.document import Axes, Document, Rule
+    from builder.matrix.source import Problems
+    from builder.model import Span
+
+MOST_CELLS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A cell to be: its settings, and where they come from."""
+
+    settings: Mapping[str, Setting]
+    point: Mapping[str, Setting]
+    """The row's values on the axes; empty for an entry of ``include``."""
+    span: Span
+
+
+def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
+    """All cells, the excluded ones with their reason. Where an error is noted, they are not all there."""
+    before = len(problems)
+    rows = [*_product(document, problems), *_included(document, problems)]
+    cells = [_cell(row, document) for row in rows]
+    _check_ids(rows, cells, problems)
+    reasons: dict[int, str] = {}
+    for rule in document.exclude:
+        matched = [i for i, row in enumerate(rows) if _takes_out(rule, row, cells[i])]
+        for i in matched:
+            reasons.setdefault(i, rule.reason)
+        if not matched and document.complete and len(problems) == before:
+            _idle_rule(rule, rows, cells, problems)
+    return tuple(replace(cell, excluded=reasons[i]) if i in reasons else cell for i, cell in enumerate(cells))
+
+
+# -- cells
+
+
+def _product(document: Document, problems: Problems) -> Iterator[_Row]:
+    axes = document.axes
+    if axes is None:
+        return
+    missing = _missing(document.defaults.given | axes.given)
+    if missing and axes.given:
+        where = "add it to 'defaults', or make it an axis" if len(missing) == 1 else "add them to 'defaults'"
+        problems.add(f"the cells of 'axes' have no {_listed(missing)}", axes.span, where)
+    if missing or not axes.sound or not document.defaults.sound:
+        return
+    dimensions = _dimensions(axes)
+    count = math.prod(len(points) for points in dimensions)
+    if count > MOST_CELLS:
+        lengths = " x ".join(str(len(points)) for points in dimensions)
+        problems.add(
+            f"the axes make {count:,} cells ({lengths}); the limit is {MOST_CELLS:,}",
+            axes.span,
+            "let axes move together with 'zip', or split the matrix",
+        )
+        return
+    for combination in product(*dimensions):
+        point = {key: setting for part in combination for key, setting in part.items()}
+        ordered = {axis.key: point[axis.key] for axis in axes.axes}
+        settings = _over(document.defaults.settings, ordered)
+        yield _Row(settings, ordered, next(iter(ordered.values())).span)
+
+
+def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
+    """What is multiplied: each axis, and each zip group where its first axis stands."""
+    by_key = {axis.key: axis for axis in axes.axes}
+    group_of = {key: group for group in axes.zips for key in group}
+    dimensions: list[list[dict[str, Setting]]] = []
+    done: set[str] = set()
+    for axis in axes.axes:
+        if axis.key in done:
+            continue
+        group = group_of.get(axis.key, (axis.key,))
+        done.update(group)
+        columns = zip(*(by_key[key].values for key in group), strict=True)
+        dimensions.append([dict(zip(group, column, strict=True)) for column in columns])
+    return dimensions
+
+
+def _included(document: Document, problems: Problems) -> Iterator[_Row]:
+    for layer in document.include:
+        missing = _missing(document.defaults.given | layer.given)
+        if missing:
+            problems.add(f"this cell has no {_listed(missing)}", layer.span, "add it here or to 'defaults'")
+        elif layer.sound and document.defaults.sound:
+            yield _Row(_over(document.defaults.settings, layer.settings), {}, layer.span)
+
+
+def _missing(given: frozenset[str]) -> list[str]:
+    return [key.name for key in keys.CELL.values() if key.required and key.name not in given]
+
+
+def _listed(names: list[str]) -> str:
+    return " and no ".join(f"'{name}'" for name in names)
+
+
+def _over(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
+    """A layer over another: lists grow, variables of the same name and all other values give way."""
+    merged = dict(below)
+    for name, setting in above.items():
+        if keys.CELL[name].adds and name in below:
+            items = (*below[name].items, *setting.items)
+            items = _variables(items) if name == "env" else tuple(dict.fromkeys(items))
+            merged[name] = Setting(items, setting.span)
+        else:
+            merged[name] = setting
+    return merged
+
+
+def _variables(items: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={value}" for name, value in dict(_pair(item) for item in items).items())
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
+
+
+def _cell(row: _Row, document: Document) -> Cell:
+    def items(key: str) -> tuple[str, ...]:
+        return row.settings[key].items if key in row.settings else ()
+
+    base = parse_base(items("base")[0])
+    provider, *packages = items("cuda")
+    cuda = Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages))
+    platform = (*items("platform"), DEFAULT_PLATFORM)[0]
+    variant = (*items("variant"), None)[0]
+    frameworks, python = items("framework"), items("python")[0]
+    return Cell(
+        id=cell_id(
+            frameworks=frameworks, python=python, base=base, cuda=cuda, platform=platform, variant=variant
+        ),
+        matrix=document.name,
+        frameworks=frameworks,
+        python=python,
+        base=base,
+        cuda=cuda,
+        platform=platform,
+        pip=items("pip"),
+        apt=items("apt"),
+        env=tuple(_pair(item) for item in items("env")),
+        gpus=items("gpus"),
+        index=items("index"),
+        variant=variant,
+        options=document.options,
+        span=row.span,
+    )
+
+
+# -- equal ids
+
+
+def _check_ids(rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
+    """Notes cells of the same id: once for each pair of rules, however many cells they make."""
+    first: dict[str, int] = {}
+    pairs: dict[tuple[Span, Span], tuple[str, list[str]]] = {}
+    for i, cell in enumerate(cells):
+        earlier = first.setdefault(cell.id, i)
+        if earlier != i:
+            one, other, message = _clash(rows[earlier], rows[i])
+            pairs.setdefault((one, other), (message, []))[1].append(cell.id)
+    for (_, span), (message, ids) in pairs.items():
+        more = f", and so do {len(ids) - 1} more pairs" if len(ids) > 2 else ", and so does one more pair"
+        problems.add(
+            f"two cells get the id '{ids[0]}': {message}{more if len(ids) > 1 else ''}",
+            span,
+            "tell them apart by 'variant': a key of its own, or an axis zipped with the one that differs",
+        )
+
+
+def _clash(one: _Row, other: _Row) -> tuple[Span, Span, str]:
+    """The two places that make the same id, and how to call them."""
+    differ = [
+        key for key in one.point if key in other.point and one.point[key].items != other.point[key].items
+    ]
+    if differ:
+        first, second = one.point[differ[0]].span, other.point[differ[0]].span
+        axes = " and ".join(f"'{key}'" for key in differ)
+        return (
+            first,
+            second,
+            f"the values of {axes} in lines {first.line} and {second.line} do not show in it",
+        )
+    rules = ["'axes'" if row.point else "'include'" for row in (one, other)]
+    lines = [row.span.line for row in (one, other)]
+    return (
+        one.span,
+        other.span,
+        f"one from {rules[0]} (line {lines[0]}), one from {rules[1]} (line {lines[1]})",
+    )
+
+
+# -- exclude
+
+
+def _values(key: str, row: _Row, cell: Cell) -> tuple[str, ...]:
+    """What a glob on a key is tried on: any of these."""
+    if key == "id":
+        return (cell.id,)
+    if key == "platform":
+        return (cell.platform,)
+    return row.settings[key].items if key in row.settings else ()
+
+
+def _takes_out(rule: Rule, row: _Row, cell: Cell) -> bool:
+    return all(
+        any(matches(value, glob.items[0]) for value in _values(key, row, cell))
+        for key, glob in rule.globs.items()
+    )
+
+
+def _idle_rule(rule: Rule, rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
+    """Notes a rule that matches nothing, at the glob that is to blame where there is one."""
+    for key, glob in rule.globs.items():
+        values = sorted(
+            {value for row, cell in zip(rows, cells, strict=True) for value in _values(key, row, cell)}
+        )
+        if any(matches(value, glob.items[0]) for value in values):
+            continue
+        close = nearest(glob.items[0], values)
+        shown = ", ".join(values[:12]) + (f" and {len(values) - 12} more" if len(values) > 12 else "")
+        hint = (f"did you mean '{close}'? " if close else "") + f"the cells have: {shown or 'none'}"
+        problems.add(f"this rule matches no cell: none has {key} '{glob.items[0]}'", glob.span, hint)
+        return
+    problems.add(
+        "this rule matches no cell: each of its globs matches some, but no cell matches them all",
+        rule.span,
+        "take the rule out, or correct it",
+    )

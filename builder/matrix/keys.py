@@ -1,0 +1,145 @@
+"""Every key of a matrix file, once: the reader and the JSON Schema both go by these tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from builder.matrix import values
+from builder.matrix.bases import BASE
+from builder.matrix.requirements import FRAMEWORK, REQUIREMENT
+
+if TYPE_CHECKING:
+    from builder.matrix.values import Syntax
+
+Shape = Literal["text", "texts", "variables", "provider"]
+"""``texts``: a list, or one scalar for a list of one. ``variables``: name → value. ``provider``: a CUDA
+provider, alone or with its packages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    name: str
+    summary: str
+    syntax: Syntax
+    shape: Shape = "text"
+    required: bool = False
+    adds: bool = False
+    """Values of an axis or of ``include`` come after those of ``defaults`` and do not replace them."""
+
+
+def _by_name(*keys: Key) -> dict[str, Key]:
+    return {key.name: key for key in keys}
+
+
+CELL = _by_name(
+    Key(
+        name="framework",
+        summary="'tensorflow==2.8.4', or a list for several in one image; each pinned by '=='.",
+        syntax=FRAMEWORK,
+        shape="texts",
+        required=True,
+    ),
+    Key(
+        name="python",
+        summary="Python's minor version, '3.9': the base distribution's own.",
+        syntax=values.PYTHON,
+        required=True,
+    ),
+    Key(
+        name="base",
+        summary="What the image stands on: an image reference, or rootfs:debian/<suite>.",
+        syntax=BASE,
+        required=True,
+    ),
+    Key(
+        name="cuda",
+        summary="Where CUDA and cuDNN come from: base, wheels, none, or {from: wheels, packages: […]}.",
+        syntax=values.PROVIDER,
+        shape="provider",
+        required=True,
+    ),
+    Key(
+        name="pip",
+        summary="Further Python requirements, as in requirements.txt.",
+        syntax=REQUIREMENT,
+        shape="texts",
+        adds=True,
+    ),
+    Key(
+        name="apt",
+        summary="Further Debian packages, by name or name=version.",
+        syntax=values.APT,
+        shape="texts",
+        adds=True,
+    ),
+    Key(
+        name="env",
+        summary="Environment variables of the image.",
+        syntax=values.ENV_VALUE,
+        shape="variables",
+        adds=True,
+    ),
+    Key(
+        name="gpus",
+        summary="GPUs that the image is claimed to work on: checked against the wheels, proven by reports.",
+        syntax=values.GPU,
+        shape="texts",
+        adds=True,
+    ),
+    Key(
+        name="index",
+        summary="Further package indexes by URL, for wheels such as PyTorch's cuNNN variants.",
+        syntax=values.URL,
+        shape="texts",
+        adds=True,
+    ),
+    Key(name="platform", summary="linux/amd64 unless said otherwise.", syntax=values.PLATFORM),
+    Key(
+        name="variant",
+        summary="Appended to the id, to tell cells apart that differ in nothing else that the id shows.",
+        syntax=values.VARIANT,
+    ),
+)
+
+PROVIDER = _by_name(
+    Key(name="from", summary="base, wheels or none.", syntax=values.PROVIDER, required=True),
+    Key(
+        name="packages",
+        summary="Requirements on NVIDIA's wheels, where the framework does not pin them itself.",
+        syntax=REQUIREMENT,
+        shape="texts",
+    ),
+)
+
+OPTIONS = _by_name(
+    Key(name="compression", summary="Of the image's layers; zstd by default.", syntax=values.COMPRESSION),
+    Key(
+        name="strict-cudnn",
+        summary="true: the loaded cuDNN must be the compiled one. By default: same major, minor not older.",
+        syntax=values.FLAG,
+    ),
+    Key(
+        name="max-size",
+        summary="Budget of an image, unpacked: 6GB, 5.5GiB. A bigger image fails its cell.",
+        syntax=values.SIZE,
+    ),
+)
+
+HEAD = _by_name(
+    Key(name="version", summary="Version of this format: 1.", syntax=values.FORMAT_VERSION, required=True),
+    Key(name="name", summary="The matrix's name; by default the file's, without .yaml.", syntax=values.NAME),
+    Key(name="description", summary="One line for people.", syntax=values.PROSE),
+)
+
+SECTIONS = {
+    "defaults": "Keys of a cell that hold for every cell.",
+    "axes": "Lists of values; the cells are their product, the first axis outermost.",
+    "zip": "Lists of axes that move together: first values with first values, and so on.",
+    "include": "Further cells: defaults plus these keys.",
+    "exclude": "Globs on the keys of a cell; what matches is left out, for the reason given.",
+    "options": "What holds for building every cell.",
+}
+
+RULE = tuple(CELL)
+"""Keys that a rule of ``exclude`` may match on, beside ``id``."""

@@ -1,0 +1,216 @@
+"""YAML text to nodes that know their places; every scalar stays the string that was written.
+
+PyYAML's events are used and not its constructors: those read ``3.10`` as 3.1 and keep the last of two equal
+keys without a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+import yaml
+
+from builder.matrix.complaints import explain
+from builder.matrix.source import Problems, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from builder.model import Span
+
+MAX_DEPTH = 12
+MAX_NODES = 100_000
+"""Nodes in a file, with every alias counted as large as what it stands for."""
+
+_TAGS = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    text: str
+    span: Span
+    style: str
+    """``'``, ``"``, ``|``, ``>``, or empty for a plain one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    nodes: tuple[Node, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    entries: Mapping[str, tuple[Scalar, Node]]
+    """Key → (the key where it stands, its value); keys of ``<<`` are merged in."""
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Where an error was noted already; readers pass over it."""
+
+    span: Span
+
+
+Node = Scalar | Items | Table | Hole
+
+
+def compose(text: str, path: Path, problems: Problems) -> Node:
+    """The root node of a file. Raises :class:`MatrixError` where the file is not one YAML document."""
+    loaders: list[type[yaml.SafeLoader | yaml.CSafeLoader]] = [yaml.SafeLoader]
+    if hasattr(yaml, "CSafeLoader"):
+        # Ten times as fast. Where it stumbles, the loader in Python says why: its words are the better ones,
+        # and so a file's errors read the same on a machine without libyaml.
+        loaders.insert(0, yaml.CSafeLoader)
+    failure: Exception | None = None
+    for loader in loaders:
+        attempt = Problems(path, text)
+        try:
+            root = _Composer(yaml.parse(text, Loader=loader), attempt).document()
+        except (yaml.MarkedYAMLError, ValueError, OverflowError) as error:
+            # The latter two: the loader in Python on an escape such as "\\UFFFFFFFF".
+            failure = error
+        else:
+            problems.extend(attempt)
+            return root
+    explain(failure, text, problems)
+    raise problems.error()
+
+
+class _Composer:
+    def __init__(self, events: Iterator[yaml.Event], problems: Problems) -> None:
+        self._events = events
+        self._problems = problems
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._open: list[str] = []
+        self._count = 0
+
+    def document(self) -> Node:
+        next(self._events)
+        event = next(self._events)
+        if isinstance(event, yaml.StreamEndEvent):
+            self._fatal("the file is empty", self._problems.span(1, 1), "start with 'version: 1'")
+        root = self._node(next(self._events), 0)
+        next(self._events)
+        event = next(self._events)
+        if not isinstance(event, yaml.StreamEndEvent):
+            self._fatal(
+                "a second document starts here",
+                self._span(event),
+                "a matrix file holds one document; put the other one into a file of its own",
+            )
+        return root
+
+    def _node(self, event: yaml.Event, depth: int) -> Node:
+        """The node that starts with an event."""
+        if depth > MAX_DEPTH:
+            self._fatal(
+                f"nested more than {MAX_DEPTH} levels deep",
+                self._span(event),
+                "nothing in a matrix is nested deeper than the packages of a CUDA provider",
+            )
+        self._count += 1
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(event)
+        if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+            raise TypeError(f"{event} starts no node")
+        anchor, before = event.anchor, self._count
+        if event.tag not in _TAGS:
+            self._problems.add(
+                f"the tag {event.tag} has no meaning in a matrix",
+                self._span(event),
+                "take it out: every scalar is read as the text that stands there",
+            )
+        if anchor is not None:
+            self._open.append(anchor)
+        node = self._content(event, depth)
+        if anchor is not None:
+            self._open.pop()
+            self._anchors[anchor] = (node, self._count - before + 1)
+        return node
+
+    def _content(self, event: yaml.Event, depth: int) -> Node:
+        if isinstance(event, yaml.ScalarEvent):
+            self._bound(event)
+            return Scalar(event.value, self._span(event), event.style or "")
+        if isinstance(event, yaml.SequenceStartEvent):
+            nodes = []
+            while not isinstance(child := next(self._events), yaml.SequenceEndEvent):
+                nodes.append(self._node(child, depth + 1))
+            return Items(tuple(nodes), self._span(event, child))
+        return self._table(event, depth)
+
+    def _table(self, start: yaml.Event, depth: int) -> Table:
+        entries: dict[str, tuple[Scalar, Node]] = {}
+        merges: list[Node] = []
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key = self._node(event, depth + 1)
+            value = self._node(next(self._events), depth + 1)
+            if not isinstance(key, Scalar):
+                if not isinstance(key, Hole):
+                    self._problems.add("a key must be a plain word", key.span)
+            elif key.text == "<<" and not key.style:
+                merges.append(value)
+            elif key.text in entries:
+                first = entries[key.text][0].span
+                self._problems.add(
+                    f"the key '{key.text}' is given twice",
+                    key.span,
+                    f"the first one is in line {first.line}; keep one of them",
+                )
+            else:
+                entries[key.text] = (key, value)
+        for merge in merges:
+            for table in merge.nodes if isinstance(merge, Items) else (merge,):
+                if isinstance(table, Table):
+                    entries = {**table.entries, **entries}
+                elif not isinstance(table, Hole):
+                    self._problems.add(
+                        "'<<' merges a mapping or a list of mappings",
+                        table.span,
+                        "put an alias here, as in '<<: *name'",
+                    )
+        return Table(entries, self._span(start, event))
+
+    def _alias(self, event: yaml.AliasEvent) -> Node:
+        name = event.anchor or ""
+        if name in self._anchors:
+            node, size = self._anchors[name]
+            self._count += size
+            self._bound(event)
+            return node
+        span = self._span(event)
+        if name in self._open:
+            self._problems.add(f"the alias *{name} stands inside the very node it names", span)
+            return Hole(span)
+        close = nearest(name, self._anchors)
+        self._problems.add(
+            f"no anchor &{name} stands above this alias",
+            span,
+            (f"did you mean *{close}? " if close else "")
+            + f'a value that starts with * wants quotes: "*{name}"',
+        )
+        return Hole(span)
+
+    def _bound(self, event: yaml.Event) -> None:
+        if self._count > MAX_NODES:
+            self._fatal(
+                f"the file unfolds to more than {MAX_NODES:,} values",
+                self._span(event),
+                "aliases of aliases multiply; write shorter lists",
+            )
+
+    def _span(self, event: yaml.Event, end: yaml.Event | None = None) -> Span:
+        start, stop = event.start_mark, (end or event).end_mark
+        if start is None or stop is None:
+            return self._problems.span(1, 1)
+        same_line = start.line == stop.line
+        width = max(1, stop.column - start.column) if same_line else 1
+        return self._problems.span(start.line + 1, start.column + 1, width)
+
+    def _fatal(self, message: str, span: Span, hint: str) -> NoReturn:
+        self._problems.add(message, span, hint)
+        raise self._problems.error()

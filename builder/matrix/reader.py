@@ -1,0 +1,208 @@
+"""Nodes to checked texts: the small steps, each of which notes what is wrong and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.matrix import keys
+from builder.matrix.document import Layer, Setting
+from builder.matrix.nodes import Hole, Items, Scalar, Table
+from builder.matrix.source import character, did_you_mean, nearest
+from builder.matrix.values import ENV_NAME, BadValue, Syntax
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from builder.matrix.keys import Key
+    from builder.matrix.nodes import Node
+    from builder.matrix.source import Problems
+    from builder.model import Span
+
+_KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
+
+
+class Reader:
+    """Reads parts of a file. What is wrong is noted, and left out of what a method gives."""
+
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
+
+    # -- shapes
+
+    def wrong_kind(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
+        if isinstance(node, Hole):
+            return
+        if empty(node):
+            self.problems.add(f"{what} has no value", node.span, hint or f"it wants {wanted}")
+            return
+        self.problems.add(f"{what} wants {wanted}, not {_KINDS[type(node)]}", node.span, hint)
+
+    def table(
+        self, node: Node, what: str, wanted: str = "a mapping", hint: str | None = None
+    ) -> Table | None:
+        if isinstance(node, Table):
+            return node
+        self.wrong_kind(node, what, wanted, hint)
+        return None
+
+    def items(self, node: Node, what: str, wanted: str = "a list", hint: str | None = None) -> Items | None:
+        if isinstance(node, Items):
+            return node
+        self.wrong_kind(node, what, wanted, hint)
+        return None
+
+    def unknown(self, table: Table, valid: Iterable[str], where: str) -> None:
+        """Notes the keys of a mapping that mean nothing there."""
+        valid = tuple(valid)
+        for name, (key, _) in table.entries.items():
+            if name not in valid:
+                hint = _misplaced(name, valid) or did_you_mean(name, valid)
+                self.problems.add(f"unknown key '{name}' {where}", key.span, hint)
+
+    # -- values
+
+    def text(self, node: Node, syntax: Syntax, what: str, hint: str | None = None) -> str | None:
+        if not isinstance(node, Scalar):
+            colon = "a value with ': ' in it wants quotes" if isinstance(node, Table) else None
+            self.wrong_kind(node, what, "a single value", hint or colon)
+            return None
+        if empty(node):
+            self.problems.add(f"{what} has no value", node.span, "take the line out, or write a value")
+            return None
+        text = " ".join(node.text.split()) if syntax.prose else node.text
+        if not text.isprintable():
+            bad = next(char for char in text if not char.isprintable())
+            self.problems.add(
+                f"{what} holds {character(bad)}", node.span, "values are one line of printable text"
+            )
+            return None
+        if len(text) > syntax.longest:
+            self.problems.add(
+                f"{what} is {len(text):,} characters long; the limit is {syntax.longest:,}", node.span
+            )
+            return None
+        try:
+            return syntax.check(text)
+        except BadValue as bad_value:
+            self.problems.add(bad_value.message, self._inside(node, bad_value), bad_value.hint)
+            return None
+
+    def texts(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
+        if isinstance(node, Table):
+            self.wrong_kind(node, what, "a list or a single value")
+            return ()
+        entries = node.nodes if isinstance(node, Items) else (node,)
+        entry = f"an entry of {what}" if isinstance(node, Items) else what
+        found = (self.text(child, syntax, entry) for child in entries)
+        return tuple(dict.fromkeys(text for text in found if text is not None))
+
+    def setting(self, node: Node, key: Key) -> Setting | None:
+        """The value of a cell's key."""
+        before = len(self.problems)
+        what = f"'{key.name}'"
+        items: tuple[str, ...]
+        if isinstance(node, Hole):
+            return None
+        match key.shape:
+            case "text":
+                text = self.text(node, key.syntax, what)
+                items = () if text is None else (text,)
+            case "texts":
+                items = self.texts(node, key.syntax, what)
+                if isinstance(node, Items) and not node.nodes and not key.adds:
+                    self.problems.add(f"{what} is an empty list", node.span, "name at least one")
+            case "variables":
+                items = self._variables(node, key.syntax, what)
+            case "provider":
+                items = self._provider(node)
+        return Setting(items, node.span) if len(self.problems) == before else None
+
+    def layer(self, table: Table, where: str) -> Layer:
+        """Keys of a cell, as in ``defaults`` and in an entry of ``include``."""
+        before = len(self.problems)
+        self.unknown(table, keys.CELL, where)
+        settings: dict[str, Setting] = {}
+        for name, key in keys.CELL.items():
+            if name in table.entries:
+                setting = self.setting(table.entries[name][1], key)
+                if setting is not None:
+                    settings[name] = setting
+        sound = len(self.problems) == before and not holes(table)
+        return Layer(settings, meant(table), table.span, sound)
+
+    def _variables(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
+        table = self.table(node, what, "a mapping of names to values", "as in {TF_CPP_MIN_LOG_LEVEL: 1}")
+        found = []
+        for name, (key, value) in table.entries.items() if table else ():
+            checked = self.text(key, ENV_NAME, "the name")
+            text = self.text(value, syntax, f"'{name}'", 'for an empty value write ""')
+            if checked is not None and text is not None:
+                found.append(f"{checked}={text}")
+        return tuple(found)
+
+    def _provider(self, node: Node) -> tuple[str, ...]:
+        hint = "base, wheels, none, or {from: wheels, packages: […]}"
+        if isinstance(node, Scalar):
+            text = self.text(node, keys.CELL["cuda"].syntax, "'cuda'")
+            return () if text is None else (text,)
+        table = self.table(node, "'cuda'", "a provider", hint)
+        if table is None:
+            return ()
+        self.unknown(table, keys.PROVIDER, "in 'cuda'")
+        provider, packages = table.entries.get("from"), table.entries.get("packages")
+        if provider is None:
+            self.problems.add("'cuda' does not say 'from' where", table.span, hint)
+            return ()
+        name = self.text(provider[1], keys.PROVIDER["from"].syntax, "'from'")
+        required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
+        if packages and name not in {None, "wheels"}:
+            self.problems.add(
+                f"'packages' has no meaning with 'from: {name}'",
+                packages[0].span,
+                "they are NVIDIA's wheels: write 'from: wheels', or take them out",
+            )
+        return () if name is None else (name, *required)
+
+    def _inside(self, node: Scalar, bad: BadValue) -> Span:
+        """The place of the wrong part of a scalar, where the scalar stands in the file as it reads."""
+        quotes = {"": 0, "'": 1, '"': 1}.get(node.style)
+        if not bad.width or quotes is None or node.span.width != len(node.text) + 2 * quotes:
+            return node.span
+        return self.problems.span(node.span.line, node.span.column + quotes + bad.offset, bad.width)
+
+
+def meant(table: Table) -> frozenset[str]:
+    """The keys of a cell that a mapping gives, misspelt ones among them."""
+    return frozenset(
+        name if name in keys.CELL else nearest(name, keys.CELL) or name for name in table.entries
+    )
+
+
+def empty(node: Node) -> bool:
+    """Whether nothing at all stands after a key, as in ``zip:``."""
+    return isinstance(node, Scalar) and not node.text and not node.style
+
+
+def holes(node: Node) -> bool:
+    """Whether an error was noted inside a node while it was composed."""
+    match node:
+        case Hole():
+            return True
+        case Items():
+            return any(holes(child) for child in node.nodes)
+        case Table():
+            return any(holes(value) for _, value in node.entries.values())
+        case Scalar():
+            return False
+
+
+def _misplaced(name: str, valid: Iterable[str]) -> str | None:
+    """A hint for a key that is right in another place."""
+    homes: Mapping[str, str] = {
+        **dict.fromkeys(keys.OPTIONS, "goes under 'options'"),
+        **dict.fromkeys(
+            keys.CELL, "is a key of a cell: it goes under 'defaults', or with a list of values under 'axes'"
+        ),
+        **dict.fromkeys((*keys.HEAD, *keys.SECTIONS), "stands at the top of the file"),
+    }
+    return f"'{name}' {homes[name]}" if name in homes and name not in valid else None

@@ -1,0 +1,282 @@
+"""The sections of a matrix file, each read by itself: an error in one hides none in another."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, cast
+
+from builder.matrix import keys
+from builder.matrix.document import Axes, Axis, Document, Layer, Rule, Setting
+from builder.matrix.globs import BadGlob, braces
+from builder.matrix.nodes import Items, Scalar, Table
+from builder.matrix.reader import Reader, empty, holes, meant
+from builder.matrix.source import did_you_mean
+from builder.matrix.values import GLOB, NAME, PROSE, BadValue
+from builder.model import Options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Literal
+
+    from builder.matrix.nodes import Node
+    from builder.matrix.source import Problems
+
+
+def read_document(root: Node, path: Path, problems: Problems) -> Document:
+    """The whole file. Errors are in ``problems``; raises MatrixError only where nothing can be read."""
+    reader = Reader(problems)
+    top = reader.table(root, "a matrix", "a mapping", "start with 'version: 1'")
+    if top is None:
+        raise problems.error()
+    reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), "at the top of the file")
+    if len(problems) == 0 and not {"axes", "include"} & set(top.entries):
+        problems.add(
+            "the file describes no cells",
+            problems.span(1, 1),
+            "add 'axes' with lists of values, or 'include' with single cells",
+        )
+    defaults, axes, include = _defaults(reader, top), _axes(reader, top), _include(reader, top)
+    complete = len(problems) == 0
+    head = _head(reader, top)
+    return Document(
+        name=head["name"] or "" if "name" in head else _name_of(path, problems),
+        description=head.get("description") or "",
+        defaults=defaults,
+        axes=axes,
+        include=include,
+        exclude=_exclude(reader, top),
+        options=_options(reader, top),
+        complete=complete,
+    )
+
+
+def _head(reader: Reader, top: Table) -> dict[str, str | None]:
+    if "version" not in top.entries:
+        reader.problems.add(
+            "the file does not say which 'version' of the format it is",
+            reader.problems.span(1, 1),
+            "add 'version: 1'",
+        )
+    return {
+        name: reader.text(top.entries[name][1], key.syntax, f"'{name}'")
+        for name, key in keys.HEAD.items()
+        if name in top.entries
+    }
+
+
+def _name_of(path: Path, problems: Problems) -> str:
+    try:
+        return NAME.check(path.stem)
+    except BadValue:
+        slug = re.sub("[^a-z0-9]+", "-", path.stem.lower()).strip("-") or "my-matrix"
+        problems.add(
+            f"the file's name '{path.stem}' cannot be the matrix's name",
+            problems.span(1, 1),
+            f"add 'name: {slug}'",
+        )
+        return slug
+
+
+def _section(top: Table, name: str) -> Node | None:
+    return top.entries[name][1] if name in top.entries else None
+
+
+def _defaults(reader: Reader, top: Table) -> Layer:
+    node = _section(top, "defaults")
+    table = reader.table(node, "'defaults'", "a mapping of a cell's keys") if node is not None else None
+    if table is not None:
+        return reader.layer(table, "in 'defaults'")
+    # Where it is there and unreadable, it may have held any key.
+    given = frozenset[str]() if node is None else frozenset(keys.CELL)
+    return Layer({}, given, top.span, sound=node is None)
+
+
+def _axes(reader: Reader, top: Table) -> Axes | None:
+    node = _section(top, "axes")
+    before = len(reader.problems)
+    if node is None:
+        _zips(reader, _section(top, "zip"), {})
+        return None
+    hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
+    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
+    if table is None:
+        return None
+    if not table.entries:
+        reader.problems.add("'axes' is empty", table.span, hint)
+    reader.unknown(table, keys.CELL, "in 'axes'")
+    axes = {
+        name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in keys.CELL
+    }
+    zips = _zips(reader, _section(top, "zip"), axes)
+    zipped = {name for group in zips for name in group}
+    for axis in axes.values():
+        if axis.key not in zipped:
+            _repeated(reader, axis)
+    sound = len(reader.problems) == before and not holes(table)
+    return Axes(tuple(axes.values()), zips, meant(table), top.entries["axes"][0].span, sound)
+
+
+def _axis(reader: Reader, name: str, node: Node) -> Axis:
+    what = f"the axis '{name}'"
+    hint = (
+        f"write '{name}: [{node.text}]', or move it to 'defaults'"
+        if isinstance(node, Scalar) and node.text
+        else None
+    )
+    items = reader.items(node, what, "a list of values", hint)
+    if items is None:
+        return Axis(name, (), sound=False)
+    if not items.nodes:
+        reader.problems.add(
+            f"{what} is empty", items.span, "with no value there are no cells; take it out, or fill it"
+        )
+    found = [reader.setting(child, keys.CELL[name]) for child in items.nodes]
+    values = tuple(setting for setting in found if setting is not None)
+    return Axis(name, values, sound=bool(values) and len(values) == len(found))
+
+
+def _repeated(reader: Reader, axis: Axis) -> None:
+    first: dict[tuple[str, ...], Setting] = {}
+    for value in axis.values:
+        earlier = first.setdefault(value.items, value)
+        if earlier is not value:
+            reader.problems.add(
+                f"the axis '{axis.key}' has this value twice",
+                value.span,
+                f"the first one is in line {earlier.span.line}; keep one of them",
+            )
+
+
+def _zips(reader: Reader, node: Node | None, axes: dict[str, Axis]) -> tuple[tuple[str, ...], ...]:
+    if node is None:
+        return ()
+    hint = "a list of groups, as in [[base, cuda]]"
+    items = reader.items(node, "'zip'", "a list of lists of axes", hint)
+    if items is None:
+        return ()
+    if items.nodes and all(isinstance(child, Scalar) and not empty(child) for child in items.nodes):
+        reader.problems.add("'zip' wants a list of lists of axes, not a list of axes", items.span, hint)
+        return ()
+    taken: dict[str, int] = {}
+    groups = []
+    for child in items.nodes:
+        group = reader.items(child, "a group of 'zip'", "a list of axes", hint)
+        if group is not None:
+            groups.append(_group(reader, group, axes, taken))
+    return tuple(groups)
+
+
+def _group(reader: Reader, group: Items, axes: dict[str, Axis], taken: dict[str, int]) -> tuple[str, ...]:
+    problems = reader.problems
+    names = []
+    for node in group.nodes:
+        name = reader.text(node, GLOB, "a name in 'zip'")
+        if name is None:
+            continue
+        if name in taken:
+            problems.add(
+                f"the axis '{name}' is in 'zip' twice",
+                node.span,
+                f"the first time in line {taken[name]}; axes that move together belong into one group",
+            )
+        elif name not in axes:
+            known = did_you_mean(name, axes) if axes else "the file has no axes"
+            problems.add(f"'zip' names the axis '{name}', which is not there", node.span, known)
+        else:
+            names.append(name)
+        taken.setdefault(name, node.span.line)
+    if len(group.nodes) < 2:
+        problems.add(
+            "a group of 'zip' needs two axes or more", group.span, "one axis moves by itself without 'zip'"
+        )
+    lengths = {name: len(axes[name].values) for name in names if axes[name].sound}
+    if len(set(lengths.values())) > 1:
+        problems.add(
+            "axes that move together have different lengths",
+            group.span,
+            ", ".join(f"'{name}' has {length} value{'s' * (length > 1)}" for name, length in lengths.items()),
+        )
+    return tuple(names)
+
+
+def _include(reader: Reader, top: Table) -> tuple[Layer, ...]:
+    node = _section(top, "include")
+    items = (
+        reader.items(node, "'include'", "a list of cells", "start each with '- '")
+        if node is not None
+        else None
+    )
+    tables = (
+        [reader.table(child, "an entry of 'include'", "a mapping") for child in items.nodes] if items else []
+    )
+    return tuple(reader.layer(table, "in 'include'") for table in tables if table is not None)
+
+
+def _exclude(reader: Reader, top: Table) -> tuple[Rule, ...]:
+    node = _section(top, "exclude")
+    items = (
+        reader.items(node, "'exclude'", "a list of rules", "start each with '- '")
+        if node is not None
+        else None
+    )
+    tables = (
+        [reader.table(child, "an entry of 'exclude'", "a mapping") for child in items.nodes] if items else []
+    )
+    rules = (_rule(reader, table) for table in tables if table is not None)
+    return tuple(rule for rule in rules if rule is not None)
+
+
+def _rule(reader: Reader, table: Table) -> Rule | None:
+    problems = reader.problems
+    before = len(problems)
+    globbed = (*keys.CELL, "id")
+    reader.unknown(table, (*globbed, "reason"), "in 'exclude'")
+    globs = {}
+    for name, (_, node) in table.entries.items():
+        if name not in globbed:
+            continue
+        glob = reader.text(node, GLOB, f"'{name}'", "one glob; for several values use braces: '{3.8,3.9}'")
+        if glob is None:
+            continue
+        try:
+            braces(glob)
+        except BadGlob as error:
+            problems.add(str(error), node.span, "braces list alternatives: '{3.8,3.9}'")
+        globs[name] = Setting((glob,), node.span)
+    reason = None
+    if "reason" in table.entries:
+        reason = reader.text(table.entries["reason"][1], PROSE, "'reason'")
+        if reason == "":
+            problems.add(
+                "'reason' is empty", table.entries["reason"][1].span, "say why these cells are left out"
+            )
+    else:
+        problems.add("this rule has no 'reason'", table.span, 'say why these cells are left out: reason: "…"')
+    if not set(table.entries) - {"reason"}:
+        problems.add(
+            "this rule names no key, so it would leave out every cell",
+            table.span,
+            f"valid here: {', '.join(globbed)}",
+        )
+    if len(problems) > before or holes(table) or reason is None:
+        return None
+    return Rule(globs, reason, table.span)
+
+
+def _options(reader: Reader, top: Table) -> Options:
+    node = _section(top, "options")
+    table = reader.table(node, "'options'") if node is not None else None
+    if table is None:
+        return Options()
+    reader.unknown(table, keys.OPTIONS, "in 'options'")
+    found = {
+        name: reader.text(table.entries[name][1], key.syntax, f"'{name}'")
+        for name, key in keys.OPTIONS.items()
+        if name in table.entries
+    }
+    size = found.get("max-size")
+    return Options(
+        compression=cast("Literal['zstd', 'gzip']", found.get("compression") or "zstd"),
+        strict_cudnn=found.get("strict-cudnn") == "true",
+        max_size=int(size) if size else None,
+    )

@@ -1,0 +1,90 @@
+"""Which cells a command works on: globs over ids, and a reason for each cell that is left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.errors import NothingSelectedError, UsageError
+from builder.matrix.globs import BadGlob, braces, matches
+from builder.matrix.source import closest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from builder.model import Cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Cells in the order of their files: the ones chosen, and the others with the reason."""
+
+    chosen: tuple[Cell, ...]
+    left_out: tuple[tuple[Cell, str], ...]
+    unmatched_skips: tuple[str, ...]
+    """``--skip`` globs that no cell matches: worth a warning, as what they named may have been renamed."""
+
+
+def select(cells: Sequence[Cell], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Selection:
+    """The cells that match any glob of ``select`` (all, if there is none) and no glob of ``skip``.
+
+    Raises :class:`~builder.errors.NothingSelectedError` where a glob of ``select`` matches no cell that a
+    matrix leaves in, and where no cell remains; :class:`~builder.errors.UsageError` for unpaired braces.
+    """
+    for option, globs in (("--select", select), ("--skip", skip)):
+        _check(option, globs)
+    for glob in select:
+        _demand(glob, cells)
+    chosen: list[Cell] = []
+    left_out: list[tuple[Cell, str]] = []
+    for cell in cells:
+        reason = _reason(cell, select, skip)
+        if reason is None:
+            chosen.append(cell)
+        else:
+            left_out.append((cell, reason))
+    if not chosen:
+        raise NothingSelectedError("no cell is left", hint=_why(left_out))
+    unmatched = tuple(glob for glob in skip if not any(matches(cell.id, glob) for cell in cells))
+    return Selection(chosen=tuple(chosen), left_out=tuple(left_out), unmatched_skips=unmatched)
+
+
+def _check(option: str, globs: Iterable[str]) -> None:
+    for glob in globs:
+        try:
+            braces(glob)
+        except BadGlob as error:
+            raise UsageError(f"{option}: {error}", hint="quote it for the shell: '*-py3.{9,11}-*'") from error
+
+
+def _demand(glob: str, cells: Sequence[Cell]) -> None:
+    matched = [cell for cell in cells if matches(cell.id, glob)]
+    if not matched:
+        near = closest(glob, [cell.id for cell in cells])
+        raise NothingSelectedError(
+            f"no cell matches --select '{glob}'",
+            hint=f"the nearest: {', '.join(near)}" if near else "`rtbuild list` shows all cells",
+        )
+    if all(cell.excluded is not None for cell in matched):
+        raise NothingSelectedError(
+            f"--select '{glob}' matches only cells that their matrix excludes",
+            hint="; ".join(f"{cell.id}: {cell.excluded}" for cell in matched[:3]),
+        )
+
+
+def _reason(cell: Cell, select: Sequence[str], skip: Sequence[str]) -> str | None:
+    """Why a cell is left out; None for one that is not."""
+    if cell.excluded is not None:
+        return f"excluded: {cell.excluded}"
+    if select and not any(matches(cell.id, glob) for glob in select):
+        return "not selected"
+    return next((f"skipped by --skip '{glob}'" for glob in skip if matches(cell.id, glob)), None)
+
+
+def _why(left_out: Sequence[tuple[Cell, str]]) -> str:
+    if not left_out:
+        return "the matrix has no cells"
+    counts: dict[str, int] = {}
+    for _, reason in left_out:
+        counts[reason] = counts.get(reason, 0) + 1
+    return "; ".join(f"{count} {reason}" for reason, count in counts.items())

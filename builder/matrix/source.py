@@ -1,0 +1,161 @@
+"""A matrix file as text, and the list of what is wrong with it."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+from builder.errors import Diagnostic, MatrixError, UsageError
+from builder.model import Span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+MAX_BYTES = 1 << 20
+MAX_LINE = 2_000
+"""Characters in a line: an error shows its line."""
+
+# What YAML allows in a stream (YAML 1.2.2, 5.1, production c-printable); a BOM counts only at the start.
+_NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+"""YAML 1.1's line breaks, which PyYAML counts by."""
+
+
+class Problems:
+    """Collects every error of one file; nothing is raised before the file is read through."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        # One character for one character, so that carets stay under what they point at, and nothing that a
+        # file holds can steer the terminal it is shown on.
+        shown = _NOT_YAML.sub("\N{REPLACEMENT CHARACTER}", text).replace("\t", " ")
+        self._shown = "\n".join(line[:MAX_LINE] for line in shown.splitlines())
+        self._found: dict[Diagnostic, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def span(self, line: int, column: int, width: int = 1) -> Span:
+        return Span(file=str(self.path), line=line, column=column, width=width)
+
+    def add(self, message: str, span: Span, hint: str | None = None) -> None:
+        """Notes an error. The same one again, as from an anchor that is used twice, counts once."""
+        hint = None if hint is None else _printable(hint)
+        self._found.setdefault(Diagnostic(message=_printable(message), span=span, hint=hint))
+
+    def extend(self, others: Iterable[Diagnostic]) -> None:
+        self._found.update(dict.fromkeys(others))
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self._found)
+
+    def error(self) -> MatrixError:
+        return MatrixError(self.path, tuple(self._found), self._shown)
+
+
+def _printable(text: str) -> str:
+    """Escapes what a file may hold to steer a terminal or to hide."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that was probably meant: ``pyhton`` → ``python``."""
+    by_folded = {_fold(candidate): candidate for candidate in valid}
+    close = difflib.get_close_matches(_fold(name), by_folded, n=1)
+    return by_folded[close[0]] if close else None
+
+
+def closest(name: str, valid: Iterable[str], count: int = 3) -> list[str]:
+    """The valid names that are most like a name or a glob, the best first."""
+    return difflib.get_close_matches(name.replace("*", ""), list(dict.fromkeys(valid)), n=count, cutoff=0.3)
+
+
+def _fold(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def did_you_mean(name: str, valid: Iterable[str]) -> str:
+    """A hint with the closest valid name, where one is close, and all the valid ones."""
+    names = tuple(valid)
+    close = nearest(name, names)
+    listed = f"valid here: {', '.join(names)}"
+    return f"did you mean '{close}'? {listed}" if close else listed
+
+
+def character(char: str) -> str:
+    """A character that cannot be shown, by number and name: ``U+00A0 (no-break space)``."""
+    names = {"\n": "line break", "\t": "tab", "\r": "carriage return", "\x1b": "escape", "\0": "null"}
+    name = names.get(char) or unicodedata.name(char, "").lower() or "control character"
+    return f"U+{ord(char):04X} ({name})"
+
+
+def read(path: Path) -> tuple[str, Problems]:
+    """A matrix file as text. Raises UsageError where there is no file, MatrixError where it is no text."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise UsageError(f"no matrix file {path}", hint=_neighbours(path)) from error
+    except OSError as error:
+        raise UsageError(f"cannot read the matrix file {path}: {error.strerror or error}") from error
+    text, problems = _decode(data.removeprefix(codecs.BOM_UTF8), path)
+    if len(data) > MAX_BYTES:
+        problems.add(
+            f"the file is larger than {MAX_BYTES // 1024} KiB",
+            problems.span(1, 1),
+            "a matrix is axes and rules; split what describes different images into several files",
+        )
+        raise problems.error()
+    if not problems:
+        _check_characters(text, problems)
+    if problems:
+        raise problems.error()
+    return text, problems
+
+
+def _neighbours(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    files = sorted(p.name for p in folder.iterdir() if p.suffix in {".yaml", ".yml"})
+    if not files:
+        return f"there is no *.yaml file in {folder}"
+    by_stem = {file.rpartition(".")[0]: file for file in files}
+    close = nearest(path.name, files) or by_stem.get(nearest(path.stem, by_stem) or "")
+    listed = f"in {folder}: {', '.join(files)}"
+    return f"did you mean '{folder / close}'? {listed}" if close else listed
+
+
+def _decode(data: bytes, path: Path) -> tuple[str, Problems]:
+    text = data.decode(errors="replace")
+    problems = Problems(path, text)
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        rows = _BREAK.split(data[: error.start].decode())
+        problems.add(
+            f"the byte 0x{data[error.start]:02x} is not UTF-8",
+            problems.span(len(rows), len(rows[-1]) + 1),
+            "save the file as UTF-8",
+        )
+    return text, problems
+
+
+def _check_characters(text: str, problems: Problems) -> None:
+    for number, line in enumerate(_BREAK.split(text), 1):
+        if len(line) > MAX_LINE:
+            message = f"the line is {len(line):,} characters long; the limit is {MAX_LINE:,}"
+            problems.add(message, problems.span(number, 1))
+        elif bad := _NOT_YAML.search(line):
+            problems.add(
+                f"{character(bad.group())} cannot stand in a YAML file",
+                problems.span(number, bad.start() + 1),
+                "take it out, or write it as an escape inside double quotes",
+            )

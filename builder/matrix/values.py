@@ -1,0 +1,191 @@
+"""The syntax of plain values. A check takes the text of a scalar and gives back its normal form."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from builder.matrix.source import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user meets a Diagnostic
+    """What is wrong with a text, and where in it: ``offset`` and ``width`` count characters."""
+
+    def __init__(self, message: str, hint: str | None = None, offset: int = 0, width: int = 0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.offset = offset
+        self.width = width
+        """0 for the whole text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Syntax:
+    """A kind of value: how it is checked here, and what of that an editor can check by JSON Schema."""
+
+    check: Callable[[str], str]
+    pattern: str | None = None
+    choices: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
+    """What YAML makes of such a value without quotes, as JSON Schema's types: ``number`` for ``3.9``."""
+    prose: bool = False
+    """Text for people: line breaks and runs of blanks become one blank."""
+    longest: int = 200
+    """In characters."""
+
+
+def choice(what: str, *names: str, bare: tuple[str, ...] = ()) -> Syntax:
+    def check(text: str) -> str:
+        if text not in names:
+            raise BadValue(f"'{text}' is no {what}", did_you_mean(text, names))
+        return text
+
+    return Syntax(check=check, choices=names, bare=bare)
+
+
+def matching(what: str, pattern: str, hint: str, *, longest: int = 200, bare: tuple[str, ...] = ()) -> Syntax:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise BadValue(f"'{text}' is no {what}", hint)
+        return text
+
+    return Syntax(check=check, pattern=pattern, bare=bare, longest=longest)
+
+
+def anything(*, longest: int, prose: bool = False, bare: tuple[str, ...] = ("number", "boolean")) -> Syntax:
+    return Syntax(check=lambda text: text, longest=longest, prose=prose, bare=bare)
+
+
+# CPython's first version that the probe runs on.
+OLDEST_PYTHON = 6
+_PYTHON = r"3\.(0|[1-9][0-9]?)"
+
+
+def _python(text: str) -> str:
+    hint = "the minor version alone, as in 3.9"
+    if not re.fullmatch(_PYTHON, text):
+        meant = re.fullmatch(r"(?:c?py(?:thon)?[ -]?)?3\.?([1-9]?\d)(?:\.\d+)?", text)
+        raise BadValue(
+            f"'{text}' is no Python version", f"did you mean 3.{meant[1]}? {hint}" if meant else hint
+        )
+    if int(text.partition(".")[2]) < OLDEST_PYTHON:
+        raise BadValue(f"Python {text} is too old", f"cudnn-verify runs on 3.{OLDEST_PYTHON} and later")
+    return text
+
+
+_APT = r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?"
+
+
+def _apt(text: str) -> str:
+    if not re.fullmatch(_APT, text):
+        name, equals, version = text.partition("==")
+        meant = f"did you mean '{name}={version}'? " if equals and version else ""
+        raise BadValue(
+            f"'{text}' is no Debian package",
+            f"{meant}a name in lower case, or name=version: libgomp1",
+        )
+    return text
+
+
+# Source of the rule: https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap08.html
+_ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_KEPT_NAMES = {
+    "PATH": "the image sets it, with its own Python environment in front",
+    "CUDNN_VERIFY_EXPECT": "the image sets it: it tells cudnn-verify what should be there",
+}
+
+
+def _env_name(text: str) -> str:
+    if not re.fullmatch(_ENV_NAME, text):
+        raise BadValue(
+            f"'{text}' is no name of a variable", "letters, digits and '_', with no digit in front"
+        )
+    if text in _KEPT_NAMES:
+        raise BadValue(f"the variable {text} cannot be set", _KEPT_NAMES[text])
+    return text
+
+
+def _url(text: str) -> str:
+    hint = "write it as https://host/path"
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise BadValue(f"'{text}' is no URL: {error}", hint) from error
+    if parts.scheme not in {"http", "https"} or not host or not re.fullmatch("[!-~]+", text):
+        raise BadValue(f"'{text}' is no URL of a package index", hint)
+    if "@" in parts.netloc:
+        # The message must not repeat it: logs are public.
+        raise BadValue(
+            "this URL holds a user name or password",
+            "a matrix is committed; credentials belong into the package index's own configuration",
+        )
+    if parts.query or parts.fragment:
+        raise BadValue("the URL of a package index has no '?' or '#' part", hint)
+    return text
+
+
+_UNITS = {"B": 1} | {
+    f"{prefix}{suffix}": factor**power
+    for suffix, factor in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("kMGT", 1)
+}
+_SIZE = r"[0-9]+(\.[0-9]+)? ?([kMGT]i?)?B"
+
+
+def _size(text: str) -> str:
+    """``6GB`` → ``6000000000``, in bytes."""
+    if not re.fullmatch(_SIZE, text):
+        raise BadValue(f"'{text}' is no size", "a number and its unit: 6GB, 5.5GiB, 800MB")
+    number = text.rstrip("kMGTiB ")
+    size = int(Decimal(number) * _UNITS[text[len(number) :].strip()])
+    if size == 0:
+        raise BadValue(f"no image is as small as {text}", "leave 'max-size' out for no limit")
+    return str(size)
+
+
+def _format_version(text: str) -> str:
+    if text != "1":
+        raise BadValue(f"this rtbuild does not know version '{text}' of the format", "write 'version: 1'")
+    return text
+
+
+FORMAT_VERSION = Syntax(check=_format_version, choices=("1",), bare=("number",))
+# The strictest of the places where a matrix's name is used: a component of an image's repository,
+# https://github.com/distribution/reference/blob/main/reference.go
+NAME = matching(
+    "name for a matrix",
+    "[a-z0-9]+([._-][a-z0-9]+)*",
+    "lower-case letters and digits, with single '.', '_' or '-' between them",
+    longest=64,
+    bare=("number",),
+)
+VARIANT = matching(
+    "variant",
+    "[a-z0-9]([a-z0-9._-]*[a-z0-9])?",
+    "lower-case letters, digits, '.', '_' and '-': it becomes a part of the id",
+    longest=40,
+    bare=("number",),
+)
+GPU = matching("name of a GPU", "[A-Za-z0-9][A-Za-z0-9 ._+-]*", "as in T4, A100, RTX 4090", longest=40)
+PYTHON = Syntax(check=_python, pattern=_PYTHON, bare=("number",))
+APT = Syntax(check=_apt, pattern=_APT)
+ENV_NAME = Syntax(check=_env_name, pattern=_ENV_NAME)
+ENV_VALUE = anything(longest=1000)
+URL = Syntax(check=_url, pattern="https?://[!-~]+", longest=1000)
+SIZE = Syntax(check=_size, pattern=_SIZE, longest=20)
+PLATFORM = choice("platform", "linux/amd64", "linux/arm64")
+PROVIDER = choice("CUDA provider", "base", "wheels", "none")
+COMPRESSION = choice("compression", "zstd", "gzip")
+FLAG = choice("truth value", "true", "false", bare=("boolean",))
+PROSE = anything(longest=1000, prose=True)
+GLOB = anything(longest=400)
