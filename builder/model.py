@@ -283,6 +283,9 @@ class Report:
     differences: tuple[Difference, ...]
     document: Mapping[str, Any]
     reused: bool = False
+    summary: str = ""
+    """The verdict in one sentence. Not always the probe's: an engine that refuses a GPU says so outside."""
+    remedy: str | None = None
 
     @property
     def test_double(self) -> bool:
