@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from builder.verify.verify import Expectation, ReportStore, verify
+from builder.verify.document import ProbeDocument, json_schema
+from builder.verify.expectation import Expectation
+from builder.verify.store import ReportKey, ReportStore
+from builder.verify.verify import verify
 
-__all__ = ["Expectation", "ReportStore", "verify"]
+__all__ = ["Expectation", "ProbeDocument", "ReportKey", "ReportStore", "json_schema", "verify"]

@@ -2,58 +2,238 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+import hashlib
+import json
+import signal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from builder.errors import CellError, CommandError
+from builder.model import Image, Report, Verdict
+from builder.verify.document import EXIT_CODES, ProbeDocument, parse
+from builder.verify.expectation import Expectation, compare
+from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_in
+from builder.verify.store import ReportKey, ReportStore, key_of
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
-    from builder.model import Image, Pinned, Report
+PROBE_PATH = "/usr/local/bin/cudnn-verify"
+PROBE_FAILED = 30
+"""The probe's exit status for a fault of its own."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
-    """What was asked of an image. None: nothing in particular was asked, or it is not known."""
-
-    python: str | None = None
-    frameworks: tuple[tuple[str, str], ...] = ()
-    cuda: str | None = None
-    """``11.8``"""
-    cudnn: str | None = None
-    """``8.6.0``"""
-
-    @classmethod
-    def of(cls, pinned: Pinned) -> Expectation:
-        """From a lock."""
-        raise NotImplementedError
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Expectation:
-        """From an image's ``expect.json``."""
-        raise NotImplementedError
+_TAIL_LINES = 40
 
 
-class ReportStore:
-    """Reports by what they are about: image content, probe, GPUs and driver."""
+class Gpu(Protocol):
+    """A GPU as the host names it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    @property
+    def name(self) -> str: ...
+    @property
+    def compute_capability(self) -> str | None: ...
+
+
+class GpuFacts(Protocol):
+    """What the engine's machine knows of GPUs; see :class:`builder.engine.GpuFacts`."""
+
+    @property
+    def usable(self) -> bool: ...
+    @property
+    def traces(self) -> tuple[str, ...]: ...
+    @property
+    def driver(self) -> str | None: ...
+    @property
+    def gpus(self) -> Sequence[Gpu]: ...
+
+
+class Facts(Protocol):
+    @property
+    def gpu(self) -> GpuFacts: ...
+
+
+class ProbeRun(Protocol):
+    """One run of the probe; see :class:`builder.engine.ProbeRun`."""
+
+    @property
+    def returncode(self) -> int: ...
+    @property
+    def stdout(self) -> str: ...
+    @property
+    def stderr(self) -> str: ...
+    @property
+    def started(self) -> bool: ...
+    @property
+    def daemon_error(self) -> str | None: ...
+    @property
+    def timed_out(self) -> bool: ...
+    @property
+    def truncated(self) -> bool: ...
+
+
+class ProbeEngine(Protocol):
+    """As much of an engine as verification needs."""
+
+    def facts(self) -> Facts: ...
+    def read_file(self, reference: str, path: str) -> bytes | None: ...
+    def run_probe(
+        self,
+        reference: str,
+        argv: Sequence[str],
+        *,
+        gpus: bool,
+        timeout: float,
+        cancel: threading.Event | None = None,
+    ) -> ProbeRun: ...
 
 
 def verify(
     image: Image,
     *,
-    engine: Any,
+    engine: ProbeEngine,
     expect: Expectation,
     gpus: Literal["auto"] | bool = "auto",
     timeout: float = 600.0,
     store: ReportStore | None = None,
     cancel: threading.Event | None = None,
 ) -> Report:
-    """Probe ``image`` (or reuse a report about the same content, probe, GPUs and driver).
+    """Probe ``image``, or reuse a report about the same content, probe, GPUs and driver.
 
-    Raises CellError where the probe itself failed: that is no verdict.
+    ``auto`` asks for a GPU where the engine can hand one out; a machine that has a GPU and an engine that
+    cannot is a ``host`` verdict, never a silent ``unverified``. ``timeout`` is in seconds. What the probe
+    finds is compared with ``expect``, and a difference makes the verdict ``broken``.
+
+    Raises CellError where the probe itself failed, which is no verdict on anything, and CancelledError.
     """
-    raise NotImplementedError
+    gpu = engine.facts().gpu
+    ask = gpu.usable if gpus == "auto" else gpus
+    probe = _probe_digest(engine, image)
+    key = _expected_key(image, probe, gpu, ask=ask)
+    blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
+    if store is not None and key is not None and blind is None:
+        kept = store.load(key)
+        if kept is not None:
+            return _report(image, kept, expect, fault=None, asked=ask, reused=True)
+
+    # By digest: what is verified is what will be tagged, whatever happens to the name meanwhile.
+    run = engine.run_probe(image.digest, [PROBE_PATH, "--json"], gpus=ask, timeout=timeout, cancel=cancel)
+    fault = blind
+    if not run.started and ask:
+        fault = host_fault(run.daemon_error or "")
+        run = engine.run_probe(
+            image.digest, [PROBE_PATH, "--json"], gpus=False, timeout=timeout, cancel=cancel
+        )
+    if not run.started:
+        raise CellError(
+            f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
+        )
+    document = _document(run, image, probe, timeout)
+    report = _report(image, json.loads(run.stdout), expect, fault=fault, asked=ask, reused=False)
+    about = key_of(image.content, document)
+    if store is not None and about is not None and report.verdict.value == document.verdict and not fault:
+        _keep(store, about, report)
+    return report
+
+
+def _keep(store: ReportStore, key: ReportKey, report: Report) -> None:
+    if not report.test_double:  # its word is good for this run alone
+        store.save(key, report.document)
+
+
+def _probe_digest(engine: ProbeEngine, image: Image) -> str:
+    content = engine.read_file(image.digest, PROBE_PATH)
+    if content is None:
+        raise CellError(
+            f"{image.reference} has no {PROBE_PATH}: rtbuild did not make it", hint="rtbuild build"
+        )
+    return hashlib.sha256(content).hexdigest()
+
+
+def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> ReportKey | None:
+    """The key that a new report would have; None where this machine does not know its GPUs well enough."""
+    if not ask:
+        return ReportKey(content=image.content, probe=probe, gpus=(), driver=None)
+    known = tuple(sorted((card.name, card.compute_capability or "") for card in gpu.gpus))
+    if not known or not gpu.driver or not all(capability for _, capability in known):
+        return None
+    return ReportKey(content=image.content, probe=probe, gpus=known, driver=gpu.driver)
+
+
+def _report(
+    image: Image,
+    document: Mapping[str, Any],
+    expect: Expectation,
+    *,
+    fault: HostFault | None,
+    asked: bool,
+    reused: bool,
+) -> Report:
+    """The verdict: the probe's own, unless the engine or the lock knows worse."""
+    found = parse(json.dumps(document))
+    verdict, cause, summary = Verdict(found.verdict), found.cause, found.summary
+    remedy = str(found.remedy) if found.remedy else None
+    if verdict is Verdict.UNVERIFIED and asked and fault is None:
+        fault = lost_on_the_way()
+    if fault is not None and verdict in {Verdict.UNVERIFIED, Verdict.HOST}:
+        verdict, cause, summary, remedy = Verdict.HOST, fault.cause, fault.summary, fault.remedy
+    differences = compare(expect, found)
+    if differences and verdict not in {Verdict.BROKEN, Verdict.UNSUPPORTED_GPU}:
+        verdict, cause = Verdict.BROKEN, "expect-mismatch"
+        listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
+        summary = f"the image is not what the lock asks for: {listed}"
+        remedy = "rtbuild build --no-cache; if the difference stays, the lock or the base is at fault"
+    return Report(
+        cell_id=image.cell.id,
+        image=image.content,
+        digest=image.digest,
+        verdict=verdict,
+        cause=cause,
+        differences=differences,
+        document=document,
+        reused=reused,
+        summary=summary,
+        remedy=remedy,
+    )
+
+
+def _document(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
+    """The probe's report, if its way of ending lets it be believed."""
+    if run.timed_out:
+        raise _probe_error(run, image, f"did not end within {timeout:g} s")
+    if run.truncated:
+        raise _probe_error(run, image, "printed without end")
+    if run.returncode == PROBE_FAILED:
+        raise _probe_error(run, image, "failed by a fault of its own")
+    if run.returncode not in EXIT_CODES.values():
+        raise _probe_error(run, image, f"ended with {_status(run.returncode)}")
+    try:
+        document = parse(run.stdout)
+    except CellError as error:
+        raise _probe_error(run, image, error.message.removeprefix("cudnn-verify ")) from error
+    if EXIT_CODES[document.verdict] != run.returncode:
+        raise _probe_error(run, image, f"says {document.verdict} and ended with {_status(run.returncode)}")
+    if document.probe.sha256.removeprefix("sha256:") != probe:
+        raise _probe_error(run, image, f"is {probe}, but its report is by {document.probe.sha256}")
+    return document
+
+
+def _probe_error(run: ProbeRun, image: Image, what: str) -> CommandError:
+    tail = run.stderr.splitlines() or run.stdout.splitlines()
+    return CommandError(
+        f"{image.reference}: cudnn-verify {what}, which says nothing about the image",
+        command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
+        returncode=run.returncode,
+        tail=tail[-_TAIL_LINES:],
+        hint="run the command to see it; rtbuild verify --timeout SECONDS gives it more time"
+        if run.timed_out
+        else "run the command to see it",
+    )
+
+
+def _status(returncode: int) -> str:
+    """``exit status 1``, or the signal behind a status above 128."""
+    try:
+        name = signal.Signals(returncode - 128).name if returncode > 128 else None
+    except ValueError:
+        name = None
+    return f"exit status {returncode}" + (f" ({name})" if name else "")

@@ -1,0 +1,132 @@
+"""What was asked of an image, and how it differs from what the probe measured."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from builder.model import Difference, Pinned, RegistryBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from builder.verify.document import ProbeDocument
+
+_RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+_CUDNN_WHEEL = re.compile(r"nvidia-cudnn(-cu\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What was asked of an image. None: nothing in particular was asked, or it is not known."""
+
+    python: str | None = None
+    frameworks: tuple[tuple[str, str], ...] = ()
+    cuda: str | None = None
+    """``11.8``"""
+    cudnn: str | None = None
+    """``8.6.0``"""
+
+    @classmethod
+    def of(cls, pinned: Pinned) -> Self:
+        """From a lock: the frameworks' exact versions; CUDA and cuDNN by what the base or the wheels hold."""
+        wheels: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
+        cuda = cudnn = None
+        if pinned.cell.cuda.provider == "base" and isinstance(pinned.base, RegistryBase):
+            cuda, cudnn = pinned.base.variable("CUDA_VERSION"), pinned.base.variable("NV_CUDNN_VERSION")
+        elif pinned.cell.cuda.provider == "wheels":
+            cuda, cudnn = _wheel(wheels, _RUNTIME_WHEEL), _wheel(wheels, _CUDNN_WHEEL)
+        names = [canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks]
+        return cls(
+            python=pinned.cell.python,
+            frameworks=tuple((name, wheels[name]) for name in names if name in wheels),
+            cuda=first_parts(cuda, 2),
+            cudnn=first_parts(cudnn, 3),
+        )
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """From an image's ``expect.json``."""
+        return cls(
+            python=document.get("python"),
+            frameworks=tuple(sorted((document.get("frameworks") or {}).items())),
+            cuda=first_parts((document.get("cuda") or {}).get("version"), 2),
+            cudnn=first_parts(document.get("cudnn"), 3),
+        )
+
+
+def first_parts(version: str | None, count: int) -> str | None:
+    """The first numbers of a version: ``8.6.0`` of ``8.6.0.163-1+cuda11.8``."""
+    numbers = re.match(r"\d+(?:\.\d+)*", version or "")
+    return ".".join(numbers[0].split(".")[:count]) if numbers else None
+
+
+def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:
+    """Every difference, the probe's own included, each thing once.
+
+    What could not be measured is a difference only where the probe says that all works: a machine without a
+    GPU loads less, and the verdict says that already.
+    """
+    rows = [
+        Difference(what=row.what, asked=str(row.asked), found=str(row.found)) for row in found.differences
+    ]
+    rows += _differences(asked, found)
+    unique: dict[str, Difference] = {}
+    for row in rows:
+        unique.setdefault(row.what.casefold(), row)
+    return tuple(unique.values())
+
+
+def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Difference]:
+    measured = found.verdict == "works"
+    python = found.python_version()
+    if asked.python and python and first_parts(python, 2) != asked.python:
+        yield Difference(what="python", asked=asked.python, found=python)
+    installed = {canonicalize_name(row.name): row.version for row in found.frameworks}
+    aliases = {"torch": "pytorch"}
+    for name, version in asked.frameworks:
+        name_found = name if name in installed else aliases.get(name, name)
+        actual = installed.get(canonicalize_name(name_found))
+        if actual is None and (measured or name_found not in installed):
+            yield Difference(what=name, asked=version, found="nothing")
+        elif actual is not None and not same_version(version, actual):
+            yield Difference(what=name, asked=version, found=actual)
+    yield from _loaded("cuda", asked.cuda, _loaded_versions(found, "cuda", "libcudart.so"), 2, demanded=False)
+    yield from _loaded(
+        "cudnn", asked.cudnn, _loaded_versions(found, "cudnn", "libcudnn.so"), 3, demanded=measured
+    )
+
+
+def same_version(asked: str, found: str) -> bool:
+    """Equal as versions; a local part such as ``+cu124`` counts only where it was asked for."""
+    try:
+        wanted, actual = Version(asked), Version(found)
+    except InvalidVersion:
+        return asked == found
+    return wanted == actual if wanted.local else wanted.public == actual.public
+
+
+def _loaded(
+    what: str, asked: str | None, found: Iterable[str], parts: int, *, demanded: bool
+) -> Iterator[Difference]:
+    if asked is None:
+        return
+    versions = sorted({first_parts(version, parts) or version for version in found})
+    wrong = [version for version in versions if version != asked]
+    if wrong or (demanded and not versions):
+        yield Difference(what=what, asked=asked, found=", ".join(wrong) or "nothing")
+
+
+def _loaded_versions(found: ProbeDocument, key: str, soname: str) -> list[str]:
+    """What the frameworks say they loaded; where none says so, the mapped library itself."""
+    loaded = [str((row.loaded or {})[key]) for row in found.frameworks if (row.loaded or {}).get(key)]
+    return loaded or [row.version for row in found.libraries if row.version and row.name.startswith(soname)]
+
+
+def _wheel(wheels: Mapping[str, str], name: re.Pattern[str]) -> str | None:
+    return next((version for wheel, version in sorted(wheels.items()) if name.fullmatch(wheel)), None)
