@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from builder.engine.buildlog import BuildLog
+from builder.engine.buildlog import BuildLog, one_line, shorten
 from builder.engine.rawjson import MessageDecoder, Progress
 from builder.errors import CancelledError, CommandError
 
@@ -161,7 +161,8 @@ def run_build(
             text.line("cancelled")
             raise CancelledError(f"the build of {request.tag} was cancelled", hint=f"its log so far: {log}")
         if returncode != 0:
-            raise _failure(command, request, returncode, text.tail(progress.failed), log)
+            step = progress.failed
+            raise _failure(command, request.tag, returncode, tail=text.tail(step), log=log, step=step)
         seconds = time.monotonic() - began
         text.line(f"done in {seconds:.1f} s: {progress.total} steps, {progress.cached} from the cache")
         digest = json.loads(metadata.read_text("utf-8"))["containerimage.digest"]
@@ -216,15 +217,18 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def _failure(
-    command: Sequence[str], request: BuildRequest, returncode: int, tail: Sequence[str], log: Path
+    command: Sequence[str], tag: str, returncode: int, *, tail: Sequence[str], log: Path, step: str | None
 ) -> CommandError:
     errors = [line for line in tail if line.startswith("ERROR: ")]
     reason = errors[-1].removeprefix("ERROR: ") if errors else f"docker buildx ended with status {returncode}"
-    reason = re.sub(r"^failed to solve: ", "", reason)
+    reason = reason.removeprefix("failed to solve: ")
+    status = re.search(r"did not complete successfully: exit code: (\d+)$", reason)
+    if step and status:  # BuildKit repeats the whole script, which may be a page long
+        reason = f"{shorten(one_line(step), 100)} ended with status {status[1]}"
     text = "\n".join(tail)
     hint = next((hint for part, hint in _HINTS if part in text), None)
     return CommandError(
-        f"{request.tag} did not build: {reason}",
+        f"{tag} did not build: {reason}",
         command=command,
         returncode=returncode,
         tail=tail,

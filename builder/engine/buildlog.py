@@ -80,3 +80,8 @@ class BuildLog:
 def one_line(name: str) -> str:
     """A step's name without the newlines of a heredoc or a continued line."""
     return re.sub(r"\s+", " ", name).strip()
+
+
+def shorten(text: str, width: int) -> str:
+    """``text`` in at most ``width`` characters, its end cut off with an ellipsis."""
+    return text if len(text) <= width else text[: width - 1] + "…"

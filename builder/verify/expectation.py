@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from builder.verify.document import ProbeDocument
 
+_PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})
+"""The frameworks that the probe always reports where they are installed."""
+
 _RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 _CUDNN_WHEEL = re.compile(r"nvidia-cudnn(-cu\d+)?")
 
@@ -87,19 +90,23 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
     python = found.python_version()
     if asked.python and python and first_parts(python, 2) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
-    installed = {canonicalize_name(row.name): row.version for row in found.frameworks}
-    aliases = {"torch": "pytorch"}
+    installed = {family(row.name): row.version for row in found.frameworks}
     for name, version in asked.frameworks:
-        name_found = name if name in installed else aliases.get(name, name)
-        actual = installed.get(canonicalize_name(name_found))
-        if actual is None and (measured or name_found not in installed):
-            yield Difference(what=name, asked=version, found="nothing")
-        elif actual is not None and not same_version(version, actual):
+        actual = installed.get(family(name))
+        if actual is not None and not same_version(version, actual):
             yield Difference(what=name, asked=version, found=actual)
+        elif family(name) in _PROBED and family(name) not in installed:
+            yield Difference(what=name, asked=version, found="nothing")
     yield from _loaded("cuda", asked.cuda, _loaded_versions(found, "cuda", "libcudart.so"), 2, demanded=False)
     yield from _loaded(
         "cudnn", asked.cudnn, _loaded_versions(found, "cudnn", "libcudnn.so"), 3, demanded=measured
     )
+
+
+def family(name: str) -> str:
+    """The framework behind a distribution's name: ``tensorflow`` of ``tensorflow-gpu``."""
+    plain = re.sub(r"-(gpu|cpu|cuda\d+x?|cu\d+)$", "", canonicalize_name(name))
+    return {"paddlepaddle": "paddle", "pytorch": "torch"}.get(plain, plain)
 
 
 def same_version(asked: str, found: str) -> bool:

@@ -45,7 +45,7 @@ _FAULTS = (
         r'could not select device driver "cdi"|unresolvable CDI devices',
         cause="container-no-gpu",
         summary="the engine knows no CDI device of that name",
-        remedy="sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml, on an engine with its feature cdi on",
+        remedy="sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     ),
     _known(
         r"could not select device driver",
