@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer.exceptions import TyperException
 
 from builder import __version__
 from builder.cli import options as opt
@@ -35,7 +36,16 @@ def main() -> None:
 
 
 def _program() -> int:
-    result = app(standalone_mode=False)
+    try:
+        result = app(standalone_mode=False)
+    except TyperException as error:
+        message = error.format_message()
+        if not message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
+            message = (
+                f"error: {message}\nhint: `rtbuild --help` lists commands, `rtbuild COMMAND --help` options"
+            )
+        sys.stderr.write(message + "\n")
+        return 2
     return result if isinstance(result, int) else 0
 
 

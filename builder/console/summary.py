@@ -61,9 +61,8 @@ def failure_text(result: CellResult) -> str:
     report = result.report
     if report is None or result.outcome in (Outcome.WORKS, Outcome.DONE):
         return ""
-    document = report.document
     lines = [f"verdict: {report.verdict}" + (f", cause: {report.cause}" if report.cause else "")]
-    lines += [str(document[key]) for key in ("summary", "remedy") if document.get(key)]
+    lines += [text for text in (report.summary, report.remedy) if text]
     lines += [f"asked for {d.what} {d.asked}, found {d.found}" for d in report.differences]
     return textwrap.indent("\n".join(dict.fromkeys(lines)), "  ")
 

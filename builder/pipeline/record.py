@@ -59,6 +59,8 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
         document["verification"] = {
             "verdict": report.verdict.value,
             "cause": report.cause,
+            "summary": report.summary,
+            "remedy": report.remedy,
             "differences": [vars(difference) for difference in report.differences],
             "test_double": report.test_double,
             "reused": report.reused,

@@ -55,6 +55,7 @@ def report(verdict: Verdict, **document: Any) -> Report:
         verdict=verdict,
         cause=document.get("cause"),
         differences=tuple(document.pop("differences", ())),
+        summary=document.get("summary", ""),
         document=document,
     )
 
