@@ -68,7 +68,7 @@ def fetch(
     error: type[CellError],
     hint: str,
     progress: Callable[[int], None] | None = None,
-    stop: threading.Event | None = None,
+    stop: Callable[[], bool] | None = None,
     headers: Callable[[str], dict[str, str]] | None = None,
 ) -> Path:
     """Bring ``content`` to the path ``to`` and return it; a file that is there already is taken as it is.
@@ -81,7 +81,7 @@ def fetch(
     restart threw bytes away. Over a whole successful call the numbers add up to the file's size.
 
     Raises ``error`` when no address gives the file or its sha256 differs (the bad file is removed), and
-    :class:`~builder.errors.MissingToolError` when the disk is full.
+    :class:`~builder.errors.MissingToolError` when the disk is full, :class:`StoppedError` once ``stop`` says so.
     """
     progress = progress or _silent
     if _complete(to, content, progress):
@@ -104,33 +104,37 @@ def fetch(
 
 def together(
     items: Sequence[_Item],
-    order: Sequence[_Item],
-    work: Callable[[_Item, Callable[[int], None], threading.Event], Path],
+    work: Callable[[_Item, Callable[[int], None], Callable[[], bool]], Path],
     *,
     threads: int,
     progress: Callable[[int], None] | None = None,
-) -> list[Path]:
-    """``work`` on every item, ``threads`` at a time, begun in the order of ``items``; results in that of ``order``.
+    stop: threading.Event | None = None,
+) -> dict[_Item, Path]:
+    """``work`` on every item, ``threads`` at a time, begun in the order of ``items``.
 
-    ``progress`` is called from one thread at a time. The first failure stops the others and is raised.
+    ``progress`` is called from one thread at a time. The first failure stops the others and is raised; setting
+    ``stop`` from outside ends all of them with :class:`StoppedError`.
     """
-    stop = threading.Event()
+    failed = threading.Event()
     turn = threading.Lock()
 
     def report(count: int) -> None:
         with turn:
             (progress or _silent)(count)
 
+    def stopped() -> bool:
+        return failed.is_set() or (stop is not None and stop.is_set())
+
     with ThreadPoolExecutor(threads) as pool:
-        jobs = {item: pool.submit(work, item, report, stop) for item in items}
+        jobs = {item: pool.submit(work, item, report, stopped) for item in items}
         try:
             for job in as_completed(jobs.values()):
                 job.result()
         finally:
-            stop.set()
+            failed.set()
             for job in jobs.values():
                 job.cancel()
-    return [jobs[item].result() for item in order]
+    return {item: job.result() for item, job in jobs.items()}
 
 
 def _silent(_count: int) -> None:
@@ -167,7 +171,7 @@ class _Download:
         to: Path,
         *,
         progress: Callable[[int], None],
-        stop: threading.Event | None,
+        stop: Callable[[], bool] | None,
         headers: Callable[[str], dict[str, str]] | None,
     ) -> None:
         self.client = client
@@ -251,7 +255,7 @@ class _Download:
                     have, digest = 0, hashlib.sha256()
                 with self.part.open("ab" if have else "wb") as file:
                     for block in response.iter_content(_CHUNK):
-                        if self.stop is not None and self.stop.is_set():
+                        if self.stop is not None and self.stop():
                             raise StoppedError
                         file.write(block)
                         digest.update(block)

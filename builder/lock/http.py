@@ -68,6 +68,7 @@ class Client:
         ca: str | None = None,
         proxies: Mapping[str, str] | None = None,
         retries: int = 4,
+        connection_retries: int | None = None,
         backoff: float = 0.5,
         connect_timeout: float = CONNECT_TIMEOUT,
         read_timeout: float = READ_TIMEOUT,
@@ -75,6 +76,7 @@ class Client:
         self._ca = ca or os.environ.get("SSL_CERT_FILE") or None
         self._proxies = dict(proxies or {})
         self.retries = retries
+        self._connection_retries = retries if connection_retries is None else connection_retries
         self.backoff = backoff
         self._timeout = (connect_timeout, read_timeout)
         self._local = threading.local()
@@ -105,6 +107,8 @@ class Client:
         adapter = HTTPAdapter(
             max_retries=Retry(
                 total=self.retries,
+                connect=self._connection_retries,
+                read=self._connection_retries,
                 backoff_factor=self.backoff,
                 backoff_max=10,
                 status_forcelist=(429, 500, 502, 503, 504),

@@ -53,8 +53,8 @@ class Index:
     def from_user(cls, extra: Sequence[str] = (), *, note: Callable[[str], None] | None = None) -> Index:
         """The indexes of the user's uv or pip configuration, after those in ``extra``."""
         settings = index_settings.from_user(extra)
-        for text in settings.notes if note is not None else ():
-            note(text)
+        for text in settings.notes:
+            (note or _no_note)(text)
         return cls(settings, note=note)
 
     def with_extra(self, extra: Sequence[str]) -> Index:
@@ -104,7 +104,7 @@ class Index:
         *,
         cache: Path,
         progress: Callable[[int], None] | None = None,
-        stop: threading.Event | None = None,
+        stop: Callable[[], bool] | None = None,
     ) -> Path:
         """The wheel's file, below ``cache/wheels/``; downloaded and checked unless it is there.
 
@@ -130,20 +130,22 @@ class Index:
         *,
         cache: Path,
         progress: Callable[[int], None] | None = None,
-    ) -> list[Path]:
-        """:meth:`fetch` for several at a time, largest first; paths in the order of ``wheels``.
+        stop: threading.Event | None = None,
+    ) -> dict[str, Path]:
+        """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
 
-        ``progress`` is called from one thread at a time. The first failure stops the others; what they have
-        stays for the next run.
+        ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others; what
+        they have stays for the next run.
         """
-        ordered = list(wheels)
-        return download.together(
-            sorted(set(ordered), key=lambda wheel: -wheel.size),
+        ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
+        paths = download.together(
             ordered,
-            lambda wheel, report, stop: self.fetch(wheel, cache=cache, progress=report, stop=stop),
+            lambda wheel, report, stopped: self.fetch(wheel, cache=cache, progress=report, stop=stopped),
             threads=_THREADS,
             progress=progress,
+            stop=stop,
         )
+        return {wheel.sha256: path for wheel, path in paths.items()}
 
     def _addresses(self, wheel: Wheel) -> Iterator[str]:
         """Where the wheel may be had, best first. The lock names no host: the project's page is asked."""
@@ -197,7 +199,7 @@ class Index:
         except simple_api.NotAPageError as problem:
             raise PackageIndexError(
                 f"package index {redact(url)} answers with {problem}",
-                hint="is it the address of an index (often ending in /simple), or does a proxy ask for a login?",
+                hint="is it the address of an index (often ending in /simple)? Does a proxy want a login?",
             ) from problem
 
     def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
@@ -267,8 +269,9 @@ def _best(
     ]
     if not ranked:
         files = ", ".join(sorted(_file_name(entry) for entry in wheels))
+        place = f"Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}"
         raise PackageIndexError(
-            f"{name} has no wheel for Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}: {files}",
+            f"{name} has no wheel for {place}: {files}",
             hint="take another version of it, another Python, or a base with a newer glibc",
         )
     best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]

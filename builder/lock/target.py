@@ -24,7 +24,7 @@ _UV_GLIBC = (17, 28, *range(31, 41))
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """CPython on glibc: ``python`` is ``3.9``, ``platform`` is Docker's ``linux/amd64``, ``glibc`` ``2.31``."""
+    """CPython on glibc. ``python``: ``3.9``; ``platform``: Docker's ``linux/amd64``; ``glibc``: ``2.31``."""
 
     python: str
     platform: str

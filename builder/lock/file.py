@@ -1,0 +1,278 @@
+"""The lock file: ``<matrix>.lock.json`` beside the matrix, the memory of what its cells resolved to.
+
+Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
+wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host name
+is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import json
+import os
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pydantic
+
+from builder.errors import UsageError
+from builder.lock import schema
+from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Wheel, canonical_json, digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from builder.model import Cell, Matrix
+
+_Item = TypeVar("_Item", Wheel, Deb)
+_AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
+
+
+class Status(enum.StrEnum):
+    """Where a cell stands in the lock."""
+
+    FRESH = "fresh"
+    STALE = "stale"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One cell of a lock file."""
+
+    inputs: str
+    """Digest of :meth:`builder.model.Cell.inputs` when it was locked."""
+    platform: str
+    base: RegistryBase | RootfsBase
+    apt: tuple[str, ...]
+    wheels: tuple[Wheel, ...]
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lockfile:
+    matrix: str
+    cells: Mapping[str, Entry]
+
+
+def lock_path(matrix: Path) -> Path:
+    """``matrices/torch.yaml`` → ``matrices/torch.lock.json``."""
+    return matrix.with_name(f"{matrix.stem}.lock.json")
+
+
+def read_lock(path: Path) -> Lockfile | None:
+    """The lock, or None where there is none.
+
+    Raises:
+        UsageError: the file is damaged, edited into something that cannot be, or of a newer rtbuild.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
+    try:
+        raw = json.loads(text)
+    except ValueError as problem:
+        conflict = "it holds conflict markers of a merge" if "\n<<<<<<< " in f"\n{text}" else str(problem)
+        raise UsageError(f"{path} is not a lock file: {conflict}", hint=_AGAIN) from problem
+    version = raw.get("schema") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > schema.VERSION:
+        raise UsageError(
+            f"{path} has schema {version}, and this rtbuild knows up to {schema.VERSION}",
+            hint="a newer rtbuild wrote it: install that one",
+        )
+    try:
+        return _from_document(schema.Document.model_validate(raw))
+    except pydantic.ValidationError as problem:
+        first = problem.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "top level"
+        raise UsageError(f"{path} is not a lock file: {place}: {first['msg']}", hint=_AGAIN) from problem
+
+
+def write_lock(path: Path, lockfile: Lockfile) -> None:
+    """Write beside and rename; a reader sees the old file or the new one. Nothing is touched if they are equal."""
+    data = render(lockfile).encode()
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == data:
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
+    """Put ``pinned`` cells (by id) into the matrix's lock and write it.
+
+    Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix no
+    longer has are dropped.
+    """
+    old = read_lock(path)
+    ids = {cell.id for cell in matrix.cells if cell.excluded is None}
+    cells = {} if old is None else {key: entry for key, entry in old.cells.items() if key in ids}
+    cells |= {key: _entry(value) for key, value in pinned.items()}
+    new = Lockfile(matrix=matrix.name, cells=dict(sorted(cells.items())))
+    write_lock(path, new)
+    return new
+
+
+def status(cell: Cell, lockfile: Lockfile | None) -> Status:
+    entry = lockfile.cells.get(cell.id) if lockfile is not None else None
+    if entry is None:
+        return Status.MISSING
+    return Status.FRESH if entry.inputs == digest_of(cell.inputs()) else Status.STALE
+
+
+def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
+    """What the lock has for the cell; None where it has nothing that fits.
+
+    With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell`` then
+    names the base and the ``apt`` packages that the entry was made with.
+    """
+    found = status(cell, lockfile)
+    if found is Status.MISSING or (found is Status.STALE and not stale):
+        return None
+    entry = lockfile.cells[cell.id]
+    if found is Status.STALE:
+        base = entry.base
+        kept = (
+            Base(kind="rootfs", name=f"debian/{base.suite}")
+            if isinstance(base, RootfsBase)
+            else Base(kind="registry", name=base.reference)
+        )
+        cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt)
+    return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch)
+
+
+def render(lockfile: Lockfile) -> str:
+    """The file's text: the same for the same content."""
+    entries = lockfile.cells.values()
+    wheels = _keys({wheel for entry in entries for wheel in entry.wheels}, lambda wheel: wheel.file)
+    systems = {entry.base for entry in entries if isinstance(entry.base, RootfsBase)}
+    debs = _keys(
+        {deb for base in systems for deb in base.debs}, lambda d: f"{d.package}_{d.version}_{d.architecture}"
+    )
+    names = {base: _system_key(base) for base in systems}
+    images = {entry.base.digest: entry.base for entry in entries if isinstance(entry.base, RegistryBase)}
+
+    def base_of(entry: Entry) -> dict[str, Any]:
+        if isinstance(entry.base, RootfsBase):
+            return {"rootfs": names[entry.base]}
+        return {"image": entry.base.reference, "digest": entry.base.digest}
+
+    document = {
+        "schema": schema.VERSION,
+        "matrix": lockfile.matrix,
+        "cells": {
+            key: {
+                "inputs": entry.inputs,
+                "platform": entry.platform,
+                "epoch": entry.epoch,
+                "base": base_of(entry),
+                "apt": list(entry.apt),
+                "wheels": [wheels[wheel] for wheel in entry.wheels],
+            }
+            for key, entry in lockfile.cells.items()
+        },
+        "images": {
+            digest: {"env": dict(base.env), "labels": dict(base.labels), "size": base.size}
+            for digest, base in images.items()
+        },
+        "rootfs": {
+            names[base]: {"suite": base.suite, "epoch": base.epoch, "debs": [debs[deb] for deb in base.debs]}
+            for base in systems
+        },
+        "debs": {key: _fields(deb) for deb, key in debs.items()},
+        "wheels": {key: _fields(wheel) for wheel, key in wheels.items()},
+    }
+    return _layout(document) + "\n"
+
+
+def _entry(pinned: Pinned) -> Entry:
+    cell = pinned.cell
+    return Entry(
+        inputs=digest_of(cell.inputs()),
+        platform=cell.platform,
+        base=pinned.base,
+        apt=tuple(sorted(cell.apt)),
+        wheels=pinned.wheels,
+        epoch=pinned.epoch,
+    )
+
+
+def _fields(item: Wheel | Deb) -> dict[str, Any]:
+    return dict(vars(item))
+
+
+def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
+    """A readable name for each; with a piece of the hash where two files have the same."""
+    named: dict[str, list[_Item]] = {}
+    for item in sorted(items):
+        named.setdefault(name(item), []).append(item)
+    return {
+        item: key if len(same) == 1 else f"{key}#{item.sha256[:12]}"
+        for key, same in named.items()
+        for item in same
+    }
+
+
+def _system_key(base: RootfsBase) -> str:
+    content = canonical_json([base.epoch, [deb.sha256 for deb in base.debs]])
+    return f"debian/{base.suite}#{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def _layout(value: Any, indent: str = "") -> str:
+    """JSON with sorted keys, one item a line; an object of plain values stays on its line."""
+    deeper = indent + " "
+    if isinstance(value, list) and value:
+        return "[\n" + ",\n".join(deeper + _layout(item, deeper) for item in value) + f"\n{indent}]"
+    if isinstance(value, dict) and any(isinstance(item, dict | list) for item in value.values()):
+        lines = [f"{deeper}{json.dumps(key)}: {_layout(value[key], deeper)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def _from_document(document: schema.Document) -> Lockfile:
+    wheels = {key: Wheel(**item.model_dump()) for key, item in document.wheels.items()}
+    debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
+    systems = {
+        key: RootfsBase(suite=item.suite, epoch=item.epoch, debs=tuple(debs[name] for name in item.debs))
+        for key, item in document.rootfs.items()
+    }
+
+    def base_of(base: schema.ImageName | schema.RootfsName) -> RegistryBase | RootfsBase:
+        if isinstance(base, schema.RootfsName):
+            return systems[base.rootfs]
+        image = document.images[base.digest]
+        return RegistryBase(
+            reference=base.image,
+            digest=base.digest,
+            env=tuple(sorted(image.env.items())),
+            labels=tuple(sorted(image.labels.items())),
+            size=image.size,
+        )
+
+    cells = {
+        key: Entry(
+            inputs=cell.inputs,
+            platform=cell.platform,
+            base=base_of(cell.base),
+            apt=tuple(cell.apt),
+            wheels=tuple(wheels[name] for name in cell.wheels),
+            epoch=cell.epoch,
+        )
+        for key, cell in document.cells.items()
+    }
+    return Lockfile(matrix=document.matrix, cells=cells)

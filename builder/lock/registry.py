@@ -1,0 +1,397 @@
+"""Container registries: what a base image is, without pulling it; blobs and manifests in both directions.
+
+The only module that talks to a registry: the OCI distribution API over ``requests``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode, urljoin, urlsplit
+
+import requests
+
+from builder.errors import RegistryError
+from builder.lock import download, oci
+from builder.lock.http import Client, explain, redact
+from builder.lock.oci import Place, Reference, is_loopback, parse_mirrors, parse_reference, place_of
+from builder.lock.registry_auth import Challenge, Login, answer, docker_login
+from builder.model import RegistryBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
+
+_LARGEST_DOCUMENT = 16 << 20
+"""Bytes of a manifest or config that are read; the specification lets registries refuse those over 4 MiB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A manifest or index as its bytes, and their digest."""
+
+    digest: str
+    media_type: str
+    content: bytes
+
+    @property
+    def document(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.content)
+        return loaded
+
+
+class Registry:
+    """All registries as this user reaches them: mirrors, stored logins, tokens.
+
+    A registry that did not answer is not asked again by the same object, so that a run over many cells does not
+    wait for it many times.
+    """
+
+    def __init__(
+        self,
+        mirrors: Mapping[str, str] | None = None,
+        *,
+        client: Client | None = None,
+        login: Callable[[str], Login | None] = docker_login,
+    ) -> None:
+        """``mirrors``: a registry's name to ``[scheme://]host[:port][/prefix]``; ``login`` finds stored logins."""
+        self._mirrors = dict(mirrors or {})
+        self._client = client or Client(retries=2, connection_retries=1, read_timeout=10)
+        self._login = login
+        self._guard = threading.Lock()
+        self._authorizations: dict[tuple[str, str], str] = {}
+        self._schemes: dict[str, str] = {}
+        self._silent: dict[str, RegistryError] = {}
+
+    @classmethod
+    def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Registry:
+        """``mirrors`` (from the command line) win over ``RTBUILD_REGISTRY_MIRROR``."""
+        named = parse_mirrors([os.environ.get(MIRROR_VARIABLE, "")])
+        return cls(named | dict(mirrors or {}))
+
+    def inspect(self, reference: str, platform: str) -> RegistryBase:
+        """A base image by its manifest and config. Nothing of its layers is downloaded.
+
+        Raises:
+            RegistryError: it is not there, not for this platform, or its registry did not answer properly.
+        """
+        name = parse_reference(reference)
+        manifest = self.manifest(name)
+        if manifest.media_type in oci.INDEXES:
+            manifest = self.manifest(name.at(oci.choose(manifest.document, platform, reference)))
+        document = manifest.document
+        config = json.loads(self._blob(name, document["config"]["digest"]))
+        made_for = f"{config.get('os')}/{config.get('architecture')}"
+        if made_for != platform:
+            raise RegistryError(
+                f"{reference} is made for {made_for}, not for {platform}", hint="take another base"
+            )
+        settings = config.get("config") or {}
+        pairs = (text.partition("=") for text in settings.get("Env") or ())
+        return RegistryBase(
+            reference=reference,
+            digest=manifest.digest,
+            env=tuple(sorted((key, value) for key, _, value in pairs)),
+            labels=tuple(sorted((settings.get("Labels") or {}).items())),
+            size=sum(layer["size"] for layer in document["layers"]),
+        )
+
+    def manifest(self, reference: str | Reference) -> Manifest:
+        """A manifest or index, its bytes checked against the digest.
+
+        Raises:
+            RegistryError: as :meth:`inspect`.
+        """
+        name = _reference(reference)
+        place = place_of(name, self._mirrors)
+        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
+        response = self._call("GET", place, f"manifests/{name.selector}", headers={"Accept": accept})
+        if response.status_code != 200:
+            raise _refusal(response, name, place)
+        content = _read(response, name, place)
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
+        if expected != digest:
+            raise _altered(f"{name}", place, expected, digest)
+        try:
+            stated = json.loads(content).get("mediaType")
+        except (ValueError, AttributeError):
+            raise _no_registry(name, place, "something that is no manifest") from None
+        media_type = stated or response.headers.get("Content-Type", "").partition(";")[0]
+        if media_type not in (*oci.INDEXES, *oci.MANIFESTS):
+            raise RegistryError(
+                f"{name} has a manifest of type {media_type or 'unknown'}, which rtbuild does not read",
+                hint="schema 1 images are too old to build on; push it again with a current Docker",
+            )
+        return Manifest(digest=digest, media_type=media_type, content=content)
+
+    def exists(self, reference: str | Reference, digest: str) -> bool:
+        """Whether the reference's repository has this blob."""
+        name = _reference(reference)
+        place = place_of(name, self._mirrors)
+        response = self._call("HEAD", place, f"blobs/{digest}")
+        if response.status_code not in (200, 404):
+            raise _refusal(response, name, place)
+        return response.status_code == 200
+
+    def digest_of(self, reference: str | Reference) -> str | None:
+        """The digest that a tag points at; None where there is no such tag."""
+        name = _reference(reference)
+        place = place_of(name, self._mirrors)
+        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
+        response = self._call("HEAD", place, f"manifests/{name.selector}", headers={"Accept": accept})
+        if response.status_code == 404:
+            return None
+        if response.status_code != 200:
+            raise _refusal(response, name, place)
+        return response.headers.get("Docker-Content-Digest") or self.manifest(name).digest
+
+    def fetch_blob(
+        self,
+        reference: str | Reference,
+        digest: str,
+        to: Path,
+        *,
+        size: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Path:
+        """One blob into a file, resumed and checked; see :func:`builder.lock.download.fetch`."""
+        name = _reference(reference)
+        place = place_of(name, self._mirrors)
+        path = f"blobs/{digest}"
+
+        def addresses() -> list[str]:
+            # Also obtains the token that the download then carries.
+            response = self._call("HEAD", place, path)
+            if response.status_code != 200:
+                raise _refusal(response, name.at(digest), place)
+            return [self._url(place, path)]
+
+        def headers(_url: str) -> dict[str, str]:
+            return self._header(place, "pull")
+
+        return download.fetch(
+            self._client,
+            addresses,
+            download.Content(what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size),
+            to,
+            error=RegistryError,
+            hint="try again; if the registry lost it for good, take another base",
+            progress=progress,
+            headers=headers,
+        )
+
+    def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
+        """Upload a file as a blob, unless the repository has it; True where bytes were sent."""
+        name = _reference(reference)
+        if self.exists(name, digest):
+            return False
+        place = place_of(name, self._mirrors)
+        begun = self._call("POST", place, "blobs/uploads/", actions="pull,push")
+        if begun.status_code != 202:
+            raise _refusal(begun, name, place)
+        location = urljoin(begun.url, begun.headers["Location"])
+        joint = "&" if urlsplit(location).query else "?"
+        with file.open("rb") as content:
+            done = self._send(
+                "PUT",
+                place,
+                f"{location}{joint}{urlencode({'digest': digest})}",
+                data=content,
+                headers=self._header(place, "pull,push")
+                | {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)},
+            )
+        if done.status_code != 201:
+            raise _refusal(done, name, place)
+        return True
+
+    def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
+        """Store a manifest under the reference's tag or digest; its digest."""
+        name = _reference(reference)
+        place = place_of(name, self._mirrors)
+        response = self._call(
+            "PUT",
+            place,
+            f"manifests/{name.selector}",
+            actions="pull,push",
+            data=content,
+            headers={"Content-Type": media_type},
+        )
+        if response.status_code != 201:
+            raise _refusal(response, name, place)
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        stored = response.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
+            raise _altered(f"{name}", place, digest, stored)
+        return digest
+
+    def _blob(self, name: Reference, digest: str) -> bytes:
+        """A small blob, checked."""
+        place = place_of(name, self._mirrors)
+        response = self._call("GET", place, f"blobs/{digest}")
+        if response.status_code != 200:
+            raise _refusal(response, name, place)
+        content = _read(response, name, place)
+        found = "sha256:" + hashlib.sha256(content).hexdigest()
+        if found != digest:
+            raise _altered(f"the config of {name}", place, digest, found)
+        return content
+
+    def _call(
+        self, method: str, place: Place, path: str, *, actions: str = "pull", **options: Any
+    ) -> requests.Response:
+        """One request to a repository, answering the registry's challenge where it sets one."""
+        url = self._url(place, path)
+        given = options.pop("headers", {})
+        options.setdefault("stream", method == "GET")
+        response = self._send(method, place, url, headers=given | self._header(place, actions), **options)
+        if response.status_code != 401:
+            return response
+        challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
+        if challenge.scheme not in ("basic", "bearer"):
+            return response
+        response.close()
+        scope = f"repository:{place.repository}:{actions}"
+        login_host = oci.DOCKER_HUB if place.host.endswith(oci.DOCKER_HUB) else place.host
+        found = answer(self._client, challenge, scope, self._login(login_host), str(place))
+        if found is None:
+            return response
+        with self._guard:
+            self._authorizations[place.host, scope] = found
+        return self._send(method, place, url, headers=given | {"Authorization": found}, **options)
+
+    def _header(self, place: Place, actions: str) -> dict[str, str]:
+        with self._guard:
+            known = self._authorizations.get((place.host, f"repository:{place.repository}:{actions}"))
+        return {"Authorization": known} if known else {}
+
+    def _send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
+        silent = self._silent.get(place.host)
+        if silent is not None:
+            raise RegistryError(silent.message, hint=silent.hint)
+        try:
+            return self._client.request(method, url, allow_redirects=method in ("GET", "HEAD"), **options)
+        except requests.RequestException as problem:
+            raise self._unreachable(place, problem) from problem
+
+    def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
+        registry = place.mirror_of or place.host
+        registry = oci.DOCKER_HUB if registry.endswith(oci.DOCKER_HUB) else registry
+        error = RegistryError(
+            f"registry {place} did not answer: {explain(problem)}",
+            hint=f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
+            f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
+        )
+        self._silent[place.host] = error
+        return error
+
+    def _url(self, place: Place, path: str) -> str:
+        return f"{self._scheme(place)}://{place.host}/v2/{place.repository}/{path}"
+
+    def _scheme(self, place: Place) -> str:
+        """https, except for a registry on this machine that speaks plain http, as Docker has it."""
+        if place.scheme is not None:
+            return place.scheme
+        if not is_loopback(place.host):
+            return "https"
+        with self._guard:
+            known = self._schemes.get(place.host)
+        if known is None:
+            known = self._schemes[place.host] = self._probe_scheme(place)
+        return known
+
+    def _probe_scheme(self, place: Place) -> str:
+        silent = self._silent.get(place.host)
+        if silent is not None:
+            raise RegistryError(silent.message, hint=silent.hint)
+        try:
+            response = self._client.get(f"http://{place.host}/v2/", allow_redirects=False)
+        except requests.exceptions.ConnectTimeout as problem:
+            raise self._unreachable(place, problem) from problem
+        except requests.ConnectionError as problem:
+            if "refused" in explain(problem):
+                raise self._unreachable(place, problem) from problem
+            return "https"
+        # Go's TLS listener answers plain http with 400 and a sentence.
+        return "https" if response.status_code == 400 else "http"
+
+
+def _reference(reference: str | Reference) -> Reference:
+    return reference if isinstance(reference, Reference) else parse_reference(reference)
+
+
+def _read(response: requests.Response, name: Reference, place: Place) -> bytes:
+    if response.headers.get("Content-Type", "").startswith("text/html"):
+        raise _no_registry(name, place, "a web page")
+    content = bytearray()
+    try:
+        for block in response.iter_content(1 << 16):
+            content += block
+            if len(content) > _LARGEST_DOCUMENT:
+                raise _no_registry(name, place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
+    except requests.RequestException as problem:
+        raise RegistryError(f"{name} from {place}: {explain(problem)}", hint="try again") from problem
+    return bytes(content)
+
+
+def _no_registry(name: Reference, place: Place, found: str) -> RegistryError:
+    return RegistryError(
+        f"{place} answers a question for {name} with {found}",
+        hint="is it a registry? A proxy may stand in between and want a login of its own",
+    )
+
+
+def _altered(what: str, place: Place, expected: str, found: str) -> RegistryError:
+    return RegistryError(
+        f"{place} gives another content for {what} than its digest says\n  expected {expected}\n  received {found}",
+        hint="nothing was kept; a proxy or mirror in between may have altered it",
+    )
+
+
+def _refusal(response: requests.Response, name: Reference, place: Place) -> RegistryError:
+    """Why a registry said no, by status; its own words are added where it has some."""
+    status = response.status_code
+    said = _own_words(response)
+    login = name.host if place.mirror_of is None else place.host
+    if response.headers.get("Content-Type", "").startswith("text/html") and status < 500:
+        return _no_registry(name, place, f"a web page (HTTP {status})")
+    if status == 404:
+        hint = "check the name and the tag"
+        if name.repository.endswith("nvidia/cuda"):
+            hint = (
+                "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer tag, a "
+                "mirror that kept it (--registry-mirror), or rootfs:debian/<suite> with CUDA from wheels"
+            )
+        return RegistryError(f"{name} does not exist in {place}{said}", hint=hint)
+    if status in (401, 403):
+        return RegistryError(
+            f"{place} does not show {name} without a login, or it does not exist{said}",
+            hint=f"check the name; if it is private: docker login {login}",
+        )
+    if status == 429:
+        return RegistryError(
+            f"{place} has had too many requests from this address{said}",
+            hint=f"wait, or docker login {login} for a higher limit, or use a mirror (--registry-mirror)",
+        )
+    kind = "has a problem of its own" if status >= 500 else "refuses"
+    return RegistryError(
+        f"{place} {kind}: HTTP {status} {response.reason} for {name}{said}", hint="try again later"
+    )
+
+
+def _own_words(response: requests.Response) -> str:
+    """``errors[0].message`` of the specification's error document, if that is what came."""
+    try:
+        if int(response.headers.get("Content-Length", "0")) > _LARGEST_DOCUMENT:
+            return ""
+        first = response.json()["errors"][0]
+        words = first.get("message") or first.get("code") or ""
+    except (requests.RequestException, ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    return f" ({redact(str(words))})" if words else ""

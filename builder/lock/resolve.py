@@ -1,0 +1,144 @@
+"""One cell, fixed by content: its base, its wheels and the epoch."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from builder.compat.facts import load
+from builder.errors import CellError
+from builder.lock.file import Status, status
+from builder.model import Pinned, RegistryBase, RootfsBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from builder.lock.debian import Debian
+    from builder.lock.file import Lockfile
+    from builder.lock.index import Index
+    from builder.lock.registry import Registry
+    from builder.model import Cell, Matrix, Wheel
+
+LARGE = 50_000_000
+"""Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
+
+_OLDEST_GLIBC = "2.17"
+# Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), inherited by NVIDIA's.
+_SYSTEM_LABELS = ("org.opencontainers.image.ref.name", "org.opencontainers.image.version")
+
+
+def pin(
+    cell: Cell,
+    *,
+    index: Index,
+    registry: Registry,
+    debian: Debian,
+    previous: Pinned | None = None,
+    upgrade: Collection[str] | bool = False,
+    note: Callable[[str], None] | None = None,
+) -> Pinned:
+    """Resolve a cell.
+
+    ``previous`` is the cell's old entry, which :func:`builder.lock.pinned_cell` also gives for a stale one:
+    its base stays while the matrix names the same, and its wheels stay where the requirements allow it.
+    ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
+
+    Raises:
+        CellError: the base has another Python than the cell wants, or something could not be resolved; see
+            :mod:`.index`, :mod:`.registry` and :mod:`.debian` for the kinds.
+    """
+    base = _base(cell, registry, debian, previous, upgrade)
+    system = system_of(base)
+    row = load().systems.get(system) if system else None
+    if row is None and note is not None:
+        note(
+            f"{base_name(base)}: its system is not known, so only wheels for glibc {_OLDEST_GLIBC} are taken"
+        )
+    if row is not None and cell.python not in row.python:
+        has = " and ".join(row.python)
+        raise CellError(
+            f"{base_name(base)} has Python {has}, and the cell wants {cell.python}: the image's Python is the "
+            "distribution's own",
+            hint=f"set python to {row.python[0]}, or take a base that has Python {cell.python}",
+        )
+    wheels = index.with_extra(cell.index).resolve(
+        requirements(cell),
+        python=cell.python,
+        platform=cell.platform,
+        glibc=row.glibc if row is not None else _OLDEST_GLIBC,
+        previous=previous.wheels if previous is not None else (),
+        upgrade=upgrade,
+    )
+    epochs = [wheel.uploaded for wheel in wheels]
+    if isinstance(base, RootfsBase):
+        epochs.append(base.epoch)
+    return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs))
+
+
+def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, Status]]:
+    """Whether each of the matrix's cells, in file order and without the excluded ones, is in the lock as it stands."""
+    return [(cell.id, status(cell, lockfile)) for cell in matrix.cells if cell.excluded is None]
+
+
+def requirements(cell: Cell) -> tuple[str, ...]:
+    """All that is asked of the package index; ``pip`` itself is in every image."""
+    return tuple(dict.fromkeys((*cell.frameworks, *cell.cuda.packages, *cell.pip, "pip")))
+
+
+def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
+    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small ones; each by name.
+
+    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are the
+    same for every framework and Python of a CUDA version, frameworks for every matrix that pins the same one,
+    and small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
+    """
+
+    def key(wheel: Wheel) -> tuple[int, str, str]:
+        group = 0 if wheel.name.startswith("nvidia-") else 1 if wheel.size > LARGE else 2
+        return group, wheel.name, wheel.file
+
+    return tuple(sorted(wheels, key=key))
+
+
+def system_of(base: RegistryBase | RootfsBase) -> str | None:
+    """The base's row in the table of systems: ``ubuntu22.04``, ``debian/bookworm``; None where nothing tells.
+
+    Labels of the image are believed first. Older ones have none, and for those the tag's text is all there is.
+    """
+    if isinstance(base, RootfsBase):
+        return f"debian/{base.suite}"
+    labels = dict(base.labels)
+    name, version = (labels.get(label, "") for label in _SYSTEM_LABELS)
+    if name == "ubuntu" and version:
+        return f"ubuntu{version}"
+    tag = base.reference.partition("@")[0].rpartition("/")[2]
+    ubuntu = re.search(r"ubuntu:?(\d\d)\.?(\d\d)", tag)
+    if ubuntu:
+        return f"ubuntu{ubuntu.group(1)}.{ubuntu.group(2)}"
+    suites = [name for name in load().systems if name.startswith("debian/")]
+    return next((suite for suite in suites if suite.removeprefix("debian/") in tag), None)
+
+
+def base_name(base: RegistryBase | RootfsBase) -> str:
+    return f"rootfs:debian/{base.suite}" if isinstance(base, RootfsBase) else base.reference
+
+
+def _base(
+    cell: Cell, registry: Registry, debian: Debian, previous: Pinned | None, upgrade: Collection[str] | bool
+) -> RegistryBase | RootfsBase:
+    moves = upgrade if isinstance(upgrade, bool) else cell.base.name in upgrade
+    same = (
+        previous is not None
+        and not moves
+        and (previous.cell.base, previous.cell.platform) == (cell.base, cell.platform)
+    )
+    if cell.base.kind == "registry":
+        return (
+            previous.base
+            if same and previous is not None
+            else registry.inspect(cell.base.name, cell.platform)
+        )
+    if same and previous is not None and sorted(previous.cell.apt) == sorted(cell.apt):
+        return previous.base
+    suite = cell.base.name.rpartition("/")[2]
+    return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt))

@@ -1,0 +1,123 @@
+"""The form of a lock file. ``docs/lock.schema.json`` is generated from it: ``python -m builder.lock.schema``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+VERSION = 1
+
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# Names and paths from a lock become paths in the cache and addresses on a mirror: none may climb out of there.
+FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")]
+PoolPath = Annotated[
+    str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
+]
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+~:!-]*$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class LockedWheel(_Strict):
+    """A wheel. No field says where it comes from: that is the reader's own package index."""
+
+    name: Word
+    version: Word
+    file: FileName
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+    uploaded: Count = Field(description="Seconds since 1970, by the index; 0 where it does not say.")
+
+
+class LockedDeb(_Strict):
+    """A Debian package."""
+
+    package: Word
+    version: Word
+    architecture: Word
+    file: PoolPath = Field(description="Path below the archive's root.")
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+    archive: Literal["debian", "debian-security"]
+
+
+class LockedImage(_Strict):
+    """What a registry image's config says, under the digest of its manifest."""
+
+    env: dict[str, str]
+    labels: dict[str, str]
+    size: Count = Field(description="Sum of the compressed layers, in bytes.")
+
+
+class LockedRootfs(_Strict):
+    """An operating system out of Debian packages."""
+
+    suite: Word
+    epoch: Count = Field(description="Newest date of the suite's Release files, seconds since 1970.")
+    debs: list[str] = Field(description="Keys of `debs`.")
+
+
+class ImageName(_Strict):
+    image: str = Field(description="The reference as the matrix has it.")
+    digest: Digest = Field(description="Key of `images`.")
+
+
+class RootfsName(_Strict):
+    rootfs: str = Field(description="Key of `rootfs`.")
+
+
+class LockedCell(_Strict):
+    """One cell of the matrix."""
+
+    inputs: Digest = Field(description="Digest of what the matrix said when the cell was locked.")
+    platform: str
+    epoch: Count = Field(description="SOURCE_DATE_EPOCH of the image.")
+    base: ImageName | RootfsName
+    apt: list[str]
+    wheels: list[str] = Field(description="Keys of `wheels`, in the order of their layers.")
+
+
+class Document(_Strict):
+    """A lock file of rtbuild."""
+
+    version: Literal[1] = Field(alias="schema")
+    matrix: str
+    cells: dict[str, LockedCell]
+    images: dict[str, LockedImage]
+    rootfs: dict[str, LockedRootfs]
+    debs: dict[str, LockedDeb]
+    wheels: dict[str, LockedWheel]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Document:
+        """Every name that is used stands in its table."""
+        used: list[tuple[str, str, dict[str, Any]]] = []
+        for key, cell in self.cells.items():
+            used += [(f"cell {key}", name, self.wheels) for name in cell.wheels]
+            if isinstance(cell.base, ImageName):
+                used.append((f"cell {key}", cell.base.digest, self.images))
+            else:
+                used.append((f"cell {key}", cell.base.rootfs, self.rootfs))
+        for key, system in self.rootfs.items():
+            used += [(f"rootfs {key}", name, self.debs) for name in system.debs]
+        for user, name, table in used:
+            if name not in table:
+                msg = f"{user} names {name}, which is not in its table"
+                raise ValueError(msg)
+        return self
+
+
+def json_schema() -> str:
+    """The text of ``docs/lock.schema.json``."""
+    return json.dumps(Document.model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json_schema())
