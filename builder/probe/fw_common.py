@@ -1,0 +1,165 @@
+"""The checks that every framework goes through, in one order; the ``fw_*`` modules say how it is asked.
+
+A framework is imported once, in a child process of its own. What it was compiled for is read from it, what
+it loaded from the process's memory map, and the two are compared by NVIDIA's rule. Where a GPU works, the
+framework has to compute known answers on it, and the device of every result is looked at: without usable
+CUDA the frameworks compute on the CPU and say so at most in a log line.
+"""
+
+import time
+
+from .fw_compute import check_cpu, check_gpu
+from .fw_libraries import check_loaded, check_wanted, framework_cudnn
+from .maps import mapped_libraries
+from .versions import dotted, numbers
+
+
+class Framework(object):
+    """One framework. A subclass answers these questions; whatever it cannot answer stays None or empty."""
+
+    name = ""  # as ``--expect`` calls it
+    title = ""
+    module = ""
+    dtypes = ("float32", "float16", "bfloat16")
+    answers = ("y", "dx", "dw")
+    trains = True
+    on_cpu = True
+    needs_cudnn = True
+    """False where the framework offers convolutions through cuDNN as an extra and works without them."""
+
+    def __init__(self, ctx):
+        self.ctx = ctx
+
+    def load(self):
+        """Import the framework and return the module; nothing is caught here."""
+        raise NotImplementedError
+
+    def version(self):
+        raise NotImplementedError
+
+    def cuda_build(self):
+        """(is it a build for NVIDIA GPUs, the evidence as a dict)."""
+        raise NotImplementedError
+
+    def compiled(self):
+        """{"cuda": version text or None, "cudnn": version text or None}: what it was compiled for."""
+        return {"cuda": None, "cudnn": None}
+
+    def archs(self):
+        """The GPU architectures in the wheel, as ``sm_80`` and ``compute_90``; [] where it does not say."""
+        return []
+
+    def wanted(self):
+        """(file names that the framework opens by itself, the library of its own that opens them or None)."""
+        return [], None
+
+    def rescue(self):
+        """Call what the framework offers where its libraries are not found; how that is called, or ""."""
+        return ""
+
+    def touch(self):
+        """Make the framework load cuDNN where that needs no GPU; the version it reports, or ()."""
+        return ()
+
+    def devices(self):
+        """The GPUs that the framework itself sees, by its own names."""
+        raise NotImplementedError
+
+    def convolve(self, device, dtype, case):
+        """{"y", "dx", "dw": flat NCHW lists, "devices": where each result is}.
+
+        ``device`` None: the CPU, and only ``y``; PyTorch needs seconds to get ready for its first gradient.
+        """
+        raise NotImplementedError
+
+    def fused(self, device, dtype, case, bias):
+        """{"y", "devices"} of convolution, bias and ReLU, asked for as a training call does."""
+        raise NotImplementedError
+
+    def train(self, device, data):
+        """{"losses", "devices"} of a few training steps of a small convolutional net."""
+        raise NotImplementedError
+
+
+def check_framework(ctx, framework):
+    """All checks of one framework; the body of every ``fw_*`` stage."""
+    started = time.time()
+    with ctx.call("import %s" % framework.module) as call:
+        module = framework.load()
+        call.result = framework.version()
+    seconds = round(time.time() - started, 2)
+    evidence = {"version": framework.version(), "file": getattr(module, "__file__", None), "seconds": seconds}
+    ctx.passed("F01", "%s %s imported in %.1f s" % (framework.title, framework.version(), seconds), evidence)
+    if getattr(module, "rtbuild_test_double", False):
+        ctx.fact("test_double", True)
+    about = {
+        "name": framework.name,
+        "version": framework.version(),
+        "import_seconds": seconds,
+        "device": None,
+    }
+    about.update(compiled=framework.compiled(), archs=framework.archs(), loaded={}, linkage=None)
+    ctx.fact("framework", about)
+    if not _check_build(ctx, framework):
+        return
+    if not _check_cudnn(ctx, framework, about):
+        return
+    compute(ctx, framework, about)
+
+
+def compute(ctx, framework, about):
+    """What needs a GPU, or the reason why it was not run."""
+    reason = gpu_reason(ctx)
+    if reason is None:
+        check_gpu(ctx, framework, about)
+    else:
+        for check in ("F03", "F04"):
+            ctx.not_run(check, reason)
+        check_cpu(ctx, framework, reason)
+    ctx.fact("libraries", mapped_libraries() or [])
+    ctx.fact("framework", about)
+
+
+def gpu_reason(ctx):
+    """Why nothing can be run on a GPU here; None where one works."""
+    if ctx.no_gpu:
+        return "asked not to use a GPU"
+    state = ctx.facts.get("gpu_state", "none")
+    if state == "none":
+        return "no GPU here"
+    if state != "works":
+        return "the driver or the GPU does not work, see above"
+    return None
+
+
+def _check_build(ctx, framework):
+    built, evidence = framework.cuda_build()
+    if built:
+        compiled = framework.compiled()
+        text = "built for CUDA %s" % (compiled["cuda"] or "(version not said)")
+        ctx.passed("P03", "%s is %s" % (framework.title, text), evidence)
+        return True
+    asked = ctx.expect.get("frameworks") or {}
+    summary = "%s %s is a build for the CPU: it can use no GPU" % (framework.title, framework.version())
+    if asked and framework.name not in asked:
+        ctx.passed("P03", summary, evidence, note="not asked for by --expect, so not held against the image")
+    else:
+        ctx.fails("P03", summary, cause="framework-cpu-build", evidence=evidence)
+    return False
+
+
+def _check_cudnn(ctx, framework, about):
+    """F02, C02, C03 and C05 for the cuDNN that this framework loads; False where nothing more can be run."""
+    with ctx.call("%s: load cuDNN" % framework.module) as call:
+        reported = call.result = framework.touch()
+    if not check_wanted(ctx, framework):
+        return False
+    cudnn = framework_cudnn(ctx, framework, reported)
+    about["loaded"] = {
+        "cudnn": dotted(cudnn["version"]),
+        "cudnn_path": cudnn["path"],
+        "cuda": cudnn["cuda"],
+    }
+    about["linkage"] = cudnn["linkage"]
+    ctx.fact("framework", about)
+    return check_loaded(ctx, framework, cudnn, numbers(about["compiled"]["cudnn"]))

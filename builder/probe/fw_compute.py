@@ -1,0 +1,234 @@
+"""Known answers on the GPU: a framework's convolutions, and a few training steps whose loss has to fall."""
+
+import time
+
+from .fw_libraries import cause_of_missing, framework_cudnn, unloadable
+from .reference import answers, bias_relu, largest_difference
+from .versions import dotted, numbers
+
+_EPSILON = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_OLDEST = {"float16": (6, 0), "bfloat16": (8, 0)}
+_NOT_OFFERED = (
+    "no opkernel was registered",
+    "could not find device for node",
+    "not implemented for",
+    "unsupported data type",
+    "could not find an implementation",
+)
+
+
+def training_data():
+    """{"x": 8 x 3 x 8 x 8, "targets": 8, "w": 4 x 3 x 3 x 3, "v": 4}: flat lists, NCHW; always the same."""
+    x = [((13 * i) % 17 - 8) / 8.0 for i in range(8 * 3 * 8 * 8)]
+    w = [((5 * i) % 7 - 3) / 16.0 for i in range(4 * 3 * 3 * 3)]
+    return {"x": x, "w": w, "v": [0.5, -0.25, 0.75, 0.25], "targets": [1.0 + (i % 4) / 4.0 for i in range(8)]}
+
+
+def tolerance(dtype, wanted):
+    """How far an answer may be off. The answers are whole numbers and exact in every type used.
+
+    A direct or implicit-GEMM kernel gives them exactly, in TF32 too. The frameworks may also choose a
+    Winograd or FFT kernel, which rounds in between: an answer is wrong if it rounds to another whole number.
+    """
+    return max(0.05, 2 * _EPSILON[dtype] * max(abs(value) for value in wanted))
+
+
+def check_gpu(ctx, framework, about):
+    """F03 to F07 on a machine whose GPU passed the driver's own checks."""
+    gpu = (ctx.facts.get("gpus") or [{}])[0]
+    capability = numbers(gpu.get("compute_capability"))
+    if not check_archs(ctx, about["archs"], capability, gpu.get("name")):
+        return
+    device = _first_device(ctx, framework)
+    if device is None:
+        return
+    about["device"] = device
+    if not framework.needs_cudnn and not about["loaded"].get("cudnn"):
+        ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
+        return
+    case = answers()
+    if not _check_convolutions(ctx, framework, device, capability, case):
+        return
+    cudnn = framework_cudnn(ctx, framework)
+    if cudnn["version"]:
+        about["loaded"] = {
+            "cudnn": dotted(cudnn["version"]),
+            "cudnn_path": cudnn["path"],
+            "cuda": cudnn["cuda"],
+        }
+    if framework.trains:
+        _check_training(ctx, framework, device)
+
+
+def check_cpu(ctx, framework, reason):
+    """Without a GPU: F05 is not run; the same code on the CPU shows that the framework itself is sound."""
+    case = answers()
+    if not framework.on_cpu:
+        ctx.not_run("F05", reason)
+        return
+    with ctx.call("%s: convolution on the CPU" % framework.module):
+        found = framework.convolve(None, "float32", case)
+    off = largest_difference(found["y"], case["y"])
+    if not off <= tolerance("float32", case["y"]):
+        summary = "%s computes a convolution wrongly on the CPU already" % framework.title
+        evidence = {"difference": off, "devices": found["devices"]}
+        ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
+        return
+    ctx.not_run("F05", reason, {"on the CPU": "the same convolution is right", "devices": found["devices"]})
+    if framework.trains:
+        ctx.not_run("F07", reason)
+
+
+def check_archs(ctx, archs, capability, gpu):
+    """F03: the wheel holds kernels for this GPU, as machine code or as PTX that the driver can translate."""
+    if not archs or not capability:
+        ctx.not_run(
+            "F03",
+            "it does not say for which GPUs it was built" if capability else "compute capability not known",
+        )
+        return True
+    how = arch_support(archs, capability)
+    evidence = {"archs": archs, "compute_capability": dotted(capability), "how": how}
+    if how is None:
+        summary = "no kernels for %s (compute capability %s) in it" % (gpu or "this GPU", dotted(capability))
+        ctx.fails("F03", summary, cause="framework-arch-missing", evidence=evidence)
+        return False
+    note = "the driver translates PTX at first use, which can take minutes" if how == "PTX" else None
+    ctx.passed(
+        "F03", "it holds %s for compute capability %s" % (how, dotted(capability)), evidence, note=note
+    )
+    return True
+
+
+def arch_support(archs, capability):
+    """``machine code``, ``PTX`` or None: how a list such as sm_80, sm_90a, compute_90 serves a GPU of (9, 0).
+
+    Machine code serves its own major version from its minor on; with the suffix ``a`` only the very GPU it
+    names, and with ``f`` its family. PTX serves every later GPU.
+    https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#binary-compatibility
+    """
+    capability = tuple(capability[:2]) if len(capability) > 1 else (capability[0], 0)
+    ptx = None
+    for arch in archs:
+        kind, _, number = str(arch).lower().partition("_")
+        digits = number.rstrip("af")
+        if not digits.isdigit() or len(digits) < 2:
+            continue
+        version = (int(digits[:-1]), int(digits[-1]))
+        if kind == "sm" and number.endswith("a"):
+            if version == capability:
+                return "machine code"
+        elif kind == "sm" and version[0] == capability[0] and version[1] <= capability[1]:
+            return "machine code"
+        elif kind == "compute" and not number.endswith("a") and version <= capability:
+            ptx = "PTX"
+    return ptx
+
+
+def _first_device(ctx, framework):
+    """F04, first half: the framework sees a GPU where the driver has one; its own name for it, or None."""
+    with ctx.call("%s: list the GPUs" % framework.module) as call:
+        devices = call.result = [str(device) for device in framework.devices()]
+    if devices:
+        return devices[0]
+    names, requester = framework.wanted()
+    missing = unloadable(ctx, names, requester)
+    summary = "the driver has a GPU and %s sees none: it would compute on the CPU" % framework.title
+    cause = cause_of_missing(missing) if missing else None
+    ctx.fails("F04", summary, cause=cause, evidence={"cannot be opened": missing})
+    return None
+
+
+def _check_convolutions(ctx, framework, device, capability, case):
+    """F04, second half, and F05: every result on the GPU and right, in each type that the GPU has."""
+    bias = [3, -2, 5, -7]
+    fused = bias_relu(case["y"], bias, len(bias))
+    done, skipped, on = {}, {}, set()
+    for dtype in framework.dtypes:
+        if capability and capability < _OLDEST.get(dtype, (0, 0)):
+            skipped[dtype] = "not on this GPU"
+            continue
+        found = _ask(ctx, framework, device, dtype, case, bias)
+        if "refused" in found:
+            skipped[dtype] = found["refused"]
+            continue
+        on.update(found["devices"])
+        off = {key: largest_difference(found[key], case[key]) for key in framework.answers}
+        off["bias+relu"] = largest_difference(found["fused"], fused)
+        done[dtype] = {"differences": off, "seconds": found["seconds"]}
+    elsewhere = sorted(name for name in on if not is_gpu_name(name))
+    if elsewhere:
+        summary = "%s put a result on %s although it was given %s" % (
+            framework.title,
+            ", ".join(elsewhere),
+            device,
+        )
+        ctx.fails("F04", summary, cause="framework-silent-cpu", evidence={"devices": sorted(on)})
+        return False
+    ctx.passed("F04", "every result is on %s" % ", ".join(sorted(on)), {"devices": sorted(on)})
+    evidence = {"types": done, "skipped": skipped, "answers": list(framework.answers) + ["bias+relu"]}
+    for dtype in sorted(done):
+        for key, off in sorted(done[dtype]["differences"].items()):
+            wanted = fused if key == "bias+relu" else case[key]
+            if not off <= tolerance(dtype, wanted):
+                summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
+                summary = summary % (framework.title, device, key, dtype, off)
+                ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
+                return False
+    ctx.passed(
+        "F05", "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done))), evidence
+    )
+    return True
+
+
+def _ask(ctx, framework, device, dtype, case, bias):
+    """One type's convolutions, both launches timed; {"refused": why} where the type is not offered."""
+    times = []
+    try:
+        for _ in range(2):
+            started = time.time()
+            with ctx.call("%s: convolution and its gradients" % framework.module, dtype=dtype):
+                found = framework.convolve(device, dtype, case)
+            times.append(round(time.time() - started, 4))
+        with ctx.call("%s: convolution with bias and ReLU" % framework.module, dtype=dtype):
+            tail = framework.fused(device, dtype, case, bias)
+    except Exception as error:
+        # bfloat16 came to each framework's GPU convolutions at another time; everything else has to work.
+        if dtype == "bfloat16" and any(text in str(error).lower() for text in _NOT_OFFERED):
+            return {"refused": str(error).splitlines()[0][:200]}
+        raise
+    found.update(fused=tail["y"], devices=list(found["devices"]) + list(tail["devices"]), seconds=times)
+    return found
+
+
+def _check_training(ctx, framework, device):
+    """F07: the loss of a few training steps is a number and falls, and the weights stay on the GPU."""
+    started = time.time()
+    with ctx.call("%s: training steps" % framework.module) as call:
+        result = framework.train(device, training_data())
+        call.result = len(result["losses"])
+    losses = [float(loss) for loss in result["losses"]]
+    evidence = {"losses": losses, "devices": result["devices"], "seconds": round(time.time() - started, 2)}
+    elsewhere = [name for name in result["devices"] if not is_gpu_name(name)]
+    if elsewhere:
+        summary = "%s trained on %s although it was given %s" % (framework.title, elsewhere[0], device)
+        ctx.fails("F07", summary, cause="framework-silent-cpu", evidence=evidence)
+    elif not loss_falls(losses):
+        shown = "from %g to %g" % (losses[0], losses[-1]) if losses else "(no step was made)"
+        ctx.fails("F07", "the loss does not fall: %s" % shown, cause="training-loss", evidence=evidence)
+    else:
+        summary = "%d training steps: the loss falls from %g to %g" % (len(losses), losses[0], losses[-1])
+        ctx.passed("F07", summary, evidence)
+
+
+def loss_falls(losses):
+    """True where there are two losses at least, all are numbers, and the last is clearly below the first."""
+    if len(losses) < 2 or any(loss != loss or loss in (float("inf"), float("-inf")) for loss in losses):
+        return False
+    return losses[-1] < 0.9 * losses[0]
+
+
+def is_gpu_name(name):
+    """True for what frameworks call a GPU: cuda:0, /GPU:0, Place(gpu:0), CUDAExecutionProvider."""
+    text = name.lower()
+    return "cuda" in text or "gpu:" in text

@@ -1,0 +1,153 @@
+"""JAX."""
+
+import importlib
+import os
+import re
+
+from .fw_common import Framework, check_framework
+from .fw_judge import judge_framework
+from .protocol import stage
+from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
+
+_JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
+# What jax_plugins/cuda/__init__.py in https://github.com/jax-ml/jax loads before it registers the plugin.
+_JAX_OPENS = {
+    12: "cudart.so.12 cublas.so.12 cublasLt.so.12 cupti.so.12 cusparse.so.12 cusolver.so.11 cufft.so.11",
+    13: "cudart.so.13 cublas.so.13 cublasLt.so.13 cupti.so.13 cusparse.so.12 cusolver.so.12 cufft.so.12",
+}
+
+
+class Jax(Framework):
+    name, title, module = "jax", "JAX", "jax"
+
+    def load(self):
+        if "small" in self.ctx.counter:
+            os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        import jax
+        import jaxlib
+
+        self.jax, self.jaxlib = jax, jaxlib
+        self.built = None
+        for name in _JAX_VERSIONS:
+            try:
+                self.built = importlib.import_module(name)
+            except ImportError:
+                continue
+            break
+        return jax
+
+    def version(self):
+        return str(self.jax.__version__)
+
+    def _tag(self):
+        """("11", "86") out of jaxlib ``0.4.7+cuda11.cudnn86``: its wheels before the plugins came."""
+        text = str(getattr(self.jaxlib, "__version__", "")) + " " + self._package("jaxlib")
+        found = re.search(r"\+cuda(\d+)(?:\.cudnn(\d+))?", text)
+        return found.groups() if found else (None, None)
+
+    def _package(self, name):
+        return str(((self.ctx.facts.get("packages") or {}).get(name) or {}).get("version") or "")
+
+    def cuda_build(self):
+        plugins = {}
+        for major in ("13", "12"):
+            found = self._package("jax-cuda%s-plugin" % major)
+            if found:
+                plugins["jax-cuda%s-plugin" % major] = found
+        evidence = {"jaxlib": str(self.jaxlib.__version__), "plugins": plugins}
+        evidence["versions read from"] = self.built.__name__ if self.built else None
+        return bool(self.built or self._tag()[0]), evidence
+
+    def compiled(self):
+        if self.built:
+            cuda = dotted(cuda_tuple(self.built.cuda_runtime_build_version()))
+            return {"cuda": cuda, "cudnn": dotted(cudnn_tuple(self.built.cudnn_build_version()))}
+        cuda, cudnn = self._tag()
+        return {"cuda": cuda, "cudnn": ".".join(cudnn) if cudnn else None}
+
+    def wanted(self):
+        cuda = numbers(self.compiled()["cuda"])
+        opened = _JAX_OPENS.get(cuda[0]) if cuda and self.built else None
+        if not opened:
+            return [], None
+        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], None
+
+    def touch(self):
+        self.jax.local_devices()  # loads the CUDA libraries, or falls back to the CPU with a log line
+        return ()
+
+    def devices(self):
+        return [device for device in self.jax.local_devices() if device.platform in ("gpu", "cuda")]
+
+    def _place(self, device):
+        """JAX's own object for a device; ``None`` means the CPU."""
+        if device is None:
+            return self.jax.local_devices(backend="cpu")[0]
+        return self.devices()[0]
+
+    def _arrays(self, device, dtype, *pairs):
+        import numpy
+
+        place = self._place(device)
+        for values, shape in pairs:
+            array = numpy.array(values, dtype="float32").reshape(shape)
+            yield self.jax.device_put(array, place).astype(dtype)
+
+    def _conv(self, x, w):
+        # The default precision of a GPU: TF32 where it has it.
+        return self.jax.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)])
+
+    def convolve(self, device, dtype, case):
+        shapes = [(case[name], case[name + "_shape"]) for name in ("x", "w", "dy")]
+        x, w, dy = self._arrays(device, dtype, *shapes)
+        if not device:
+            y = self._conv(x, w)
+            return {"y": jax_list(y), "devices": [jax_device(y)]}
+        y, pull = self.jax.vjp(self._conv, x, w)
+        dx, dw = pull(dy)
+        found = {"y": jax_list(y), "dx": jax_list(dx), "dw": jax_list(dw)}
+        found["devices"] = [jax_device(array) for array in (y, dx, dw)]
+        return found
+
+    def fused(self, device, dtype, case, bias):
+        shapes = [(case["x"], case["x_shape"]), (case["w"], case["w_shape"]), (bias, (1, len(bias), 1, 1))]
+        x, w, b = self._arrays(device, dtype, *shapes)
+        y = self.jax.jit(lambda x, w, b: self.jax.nn.relu(self._conv(x, w) + b))(x, w, b)
+        return {"y": jax_list(y), "devices": [jax_device(y)]}
+
+    def train(self, device, data):
+        jax = self.jax
+        shapes = [(8, 3, 8, 8), (4, 3, 3, 3), (4, 1), (8, 1), (1, 4, 1, 1)]
+        values = [data["x"], data["w"], data["v"], data["targets"], [0.0] * 4]
+        x, w, v, targets, b = self._arrays(device, "float32", *zip(values, shapes))
+
+        def loss_of(weights):
+            hidden = jax.nn.relu(self._conv(x, weights[0]) + weights[1])
+            return ((hidden.mean((2, 3)) @ weights[2] - targets) ** 2).mean()
+
+        step = jax.jit(jax.value_and_grad(loss_of))
+        weights, losses = (w, b, v), []
+        for _ in range(8):
+            loss, gradients = step(weights)
+            weights = tuple(weight - 0.1 * gradient for weight, gradient in zip(weights, gradients))
+            losses.append(float(loss))
+        return {"losses": losses, "devices": [jax_device(weights[0])]}
+
+
+def jax_list(array):
+    import numpy
+
+    return [float(value) for value in numpy.asarray(array.astype("float32")).ravel()]
+
+
+def jax_device(array):
+    """The name of the device that holds an array; ``device()`` was a method before it became a property."""
+    if hasattr(array, "devices"):
+        return str(sorted(array.devices(), key=str)[0])
+    place = array.device() if callable(array.device) else array.device
+    return str(place)
+
+
+@stage("jax", layer="framework", timeout=300, modules=("jax",), judge=judge_framework)
+def jax_stage(ctx):
+    check_framework(ctx, Jax(ctx))

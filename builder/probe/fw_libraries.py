@@ -1,0 +1,192 @@
+"""Which cuDNN a framework loads, whether it serves the build, and whether its other libraries are found."""
+
+import ctypes
+import os
+
+from .maps import mapped_libraries
+from .resolver import Loader
+from .sublibraries import shim_major, shim_name
+from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
+
+_VERSION_CHECKS = {
+    8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
+    9: ("Graph", "Ops", "Cnn", "Adv"),
+}
+_MISMATCH = {8: 14, 9: 1002}  # CUDNN_STATUS_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH
+
+
+def environment_at_start(name):
+    """An environment variable as the process was started with, which is what the loader goes by."""
+    try:
+        with open("/proc/self/environ", "rb") as stream:
+            for entry in stream.read().split(b"\0"):
+                key, _, value = entry.partition(b"=")
+                if key == name.encode("ascii"):
+                    return value.decode("utf-8", "surrogateescape")
+    except OSError:
+        return os.environ.get(name, "")
+    return ""
+
+
+def unloadable(ctx, names, requester=None):
+    """{name: why} of those libraries that cannot be opened here, each tried by itself as the framework would.
+
+    A library that is in the process already is fine, whoever loaded it.
+    """
+    loader = Loader(library_path=environment_at_start("LD_LIBRARY_PATH"))
+    present = {row["name"] for row in mapped_libraries() or []}
+    missing = {}
+    for name in names:
+        if name in present:
+            continue
+        path = loader.resolve(name, requester)["path"]
+        try:
+            with ctx.call("dlopen %s" % name, path=path):
+                ctypes.CDLL(path or name)
+        except OSError as error:
+            missing[name] = str(error)
+    return missing
+
+
+def cause_of_missing(names):
+    """The cause id for libraries that are not there: cuDNN's absence explains more than the toolkit's."""
+    if any(name.startswith("libcudnn.so") for name in names):
+        return "cudnn-missing"
+    if any(name.startswith("libcudnn_") for name in names):
+        return "cudnn-sublibrary-missing"
+    if any(name.startswith("libnvrtc") for name in names):
+        return "nvrtc-missing"
+    return "toolkit-library-missing"
+
+
+def check_wanted(ctx, framework):
+    """R02: every library that the framework opens by itself, later and silently, can be opened."""
+    names, requester = framework.wanted()
+    if not names:
+        return True
+    missing = unloadable(ctx, names, requester)
+    if not missing:
+        ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
+        return True
+    with ctx.call("%s: its own remedy" % framework.module) as call:
+        call.result = framework.rescue()
+    named = ", ".join(sorted(missing))
+    if call.result and not unloadable(ctx, missing, requester):
+        summary = "%s finds %s only after %s, and computes on the CPU without a word if that is not called"
+        ctx.fails("R02", summary % (framework.title, named, call.result), "framework-silent-cpu", missing)
+        return False
+    summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
+    optional = not framework.needs_cudnn and framework.name not in (ctx.expect.get("frameworks") or {})
+    needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
+    if needed:
+        ctx.fails("R02", summary, cause_of_missing(needed), missing)
+    else:
+        ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
+    return not needed
+
+
+def framework_cudnn(ctx, framework, reported=()):
+    """{"path", "version", "cudart", "cuda", "linkage", "paths", "deleted"} of the cuDNN in this process.
+
+    ``reported`` is the version that the framework itself gave; the library's own answer is preferred, since
+    that is the sub-library which got loaded.
+    """
+    compiled = numbers(framework.compiled()["cudnn"])
+    rows = mapped_libraries()
+    found = {"path": None, "version": reported or None, "cudart": None}
+    found.update(cuda=_cudart(rows or []), linkage=None, paths=[], deleted=[])
+    if rows is None:
+        return found
+    found["paths"] = [row["path"] for row in rows if row["name"].startswith("libcudnn")]
+    found["deleted"] = [row["path"] for row in rows if row["deleted"]]
+    shims = [row for row in rows if shim_major(row["name"]) or row["name"].startswith("libcudnn.so")]
+    if compiled:
+        shims = [row for row in shims if row["name"].startswith(shim_name(compiled[0]))] or shims
+    if not shims:
+        found["linkage"] = "static" if reported else None
+        return found
+    found["path"], found["linkage"] = shims[-1]["path"], "dynamic"
+    library = ctypes.CDLL(found["path"])
+    with ctx.call("cudnnGetVersion", path=found["path"]) as call:
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        call.result = library.cudnnGetVersion()
+        found["version"] = cudnn_tuple(call.result)
+    with ctx.call("cudnnGetCudartVersion") as call:
+        library.cudnnGetCudartVersion.restype = ctypes.c_size_t
+        call.result = library.cudnnGetCudartVersion()
+        found["cudart"] = cuda_tuple(call.result)
+    return found
+
+
+def check_loaded(ctx, framework, cudnn, compiled):
+    """F02, C02, C03 and C05; True where nothing in them failed."""
+    evidence = {
+        "path": cudnn["path"],
+        "compiled": dotted(compiled) or None,
+        "loaded": dotted(cudnn["version"]),
+    }
+    evidence["linkage"] = cudnn["linkage"]
+    if not cudnn["version"]:
+        reason = "%s loads cuDNN only once it has a GPU" % framework.title
+        ctx.not_run("F02", reason if framework.needs_cudnn else "%s has no cuDNN here" % framework.title)
+        return True
+    cause = cudnn_rule(compiled, cudnn["version"], ctx.strict)
+    pair = "%s compiled for cuDNN %s, cuDNN %s loaded"
+    pair = pair % (framework.title, dotted(compiled) or "(not said)", dotted(cudnn["version"]))
+    if cause:
+        ctx.fails("F02", pair, None if cause == "cudnn-too-old" else cause, dict(evidence, rule=cause))
+        return False
+    shared = min(len(compiled), 3)
+    note = None
+    if compiled and compiled[:shared] != cudnn["version"][:shared]:
+        note = "not the version that it was compiled for, which NVIDIA's rule allows"
+    ctx.passed("F02", pair, evidence, note=note)
+    return _check_flavour(ctx, framework, cudnn) and _check_one_cudnn(ctx, cudnn)
+
+
+def _check_flavour(ctx, framework, cudnn):
+    wanted = numbers(framework.compiled()["cuda"])
+    if not wanted or not cudnn["cudart"]:
+        return True
+    evidence = {"cudnn_built_with": dotted(cudnn["cudart"]), "framework_built_with": dotted(wanted)}
+    if wanted[0] == cudnn["cudart"][0]:
+        ctx.passed("C02", "cuDNN and %s are both of CUDA %d" % (framework.title, wanted[0]), evidence)
+        return True
+    summary = "cuDNN is the one for CUDA %d and %s is built for CUDA %d"
+    summary = summary % (cudnn["cudart"][0], framework.title, wanted[0])
+    ctx.fails("C02", summary, cause="cudnn-cuda-flavour", evidence=evidence)
+    return False
+
+
+def _check_one_cudnn(ctx, cudnn):
+    """C03 and C05: the sub-libraries that this process gets are of one version and out of one folder."""
+    library = ctypes.CDLL(cudnn["path"])
+    major = cudnn["version"][0]
+    answers = {}
+    for part in _VERSION_CHECKS.get(major, _VERSION_CHECKS[9] if major > 9 else ()):
+        name = "cudnn%sVersionCheck" % part
+        if hasattr(library, name):
+            with ctx.call(name) as call:
+                answers[name] = call.result = getattr(library, name)()
+    paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
+    wrong = sorted(name for name, status in answers.items() if status == _MISMATCH.get(major, 1002))
+    evidence = {"files": paths, "checks": answers}
+    if wrong:
+        ctx.fails("C03", "cuDNN's sub-libraries differ in version: %s" % ", ".join(wrong), None, evidence)
+        return False
+    if answers:
+        ctx.passed("C03", "cuDNN's own version checks agree", {"checks": answers})
+    folders = sorted({os.path.dirname(p) for p in paths if ".so.%d" % major in os.path.basename(p)})
+    note = "files of one version out of several folders" if len(folders) > 1 else None
+    ctx.passed("C05", "cuDNN is mapped from %s" % " and ".join(folders), evidence, note=note)
+    return True
+
+
+def _cudart(rows):
+    """The version of the CUDA runtime in this process as text; None where it is linked statically."""
+    for row in rows:
+        if row["name"].startswith("libcudart.so"):
+            number = ctypes.c_int()
+            if ctypes.CDLL(row["path"]).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+                return dotted(cuda_tuple(number.value))
+    return None

@@ -1,0 +1,221 @@
+"""TensorFlow 2 and 1.x, with Keras as it comes with them."""
+
+import re
+
+from .elf import read_elf
+from .fw_common import Framework, check_framework
+from .fw_judge import judge_framework
+from .fw_tensorflow1 import graph_convolve, graph_fused, graph_train
+from .maps import mapped_paths
+from .protocol import stage
+from .versions import numbers
+
+# The minor version is not in TensorFlow's build info. What its builds were made with, newest first:
+# https://www.tensorflow.org/install/source#gpu
+_TF_CUDNN = (
+    ((2, 18), "9.3"),
+    ((2, 15), "8.9"),
+    ((2, 14), "8.7"),
+    ((2, 12), "8.6"),
+    ((2, 5), "8.1"),
+    ((2, 4), "8.0"),
+    ((2, 1), "7.6"),
+    ((1, 13), "7.4"),
+)
+_TF_CUDA = (((2, 5), "11.2"), ((2, 4), "11.0"), ((2, 1), "10.1"), ((1, 13), "10.0"))
+# What TensorFlow opens before it registers a GPU, by CUDA version: gpu_device.cc and dso_loader.cc in
+# https://github.com/tensorflow/tensorflow
+_TF_OPENS = (
+    ((13, 0), "cudart.so.13 cublas.so.13 cublasLt.so.13 cufft.so.12 cusolver.so.12 cusparse.so.12"),
+    ((12, 0), "cudart.so.12 cublas.so.12 cublasLt.so.12 cufft.so.11 cusolver.so.11 cusparse.so.12"),
+    ((11, 1), "cudart.so.11.0 cublas.so.11 cublasLt.so.11 cufft.so.10 cusolver.so.11 cusparse.so.11"),
+    ((11, 0), "cudart.so.11.0 cublas.so.11 cublasLt.so.11 cufft.so.10 cusolver.so.10 cusparse.so.11"),
+    ((10, 1), "cudart.so.10.1 cublas.so.10 cufft.so.10 cusolver.so.10 cusparse.so.10"),
+    ((10, 0), "cudart.so.10.0 cublas.so.10.0 cufft.so.10.0 cusolver.so.10.0 cusparse.so.10.0"),
+)
+
+
+class Tensorflow(Framework):
+    name, title, module = "tensorflow", "TensorFlow", "tensorflow"
+
+    def load(self):
+        import tensorflow
+
+        self.tf = tensorflow
+        if "small" in self.ctx.counter:
+            for gpu in self._physical():
+                self._config().set_memory_growth(gpu, True)
+        self.eager = tensorflow.executing_eagerly()
+        if self._release() < (2, 13):
+            self.dtypes = ("float32", "float16")  # convolutions in bfloat16 came later
+        return tensorflow
+
+    def version(self):
+        return str(self.tf.__version__)
+
+    def _release(self):
+        return numbers(self.version())[:2]
+
+    def _build(self):
+        sysconfig = getattr(self.tf, "sysconfig", None)
+        if hasattr(sysconfig, "get_build_info"):
+            return dict(sysconfig.get_build_info())
+        return {"is_cuda_build": bool(self.tf.test.is_built_with_cuda())}
+
+    def cuda_build(self):
+        build = self._build()
+        return bool(build.get("is_cuda_build")), build
+
+    def compiled(self):
+        build = self._build()
+        if not build.get("is_cuda_build"):
+            return {"cuda": None, "cudnn": None}
+        cudnn = self._pinned_cudnn() or tf_table(_TF_CUDNN, self._release())
+        said = build.get("cudnn_version")
+        if said and (not cudnn or numbers(cudnn)[0] != numbers(said)[0]):
+            cudnn = str(said)
+        return {"cuda": build.get("cuda_version") or tf_table(_TF_CUDA, self._release()), "cudnn": cudnn}
+
+    def _pinned_cudnn(self):
+        packages = self.ctx.facts.get("packages") or {}
+        for name in ("tensorflow", "tensorflow-gpu", "tf-nightly"):
+            found = pinned_cudnn((packages.get(name) or {}).get("requires"))
+            if found:
+                return found
+        return None
+
+    def archs(self):
+        return list(self._build().get("cuda_compute_capabilities") or [])
+
+    def wanted(self):
+        compiled = self.compiled()
+        opened = tf_table(_TF_OPENS, numbers(compiled["cuda"])[:2])
+        if not opened or not compiled["cudnn"]:
+            return [], None
+        names = ["lib%s" % name for name in opened.split()]
+        return names + ["libcudnn.so.%d" % numbers(compiled["cudnn"])[0]], self._opener()
+
+    def _opener(self):
+        """The library of TensorFlow's whose run path its dlopen calls go by."""
+        for path in sorted(mapped_paths() or {}):
+            if re.search(r"/(libtensorflow_cc|libtensorflow_framework|_pywrap_tensorflow_internal)\.", path):
+                if "nvidia" in (read_elf(path)["runpath"] or ""):
+                    return path
+        return None
+
+    def _config(self):
+        config = self.tf.config
+        return config if hasattr(config, "list_physical_devices") else config.experimental
+
+    def _physical(self):
+        return self._config().list_physical_devices("GPU")
+
+    def devices(self):
+        if hasattr(self.tf, "config"):
+            return ["/GPU:%d" % index for index in range(len(self._physical()))]
+        from tensorflow.python.client import device_lib
+
+        return [d.name for d in device_lib.list_local_devices() if d.device_type == "GPU"]
+
+    def _nhwc(self, values, shape, dtype):
+        import numpy
+
+        array = numpy.array(values, dtype="float32").reshape(shape).transpose(0, 2, 3, 1)
+        return self.tf.constant(array, dtype=dtype)
+
+    def _hwio(self, values, shape, dtype):
+        import numpy
+
+        array = numpy.array(values, dtype="float32").reshape(shape).transpose(2, 3, 1, 0)
+        return self.tf.constant(array, dtype=dtype)
+
+    def convolve(self, device, dtype, case):
+        if not self.eager:
+            return graph_convolve(self.tf, device, dtype, case)
+        tf = self.tf
+        with tf.device(device or "/CPU:0"):
+            x = self._nhwc(case["x"], case["x_shape"], dtype)
+            w = self._hwio(case["w"], case["w_shape"], dtype)
+            dy = self._nhwc(case["dy"], case["dy_shape"], dtype)
+            with tf.GradientTape() as tape:
+                tape.watch([x, w])
+                y = tf.nn.conv2d(x, w, 1, "SAME")
+            if not device:
+                return {"y": from_nhwc(y.numpy()), "devices": [y.device]}
+            dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
+        found = {"y": from_nhwc(y.numpy()), "dx": from_nhwc(dx.numpy()), "dw": from_hwio(dw.numpy())}
+        found["devices"] = [tensor.device for tensor in (y, dx, dw)]
+        return found
+
+    def fused(self, device, dtype, case, bias):
+        if not self.eager:
+            return graph_fused(self.tf, device, dtype, case, bias)
+        tf = self.tf
+
+        @tf.function
+        def layer(x, w, b):
+            return tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w, 1, "SAME"), b))
+
+        with tf.device(device or "/CPU:0"):
+            x = self._nhwc(case["x"], case["x_shape"], dtype)
+            w = self._hwio(case["w"], case["w_shape"], dtype)
+            y = layer(x, w, tf.constant(bias, dtype=dtype))
+        return {"y": from_nhwc(y.numpy()), "devices": [y.device]}
+
+    def train(self, device, data):
+        """Keras' ``fit``: its compiled step is where a fused convolution of a wrong cuDNN shows."""
+        import numpy
+
+        if not self.eager:
+            return graph_train(self.tf, device, data)
+        keras = self.tf.keras
+        with self.tf.device(device or "/CPU:0"):
+            net = keras.Sequential(
+                [
+                    keras.layers.Conv2D(4, 3, padding="same", activation="relu"),
+                    keras.layers.GlobalAveragePooling2D(),
+                    keras.layers.Dense(1),
+                ]
+            )
+            net.build((None, 8, 8, 3))
+            w = numpy.array(data["w"], dtype="float32").reshape(4, 3, 3, 3).transpose(2, 3, 1, 0)
+            v = numpy.array(data["v"], dtype="float32").reshape(4, 1)
+            net.set_weights([w, numpy.zeros(4, "float32"), v, numpy.zeros(1, "float32")])
+            net.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+            x = numpy.array(data["x"], dtype="float32").reshape(8, 3, 8, 8).transpose(0, 2, 3, 1)
+            targets = numpy.array(data["targets"], dtype="float32").reshape(8, 1)
+            history = net.fit(x, targets, batch_size=8, epochs=8, verbose=0, shuffle=False)
+            where = net(x).device
+        return {"losses": history.history["loss"], "devices": [where]}
+
+
+def tf_table(rows, version):
+    """The entry of the newest row that is not newer than ``version``; None for an older one."""
+    for since, entry in rows:
+        if version and version >= since:
+            return entry
+    return None
+
+
+def pinned_cudnn(requires):
+    """``9.3.0.75`` out of a wheel's ``nvidia-cudnn-cu12==9.3.0.75; extra == "and-cuda"``, or None."""
+    for line in requires or ():
+        found = re.match(r"nvidia[-_.]cudnn[-_.]cu\d+\s*\(?\s*[=>~]=\s*([\d.]+)", line)
+        if found:
+            return found.group(1)
+    return None
+
+
+def from_nhwc(array):
+    """A flat list in NCHW order."""
+    return [float(value) for value in array.astype("float32").transpose(0, 3, 1, 2).ravel()]
+
+
+def from_hwio(array):
+    """A filter as a flat list in OIHW order."""
+    return [float(value) for value in array.astype("float32").transpose(3, 2, 0, 1).ravel()]
+
+
+@stage("tensorflow", layer="framework", timeout=300, modules=("tensorflow",), judge=judge_framework)
+def tensorflow_stage(ctx):
+    check_framework(ctx, Tensorflow(ctx))
