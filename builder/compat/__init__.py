@@ -1,6 +1,6 @@
 """Can this combination work? Facts and rules that answer before anything is built.
 
-``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, ``explain`` tells a person why,
+``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, ``explain`` tells why, and
 ``propose`` goes the other way, from requirements to cells. Nothing here touches a network: what was read from
 wheels and registries arrives as :class:`Truth`, and the tables in ``facts/`` fill in the rest.
 """

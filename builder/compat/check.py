@@ -2,38 +2,87 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from builder.compat import facts as tables
 from builder.compat.finding import Finding, Outcome, summary
+from builder.compat.nearest import nearest
+from builder.compat.rules import RULES
+from builder.compat.stack import stack_of
 from builder.compat.truth import Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Sequence
 
+    from builder.compat.facts import Facts
     from builder.model import Cell
 
-    Rule = Callable[[Cell, Truth], Iterable[Finding]]
 
-RULES: tuple[Rule, ...] = ()
-
-
-def check(cell: Cell, truth: Truth | None = None, *, driver: str | None = None) -> tuple[Finding, ...]:
-    """All findings on a cell, in the order of the rules.
+def check(
+    cell: Cell,
+    truth: Truth | None = None,
+    *,
+    driver: str | None = None,
+    facts: Facts | None = None,
+    suggest: bool = True,
+) -> tuple[Finding, ...]:
+    """All findings on a cell, in the order of the rules; ``summary`` says what they come to.
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
+    With ``suggest``, a finding that refuses carries the nearest cell that would work, where there is one.
     """
-    del driver
-    known = truth or Truth()
-    return tuple(finding for rule in RULES for finding in rule(cell, known))
+    stack = stack_of(cell, truth or Truth(), facts or tables.load(), driver)
+    findings = [finding for rule in RULES for finding in rule(stack)]
+    findings += stack.disagreements
+    if not suggest or summary(findings) is not Outcome.CANNOT_WORK:
+        return tuple(findings)
+    found = nearest(
+        stack, lambda other, known: check(other, known, driver=driver, facts=stack.facts, suggest=False)
+    )
+    if found is None:
+        return tuple(findings)
+    return tuple(
+        replace(finding, nearest=found) if finding.outcome is Outcome.CANNOT_WORK else finding
+        for finding in findings
+    )
 
 
 def explain(cell: Cell, findings: Sequence[Finding]) -> str:
     """Why the verdict on this cell is what it is, as text that a person follows."""
-    lines = [f"{cell.id}: {summary(findings).value}"]
-    for finding in sorted(findings, key=lambda f: -f.outcome.severity):
-        lines.append(f"  [{finding.outcome.value}] {finding.rule}: {finding.message}")
-        lines += [f"      {value.what}: {value.text}  ({value.source})" for value in finding.values]
-        if finding.nearest is not None and finding.outcome is not Outcome.WORKS:
-            lines.append(f"      would work: {finding.nearest}")
+    verdict = summary(findings)
+    lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
+    lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {cell.python}"]
+    lines += [
+        f"  base        {cell.base}",
+        f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
+    ]
+    if cell.gpus:
+        lines.append(f"  gpus        {', '.join(cell.gpus)}")
+    for outcome in (Outcome.CANNOT_WORK, Outcome.UNKNOWN, Outcome.WARNS, Outcome.WORKS):
+        group = [finding for finding in findings if finding.outcome is outcome]
+        if group:
+            lines += ["", _HEADING[outcome]]
+        for finding in group:
+            lines.append(f"  {finding.rule}: {finding.message}")
+            lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
+    way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
+    if way_out is not None:
+        lines += ["", "The nearest cell that would work:"]
+        lines += [f"  {key}: {value}" for key, value in way_out.changes]
     return "\n".join(lines) + "\n"
+
+
+_VERDICT = {
+    Outcome.WORKS: "nothing speaks against it",
+    Outcome.WARNS: "can work, with a reservation",
+    Outcome.UNKNOWN: "cannot be told",
+    Outcome.CANNOT_WORK: "cannot work",
+}
+_HEADING = {
+    Outcome.CANNOT_WORK: "Refused because:",
+    Outcome.UNKNOWN: "Not known:",
+    Outcome.WARNS: "Mind:",
+    Outcome.WORKS: "Checked:",
+}

@@ -1,4 +1,4 @@
-"""What a rule says about a cell: outcome, message, the values it weighed, where each came from, and a way out."""
+"""What a rule says about a cell: outcome, message, the values it weighed, their sources, and a way out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SEVERITY = {Outcome.WORKS: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.CAN
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a value was read. ``reference`` is a URL, ``repo@commit:path``, a wheel's file name or a digest."""
+    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
 
     kind: SourceKind
     reference: str
@@ -49,7 +49,7 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Value:
-    """One value that a rule weighed: ``what`` names it, ``text`` is the value, ``source`` says who says so."""
+    """One value that a rule weighed."""
 
     what: str
     text: str
@@ -61,7 +61,7 @@ class Nearest:
     """A cell close to the one refused, which the same rules let pass, and how it differs."""
 
     changes: tuple[tuple[str, str], ...]
-    """``(key of the matrix, new value)``, such as ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
+    """``(key of the matrix, new value)``: ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
     cell: Cell
 
     def __str__(self) -> str:

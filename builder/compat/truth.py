@@ -51,8 +51,8 @@ class BaseTruth:
     exists: bool = True
     """False where the registry answered that there is no such tag. (A registry that did not answer is no
     truth at all: leave :attr:`Truth.base` None.)"""
-    pythons: tuple[str, ...] = ()
-    """Python versions found in it, where somebody looked."""
+    system: str | None = None
+    """``ubuntu22.04``, where the image's labels say so."""
 
     def variable(self, name: str) -> str | None:
         return dict(self.env).get(name)
@@ -78,11 +78,14 @@ class Truth:
 
 def truth_of_base(base: RegistryBase) -> BaseTruth:
     """From what the registry client inspected."""
-    return BaseTruth(reference=base.reference, digest=base.digest, env=base.env)
+    labels = dict(base.labels)
+    name, version = (labels.get(f"org.opencontainers.image.{key}") for key in ("ref.name", "version"))
+    system = f"{name}{version}" if name and version else None
+    return BaseTruth(reference=base.reference, digest=base.digest, env=base.env, system=system)
 
 
 def truth_of_pinned(pinned: Pinned, read: tuple[WheelTruth, ...] = ()) -> Truth:
-    """From a lock: every wheel by name and version, with what ``read`` tells of some of them (same sha256)."""
+    """From a lock: every wheel by name and version, with what ``read`` tells of those of the same sha256."""
     by_hash = {wheel.sha256: wheel for wheel in read}
     wheels = tuple(
         by_hash.get(wheel.sha256)

@@ -1,0 +1,158 @@
+"""The way out of a refused cell: the closest cell that the same rules let pass."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.compat.finding import Nearest, Outcome, summary
+from builder.compat.versions import at_least, key, major, minor, short
+from builder.model import Base, Cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from builder.compat.base import Tag
+    from builder.compat.finding import Finding
+    from builder.compat.stack import Stack
+    from builder.compat.truth import Truth
+    from builder.model import Cell
+
+    Check = Callable[[Cell, Truth], tuple[Finding, ...]]
+
+LIMIT = 48
+"""Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
+
+
+def nearest(stack: Stack, check: Check) -> Nearest | None:
+    """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
+    # a candidate has another base, so what was read from this one says nothing about it
+    truth = replace(stack.truth, base=None, wheels=(), locked=False)
+    fallback = None
+    for changes, cell in itertools.islice(_candidates(stack), LIMIT):
+        outcome = summary(check(cell, truth))
+        if outcome is Outcome.WORKS:
+            return Nearest(changes=changes, cell=cell)
+        if outcome is Outcome.WARNS and fallback is None:
+            fallback = Nearest(changes=changes, cell=cell)
+    return fallback
+
+
+Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
+
+
+def _candidates(stack: Stack) -> Iterator[Candidate]:
+    """One change first, then two, those that keep most of the cell before the others."""
+    cell = stack.cell
+    yield from _flavours(stack)
+    yield from _packages(stack)
+    tags = list(_tags(stack))
+    for name in tags[:12]:
+        yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
+    pythons = list(_pythons(stack))
+    for python in pythons:
+        yield (("python", python),), replace(cell, python=python)
+    yield from _extras(stack)
+    for name, python in itertools.product(tags[:6], pythons[:3]):
+        changed = replace(cell, base=Base(kind="registry", name=name), python=python)
+        yield (("base", name), ("python", python)), changed
+
+
+def _flavours(stack: Stack) -> Iterator[Candidate]:
+    """The base flavour of the tag, for frameworks that bring their own CUDA."""
+    tag, cell = stack.tag, stack.cell
+    if tag is None or not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks):
+        return
+    name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
+    base = Base(kind="registry", name=name)
+    wheels = replace(cell, base=base, cuda=replace(cell.cuda, provider="wheels"))
+    yield (("base", name), ("cuda", "wheels")), wheels
+
+
+def _packages(stack: Stack) -> Iterator[Candidate]:
+    """Another version of the cuDNN wheel, the closest one first."""
+    cell = stack.cell
+    wanted = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    for n, text in enumerate(cell.cuda.packages):
+        name, _, version = text.partition("==")
+        row = stack.facts.wheels.get(name)
+        if row is None or "cudnn" not in name or not version or not wanted:
+            continue
+        need = max(wanted, key=key)
+        fitting = [
+            v for v in row.versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))
+        ]
+        for other in sorted(fitting, key=key)[:4]:
+            packages = (*cell.cuda.packages[:n], f"{name}=={other}", *cell.cuda.packages[n + 1 :])
+            changed = replace(cell, cuda=Cuda(provider="wheels", packages=packages))
+            yield (("cuda.packages", f"{name}=={other}"),), changed
+
+
+def _tags(stack: Stack) -> Iterator[str]:
+    """Other ``nvidia/cuda`` tags of the right CUDA major, closest to the framework's own CUDA first."""
+    cuda = next((framework.cuda.text for framework in stack.frameworks if framework.cuda), None)
+    if stack.cell.base.kind != "registry" or cuda is None:
+        return
+    flavour = stack.tag.flavour if stack.tag else "runtime"
+    with_cudnn = not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    system = stack.tag.system if stack.tag else ""
+    rows = [row for row in stack.facts.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+    rows.sort(key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)]))
+    for row in rows:
+        systems = sorted(
+            row.ubuntu, key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag))
+        )
+        for name in systems:
+            if with_cudnn:
+                kind = flavour if flavour != "base" else "runtime"
+                yield f"nvidia/cuda:{row.cuda}-{row.infix}-{kind}-ubuntu{name}"
+            else:
+                yield f"nvidia/cuda:{row.cuda}-base-ubuntu{name}"
+
+
+def _distance(wanted: str, found: str) -> int:
+    """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
+    away = (minor(found) or 0) - (minor(wanted) or 0)
+    return away if away >= 0 else 100 - away
+
+
+def _system_distance(ubuntu: str, tag: Tag | None) -> float:
+    if tag is None or not tag.system.startswith("ubuntu"):
+        return -float(ubuntu)
+    return abs(float(ubuntu) - float(tag.system.removeprefix("ubuntu")))
+
+
+def _pythons(stack: Stack) -> Iterator[str]:
+    """Pythons for which every framework has wheels, those next to the wanted one first."""
+    rows = [framework.row for framework in stack.frameworks if framework.row is not None]
+    if not rows:
+        return
+    common = set.intersection(*(set(row.python) for row in rows)) - {stack.cell.python}
+    wanted = minor(stack.cell.python) or 0
+    yield from sorted(common, key=lambda python: (abs((minor(python) or 0) - wanted), python))
+
+
+def _extras(stack: Stack) -> Iterator[Candidate]:
+    """The extra by which a framework brings NVIDIA's wheels, on the base flavour of a tag or a rootfs."""
+    cell = stack.cell
+    texts = list(cell.frameworks)
+    changed = False
+    for n, framework in enumerate(stack.frameworks):
+        row = framework.row
+        if (
+            row is not None
+            and row.brings == "extra"
+            and row.extra == "and-cuda"
+            and framework.brings == "outside"
+        ):
+            texts[n] = f"{framework.name}[{row.extra}]=={framework.version}"
+            changed = True
+    if not changed:
+        return
+    base = cell.base
+    if stack.tag is not None:
+        base = Base(kind="registry", name=f"nvidia/cuda:{stack.tag.cuda}-base-{stack.tag.system}")
+    other = replace(cell, frameworks=tuple(texts), base=base, cuda=Cuda(provider="wheels"))
+    changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
+    yield changes, other

@@ -1,0 +1,166 @@
+"""Where CUDA comes from, whether all of it is there, and whether it is new enough for the framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.compat.decide import CELL
+from builder.compat.finding import Finding, Outcome, Value
+from builder.compat.versions import major, requirement, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.compat.framework import Framework
+    from builder.compat.stack import Stack
+
+# wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
+BROUGHT_ALONG = {
+    "cudnn": {"cublas"},
+    "cusolver": {"cublas", "cusparse", "nvjitlink"},
+    "cusparse": {"nvjitlink"},
+    "cufft": {"nvjitlink"},
+}
+
+
+def provider(stack: Stack) -> Iterator[Finding]:
+    """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
+    cell = stack.cell
+    named = Value(what="cuda", text=cell.cuda.provider, source=CELL)
+    bringing = [framework for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
+    names = ", ".join(framework.label for framework in bringing)
+    if cell.cuda.provider == "none":
+        if cell.gpus:
+            gpus = Value(what="gpus", text=", ".join(cell.gpus), source=CELL)
+            yield Finding(
+                rule="cuda-provider",
+                outcome=Outcome.CANNOT_WORK,
+                message="the cell claims GPUs, but has no CUDA provider",
+                values=(named, gpus),
+            )
+        return
+    if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
+        who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS,
+            message=f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag "
+            "is enough",
+            values=(named, *_tag_values(stack)),
+        )
+    if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS,
+            message=f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
+            values=(named,),
+        )
+
+
+def _tag_values(stack: Stack) -> tuple[Value, ...]:
+    return (Value(what="base", text=stack.tag.text, source=CELL),) if stack.tag else ()
+
+
+def libraries(stack: Stack) -> Iterator[Finding]:
+    """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for framework in stack.frameworks:
+        if framework.row is None or not framework.row.needs or framework.brings in {"pins", "inside"}:
+            continue
+        needed = Value(
+            what=f"libraries that {framework.title} opens",
+            text=", ".join(framework.row.needs),
+            source=framework.row.source,
+        )
+        if stack.cell.cuda.provider == "wheels":
+            missing = [family for family in framework.row.needs if family not in _families(stack)]
+            if missing:
+                yield Finding(
+                    rule="cuda-libraries",
+                    outcome=Outcome.CANNOT_WORK,
+                    message=f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them "
+                    "are not among "
+                    "the cell's packages, and without them it runs on the CPU and says so only in its log",
+                    values=(needed, Value(what="packages", text=_packages(stack), source=CELL)),
+                )
+        elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
+            yield Finding(
+                rule="cuda-libraries",
+                outcome=Outcome.CANNOT_WORK,
+                message=f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the "
+                "runtime flavour "
+                "of an nvidia/cuda tag, or NVIDIA's wheels",
+                values=(needed,),
+            )
+
+
+def _packages(stack: Stack) -> str:
+    return ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
+
+
+def _families(stack: Stack) -> set[str]:
+    """Families (``cublas``) that wheels bring, with what those bring along."""
+    texts = (*stack.cell.cuda.packages, *stack.cell.pip)
+    names: set[str] = {canonicalize_name(parsed.name) for text in texts if (parsed := requirement(text))}
+    names |= {canonicalize_name(pin.name) for framework in stack.frameworks for pin, _ in framework.pins}
+    names |= {wheel.name for wheel in stack.truth.wheels}
+    families = {
+        name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
+    }
+    if not stack.truth.locked:
+        for family in sorted(families):
+            families |= BROUGHT_ALONG.get(family, set())
+    return families
+
+
+def version(stack: Stack) -> Iterator[Finding]:
+    """``cuda-version``: same major; from CUDA 11 on a newer minor runs programs built for an older."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for framework in stack.frameworks:
+        if framework.brings in {"pins", "inside"} or framework.cuda is None:
+            continue
+        found = stack.cuda
+        if found is None:
+            if stack.cell.base.kind == "registry" and stack.cell.cuda.provider == "base":
+                yield Finding(
+                    rule="cuda-version",
+                    outcome=Outcome.UNKNOWN,
+                    message=f"which CUDA {stack.cell.base} holds is not known; a registry that answers "
+                    "can tell",
+                    values=(framework.cuda,),
+                )
+            continue
+        yield _compare(framework, framework.cuda, found)
+
+
+def _compare(framework: Framework, compiled: Value, found: Value) -> Finding:
+    built, there = short(compiled.text, 2), short(found.text, 2)
+    values = (compiled, found)
+    if major(built) != major(there) or (major(built) < 11 and built != there):
+        return Finding(
+            rule="cuda-version",
+            outcome=Outcome.CANNOT_WORK,
+            message=f"{framework.label} was compiled for CUDA {built} and opens libraries of that "
+            "version by name; "
+            f"here is CUDA {there}",
+            values=values,
+        )
+    if [int(part) for part in there.split(".")] < [int(part) for part in built.split(".")]:
+        return Finding(
+            rule="cuda-version",
+            outcome=Outcome.WARNS,
+            message=f"CUDA {there} is older than the {built} that {framework.label} was compiled with; "
+            "NVIDIA "
+            "promises only that newer minors run older programs",
+            values=values,
+        )
+    return Finding(
+        rule="cuda-version",
+        outcome=Outcome.WORKS,
+        message=f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
+        values=values,
+    )

@@ -1,0 +1,94 @@
+"""Comparing versions of CUDA, cuDNN, drivers and Python, which are dotted numbers of unequal length."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
+
+
+@functools.lru_cache(maxsize=4096)
+def key(text: str) -> tuple[int, ...]:
+    """``"9.10.2.21-1"`` as ``(9, 10, 2, 21)``: what follows the digits and dots is cut.
+
+    Raises:
+        ValueError: The text does not begin with a number.
+    """
+    found = re.match(r"\d+(?:\.\d+)*", text)
+    if found is None:
+        raise ValueError(f"not a version: {text!r}")
+    return tuple(int(part) for part in found.group(0).split("."))
+
+
+def major(text: str) -> int:
+    return key(text)[0]
+
+
+def minor(text: str) -> int | None:
+    parts = key(text)
+    return parts[1] if len(parts) > 1 else None
+
+
+def short(text: str, parts: int) -> str:
+    """The first ``parts`` numbers: ``short("12.2.140", 2)`` is ``12.2``."""
+    return ".".join(str(part) for part in key(text)[:parts])
+
+
+def at_least(found: str, wanted: str) -> bool:
+    """True where ``found`` is not older than ``wanted``; missing parts count as 0."""
+    a, b = key(found), key(wanted)
+    width = max(len(a), len(b))
+    return a + (0,) * (width - len(a)) >= b + (0,) * (width - len(b))
+
+
+def agree(one: str, other: str) -> bool:
+    """True where two versions say the same as far as both go: ``8.9`` and ``8.9.6`` agree."""
+    a, b = key(one), key(other)
+    width = min(len(a), len(b))
+    return a[:width] == b[:width]
+
+
+@functools.lru_cache(maxsize=4096)
+def requirement(text: str) -> Requirement | None:
+    """The requirement, parsed; None where the text is not one."""
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        return None
+
+
+def pinned(parsed: Requirement) -> str | None:
+    """The one version that a requirement names with ``==`` and without a wildcard, else None."""
+    for clause in parsed.specifier:
+        if clause.operator in {"==", "==="} and not clause.version.endswith(".*"):
+            return clause.version
+    return None
+
+
+def lower_bound(parsed: Requirement) -> str | None:
+    """The oldest version that a requirement can resolve to, where it says so."""
+    exact = pinned(parsed)
+    if exact is not None:
+        return exact
+    bounds = [clause.version for clause in parsed.specifier if clause.operator in {">=", "~="}]
+    bounds += [clause.version.removesuffix(".*") for clause in parsed.specifier if clause.operator == "=="]
+    return max(bounds, key=key, default=None)
+
+
+def contains(specifier: SpecifierSet, version: str) -> bool:
+    """Whether a version is in a set, pre-releases included; False for what is not a version at all."""
+    return _contains(specifier, version)
+
+
+@functools.lru_cache(maxsize=16384)
+def _contains(specifier: SpecifierSet, version: str) -> bool:
+    try:
+        return specifier.contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return False
