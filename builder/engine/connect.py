@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,12 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        return self.host.startswith(("unix://", "/"))
+        return self.host.startswith("unix://")
+
+    @property
+    def socket(self) -> Path:
+        """The socket of a local engine."""
+        return Path(self.host.removeprefix("unix://"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +150,8 @@ def _tls(folder: Path, *, verify: bool) -> TLSConfig:
 
 def _reach(endpoint: Endpoint) -> tuple[docker.DockerClient, str]:
     try:
+        if endpoint.local:
+            _knock(endpoint.socket)
         first = _client(endpoint, _SECONDS_TO_ANSWER)
     except (docker.errors.DockerException, OSError) as error:
         raise _unreachable(endpoint, error) from error
@@ -156,6 +164,13 @@ def _reach(endpoint: Endpoint) -> tuple[docker.DockerClient, str]:
     return _client(endpoint, _SECONDS_TO_WORK), version
 
 
+def _knock(path: Path) -> None:
+    """Open the engine's socket and close it: the error that this gives is not wrapped by three libraries."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.settimeout(_SECONDS_TO_ANSWER)
+        door.connect(str(path))
+
+
 def _client(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
     return docker.DockerClient(
         base_url=endpoint.host,
@@ -166,11 +181,9 @@ def _client(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
 
 
 def _unreachable(endpoint: Endpoint, error: BaseException) -> MissingToolError:
-    """Tell a closed door from an empty house by the socket itself, not by the text of the error."""
-    socket = Path(endpoint.host.removeprefix("unix://"))
-    if endpoint.local and socket.exists() and not os.access(socket, os.R_OK | os.W_OK):
+    if isinstance(error, PermissionError):
         return MissingToolError(
-            f"no permission on {socket}: its users are root and the group docker",
+            f"no permission on {endpoint.socket}: its users are root and the group docker",
             hint=f"sudo usermod -aG docker {getpass.getuser()}   (then log in again)",
         )
     script = checkout_script()

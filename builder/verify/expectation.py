@@ -87,6 +87,9 @@ def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:
 
 def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Difference]:
     measured = found.verdict == "works"
+    sound = (
+        measured or found.verdict == "unverified"
+    )  # else an import may have failed, and the verdict says so
     python = found.python_version()
     if asked.python and python and first_parts(python, 2) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
@@ -95,7 +98,7 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
         actual = installed.get(family(name))
         if actual is not None and not same_version(version, actual):
             yield Difference(what=name, asked=version, found=actual)
-        elif family(name) in _PROBED and family(name) not in installed:
+        elif sound and family(name) in _PROBED and family(name) not in installed:
             yield Difference(what=name, asked=version, found="nothing")
     yield from _loaded("cuda", asked.cuda, _loaded_versions(found, "cuda", "libcudart.so"), 2, demanded=False)
     yield from _loaded(

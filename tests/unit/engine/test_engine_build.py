@@ -1,0 +1,186 @@
+"""Builds against a stand-in for the docker client, which prints what buildx printed once."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.engine.build import _ESCALATION, BuildRequest, Finished, command_line, run_build
+from builder.engine.events import BuildEvent, StepFinished
+from builder.errors import CancelledError, CommandError
+
+DATA = Path(__file__).parent / "data"
+
+DOUBLE = """#!/bin/sh
+# test double of the docker client: replays a recording
+echo $$ > {folder}/pid
+env > {folder}/env
+while [ $# -gt 0 ]; do
+    [ "$1" = --metadata-file ] && echo '{{"containerimage.digest": "sha256:'{sha}'"}}' > "$2"
+    shift
+done
+{body}
+"""
+
+
+def request(**changes: object) -> BuildRequest:
+    settings: dict = {"context": Path("/ctx"), "tag": "rt/x:cell", "platform": "linux/amd64", "epoch": 42}
+    settings |= {"build_contexts": {}, "secrets": {}, "build_args": {}} | changes
+    return BuildRequest(**settings)
+
+
+@pytest.fixture
+def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Put a ``docker`` on PATH that runs ``body``."""
+
+    def install(body: str) -> Path:
+        program = tmp_path / "bin" / "docker"
+        program.parent.mkdir()
+        program.write_text(DOUBLE.format(folder=tmp_path, sha="0" * 64, body=body))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        return tmp_path
+
+    return install
+
+
+def build(folder: Path, *, on_event=lambda _: None, cancel=None, **changes) -> Finished:
+    asked = request(**changes)
+    command = command_line(asked, docker=["docker"], builder=None, store_takes_layers=True)
+    cancel = cancel or threading.Event()
+    return run_build(command, asked, log=folder / "logs" / "cell.log", on_event=on_event, cancel=cancel)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_command_for_the_containerd_store() -> None:
+    asked = request(
+        build_contexts={"wheels": "oci-layout:///cache/oci:x"},
+        secrets={"pip_conf": Path("/s/pip.conf"), "ca": Path("/s/ca.pem")},
+        build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1", "OTHER": "1"},
+        no_cache=True,
+    )
+    command = command_line(asked, docker=["docker"], builder="big", store_takes_layers=True)
+    assert shlex.join(command) == (
+        "docker buildx build --builder big --platform linux/amd64 --provenance=false --sbom=false --no-cache"
+        " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY --build-arg OTHER=1"
+        " --build-context wheels=oci-layout:///cache/oci:x --secret id=ca,src=/s/ca.pem"
+        " --secret id=pip_conf,src=/s/pip.conf"
+        " --output type=image,name=rt/x:cell,oci-mediatypes=true,compression=zstd,compression-level=3 /ctx"
+    )
+
+
+def test_command_for_a_graphdriver_store_loads() -> None:
+    command = command_line(request(), docker=["docker"], builder=None, store_takes_layers=False)
+    assert command[-4:] == ["--tag", "rt/x:cell", "--load", "/ctx"]
+    assert not any("compression" in word for word in command)
+
+
+def test_success_is_told_logged_and_measured(double) -> None:
+    folder = double(f"cat {DATA}/success.rawjson >&2")
+    events: list[BuildEvent] = []
+    done = build(folder, on_event=events.append)
+    assert done.digest == "sha256:" + "0" * 64
+    assert (done.steps, done.cached) == (3, 0)
+    assert sum(isinstance(event, StepFinished) and event.number > 0 for event in events) == 3
+    log = (folder / "logs" / "cell.log").read_text()
+    assert log.startswith("+ docker buildx build ")
+    assert "\n#6 [wheels 1/1] RUN echo hello; echo err >&2; sleep 1; echo done\n" in log
+    assert log.splitlines()[-1].endswith("3 steps, 0 from the cache")
+    assert "hello" in log
+    assert "DONE 1.3s" in log
+
+
+def test_failure_carries_command_status_and_the_last_lines(double) -> None:
+    folder = double(f"cat {DATA}/failure.rawjson >&2; exit 1")
+    with pytest.raises(CommandError) as caught:
+        build(folder)
+    error = caught.value
+    assert error.returncode == 1
+    assert error.command[:3] == ("docker", "buildx", "build")
+    assert "--metadata-file" not in error.command
+    assert len(error.tail) == 40
+    assert "line 60" in error.tail
+    assert error.tail[-1].startswith("ERROR: failed to solve")
+    assert error.log is not None
+    assert "line 1\n" in error.log.read_text()
+    assert error.message.startswith("rt/x:cell did not build: [wheels 1/1] RUN echo hello;")
+    assert error.message.endswith("ended with status 3")
+
+
+def test_a_failing_neighbour_does_not_take_the_blame(double) -> None:
+    folder = double(f"cat {DATA}/parallel.rawjson >&2; exit 1")
+    with pytest.raises(CommandError, match=r"\[bad 1/1\] RUN .* ended with status 7") as caught:
+        build(folder)
+    assert "no newline" not in caught.value.tail
+
+
+def test_a_dockerfile_that_does_not_parse(double) -> None:
+    folder = double(f"cat {DATA}/syntax.rawjson >&2; exit 1")
+    with pytest.raises(CommandError, match="unknown instruction: FROMM") as caught:
+        build(folder)
+    assert any(">>> FROMM x" in line for line in caught.value.tail)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("ERROR: failed to copy: write /x: no space left on device", "docker system df"),
+        ("ERROR: Cannot connect to the Docker daemon at unix:///x. Is it running?", "rtbuild doctor"),
+    ],
+)
+def test_faults_of_the_machine_get_their_own_hint(double, text: str, hint: str) -> None:
+    folder = double(f"echo '{text}' >&2; exit 1")
+    with pytest.raises(CommandError) as caught:
+        build(folder)
+    assert hint in str(caught.value.hint)
+
+
+def test_proxies_reach_the_build_by_environment_alone(double) -> None:
+    folder = double("exit 0")
+    build(folder, build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1"})
+    assert "HTTPS_PROXY=http://user:hush@127.0.0.1:1\n" in (folder / "env").read_text()
+    assert "hush" not in (folder / "logs" / "cell.log").read_text()
+
+
+def test_cancel_ends_the_whole_group(double, tmp_path: Path) -> None:
+    folder = double(f"sleep 300 & echo $! > {tmp_path}/child; cat {DATA}/success.rawjson >&2; wait")
+    cancel = threading.Event()
+    began = time.monotonic()
+    with pytest.raises(CancelledError):
+        build(folder, cancel=cancel, on_event=lambda _: cancel.set())
+    assert time.monotonic() - began < 5
+    assert gone(int((folder / "pid").read_text()))
+
+
+def test_cancel_of_a_build_that_ignores_signals(double, monkeypatch: pytest.MonkeyPatch) -> None:
+    escalation = [(number, 0.3) for number, _ in _ESCALATION]
+    monkeypatch.setattr("builder.engine.build._ESCALATION", escalation)
+    folder = double(f"trap '' INT TERM; cat {DATA}/cached.rawjson >&2; while :; do sleep 0.1; done")
+    cancel = threading.Event()
+    with pytest.raises(CancelledError):
+        build(folder, cancel=cancel, on_event=lambda _: cancel.set())
+    assert gone(int((folder / "pid").read_text()))
+
+
+def test_an_error_in_the_listener_leaves_no_process(double) -> None:
+    folder = double(f"cat {DATA}/success.rawjson >&2; exec sleep 300")
+
+    def broken(_: BuildEvent) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        build(folder, on_event=broken)
+    assert gone(int((folder / "pid").read_text()))

@@ -1,0 +1,160 @@
+"""Connecting, against a stand-in for the docker client and an engine that is an HTTP server on a socket."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socketserver
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.engine.connect import connect
+from builder.errors import MissingToolError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENT = """#!/bin/sh
+# test double of the docker client
+case "$*" in
+    "context inspect") echo '[{{"Endpoints": {{"docker": {{"Host": "unix://{socket}"}}}}}}]' ;;
+    "context inspect gone") echo 'context "gone" does not exist' >&2; exit 1 ;;
+    "buildx version") {buildx} ;;
+    "buildx inspect big") printf 'Name: big\\nDriver: docker-container\\n' ;;
+    *) echo "no such builder" >&2; exit 1 ;;
+esac
+"""
+BUILDX = "echo 'github.com/docker/buildx v0.13.1 7884339'"
+
+
+class _UnixServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+
+@pytest.fixture
+def engine(tmp_path: Path):
+    """Start an engine that knows its version and nothing else; gives the socket."""
+    servers = []
+
+    def start(version: str) -> Path:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps({"Version": version, "ApiVersion": "1.45"}).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def address_string(self) -> str:
+                return "unix"
+
+            def log_request(self, code: object = "-", size: object = "-") -> None:
+                """Say nothing on stderr."""
+
+        socket = tmp_path / "docker.sock"
+        server = _UnixServer(str(socket), Handler)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        servers.append(server)
+        return socket
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def install(socket: Path, buildx: str = BUILDX) -> None:
+        program = tmp_path / "bin" / "docker"
+        program.parent.mkdir()
+        program.write_text(CLIENT.format(socket=socket, buildx=buildx))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+
+    return install
+
+
+def test_an_engine_that_answers(engine, client) -> None:
+    client(engine("26.1.5+dfsg1"))
+    connection = connect()
+    assert (connection.version, connection.buildx, connection.builder_driver) == (
+        "26.1.5+dfsg1",
+        "0.13.1",
+        "docker",
+    )
+    assert connection.endpoint.local
+    connection.client.close()
+
+
+def test_another_builder_is_looked_up(engine, client) -> None:
+    client(engine("28.0.0"))
+    connection = connect(builder="big")
+    assert connection.builder_driver == "docker-container"
+    connection.client.close()
+    with pytest.raises(MissingToolError, match="no buildx builder gone") as caught:
+        connect(builder="gone")
+    assert caught.value.hint == "docker buildx ls"
+
+
+def test_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError, match="docker client is not on PATH") as caught:
+        connect()
+    assert caught.value.exit_code == 5
+    assert "ensure-engine" in str(caught.value.hint)
+
+
+def test_no_engine(tmp_path: Path, client) -> None:
+    client(tmp_path / "nowhere.sock")
+    with pytest.raises(
+        MissingToolError, match=r"no Docker Engine answers at unix://.*No such file"
+    ) as caught:
+        connect()
+    assert str(caught.value.hint).startswith("sudo ")
+
+
+def test_no_permission(client, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def closed(path: Path) -> None:  # root, who may run the tests, is never refused
+        raise PermissionError(13, "Permission denied", str(path))
+
+    client(tmp_path / "docker.sock")
+    monkeypatch.setattr("builder.engine.connect._knock", closed)
+    with pytest.raises(MissingToolError, match="no permission on") as caught:
+        connect()
+    assert "usermod -aG docker" in str(caught.value.hint)
+
+
+def test_no_such_context(client, tmp_path: Path) -> None:
+    client(tmp_path / "docker.sock")
+    with pytest.raises(MissingToolError, match='context "gone" does not exist'):
+        connect(context="gone")
+
+
+@pytest.mark.parametrize("version", ["20.10.24+dfsg1", "19.03.0"])
+def test_an_engine_too_old(engine, client, version: str) -> None:
+    client(engine(version))
+    with pytest.raises(MissingToolError, match=r"too old.*Engine 23\.0"):
+        connect()
+
+
+def test_no_buildx(engine, client) -> None:
+    client(engine("26.1.5"), buildx="echo 'docker: buildx is not a docker command' >&2; exit 1")
+    with pytest.raises(MissingToolError, match="no buildx plugin") as caught:
+        connect()
+    assert "docker-buildx" in str(caught.value.hint)
+
+
+def test_a_buildx_too_old(engine, client) -> None:
+    client(engine("26.1.5"), buildx="echo 'github.com/docker/buildx v0.11.2 abc'")
+    with pytest.raises(MissingToolError, match=r"buildx 0\.11\.2 is too old"):
+        connect()
+
+
+def test_a_development_buildx_counts_as_new(engine, client) -> None:
+    client(engine("dev"), buildx="echo 'github.com/docker/buildx master-abc abc'")
+    connect().client.close()

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.engine.doctor import DoctorCheck, diagnose, gpu_checks
+from builder.engine.facts import EngineFacts, Gpu, GpuFacts
+from builder.errors import MissingToolError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class EngineDouble:
+    """A test double that knows its facts."""
+
+    def __init__(self, **changes: object) -> None:
+        settings: dict = {
+            "version": "26.1.5",
+            "buildx": "0.13.1",
+            "store": "containerd",
+            "driver": "overlayfs",
+        }
+        settings |= {"root": "/var/lib/docker", "disk_free": 10**11, "platform": "linux/amd64"}
+        self._facts = EngineFacts(**{**settings, "host": "unix:///x.sock", **changes})
+
+    def facts(self) -> EngineFacts:
+        return self._facts
+
+
+def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
+    assert len({check.name for check in checks}) == len(checks)
+    return {check.name: check for check in checks}
+
+
+def test_no_engine_leaves_the_rest_to_be_said(tmp_path: Path) -> None:
+    checks = by_name(diagnose(MissingToolError("no engine", hint="start it"), cache=tmp_path / "not" / "yet"))
+    assert checks["engine"] == DoctorCheck(
+        name="engine", outcome="failed", found="no engine", remedy="start it"
+    )
+    assert {checks[name].outcome for name in ("buildx", "image store", "engine disk", "GPU")} == {"not_run"}
+    assert checks["uv"].outcome == "passed"
+    assert checks["cache disk"].outcome in {"passed", "failed"}
+
+
+def test_a_sound_machine_without_a_gpu(tmp_path: Path) -> None:
+    checks = by_name(diagnose(EngineDouble(), cache=tmp_path))
+    assert {checks[name].outcome for name in ("engine", "buildx", "image store", "engine disk")} == {"passed"}
+    assert {checks[name].outcome for name in ("NVIDIA toolkit", "NVIDIA driver", "GPU")} == {"not_run"}
+
+
+def test_every_failure_has_a_remedy(tmp_path: Path) -> None:
+    engine = EngineDouble(
+        store="graphdriver", disk_free=10**9, gpu=GpuFacts(request=None, traces=("/dev/nvidia0",))
+    )
+    failed = [check for check in diagnose(engine, cache=tmp_path) if check.outcome == "failed"]
+    assert {"image store", "engine disk", "NVIDIA toolkit", "NVIDIA driver", "GPU"} <= {
+        c.name for c in failed
+    }
+    assert all(check.remedy for check in failed)
+
+
+def test_a_remote_engine_s_disk_is_not_looked_at(tmp_path: Path) -> None:
+    check = by_name(diagnose(EngineDouble(disk_free=None), cache=tmp_path))["engine disk"]
+    assert check.outcome == "not_run"
+
+
+def test_a_gpu_host() -> None:
+    gpu = GpuFacts(
+        request="gpus",
+        traces=("/dev/nvidia0",),
+        toolkit="1.17.8",
+        driver="535.104.05",
+        gpus=(Gpu(name="Tesla T4", compute_capability="7.5"),),
+    )
+    checks = gpu_checks(gpu)
+    assert [check.outcome for check in checks] == ["passed"] * 3
+    assert [check.remedy for check in checks] == [None] * 3
+    assert "Tesla T4 (compute capability 7.5)" in checks[2].found
+
+
+def test_a_toolkit_that_the_engine_does_not_know() -> None:
+    toolkit = gpu_checks(GpuFacts(request=None, traces=("/dev/nvidia0",), toolkit="1.17.8"))[0]
+    assert toolkit.outcome == "failed"
+    assert "nvidia-ctk runtime configure" in str(toolkit.remedy)
