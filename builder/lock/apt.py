@@ -98,7 +98,7 @@ class Apt:
             remaining = kept
 
     def plan(self, packages: Sequence[str]) -> tuple[Download, ...]:
-        """What installing ``packages`` (names or apt patterns) into an empty system would download, by name."""
+        """What ``packages`` (names or apt patterns) would download into an empty system, by name."""
         done = self._run(
             "install", "--print-uris", "--yes", "-qq", "-o", "Acquire::ForceHash=SHA256", "--", *packages
         )

@@ -86,8 +86,8 @@ class Debian:
     def resolve(self, suite: str, *, platform: str, packages: Sequence[str] = ()) -> RootfsBase:
         """The packages of a minimal system with Python and ``packages`` in it, without recommended ones.
 
-        Versions are the newest of the suite, its ``-updates`` and its security archive. ``epoch`` is the newest
-        date among their Release files.
+        Versions are the newest of the suite, its ``-updates`` and its security archive. ``epoch`` is the
+        newest date among their Release files.
 
         Raises:
             MissingToolError: no apt, no key, or no Debian archive known on this machine.
@@ -154,8 +154,8 @@ class Debian:
             download.Content(what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size),
             cache_path(deb, cache),
             error=PackageIndexError,
-            hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or name "
-            f"a mirror that keeps old packages (a snapshot) in {VARIABLES[_archive(deb.archive)]}",
+            hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "
+            f"name a mirror that keeps old packages (a snapshot) in {VARIABLES[_archive(deb.archive)]}",
             progress=progress,
             stop=stop,
         )
@@ -203,7 +203,7 @@ class Debian:
             return self._given
 
     def _place(self, uri: str) -> tuple[Archive, str]:
-        """Which archive an address lies in, and its path there. ``…/debian`` is no prefix of ``…/debian-security/``."""
+        """Which archive an address lies in, and its path there. (``…/debian/`` does not begin the other.)"""
         for archive, root in self._archives().items():
             if root and uri.startswith(root + "/"):
                 return archive, uri.removeprefix(root + "/")

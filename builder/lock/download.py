@@ -81,7 +81,8 @@ def fetch(
     restart threw bytes away. Over a whole successful call the numbers add up to the file's size.
 
     Raises ``error`` when no address gives the file or its sha256 differs (the bad file is removed), and
-    :class:`~builder.errors.MissingToolError` when the disk is full, :class:`StoppedError` once ``stop`` says so.
+    :class:`~builder.errors.MissingToolError` when the disk is full, and
+    :class:`StoppedError` once ``stop`` says so.
     """
     progress = progress or _silent
     if _complete(to, content, progress):
@@ -112,8 +113,8 @@ def together(
 ) -> dict[_Item, Path]:
     """``work`` on every item, ``threads`` at a time, begun in the order of ``items``.
 
-    ``progress`` is called from one thread at a time. The first failure stops the others and is raised; setting
-    ``stop`` from outside ends all of them with :class:`StoppedError`.
+    ``progress`` is called from one thread at a time. The first failure stops the others and is raised;
+    setting ``stop`` from outside ends all of them with :class:`StoppedError`.
     """
     failed = threading.Event()
     turn = threading.Lock()

@@ -1,8 +1,8 @@
 """The lock file: ``<matrix>.lock.json`` beside the matrix, the memory of what its cells resolved to.
 
 Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
-wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host name
-is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
+wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host
+name is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def read_lock(path: Path) -> Lockfile | None:
 
 
 def write_lock(path: Path, lockfile: Lockfile) -> None:
-    """Write beside and rename; a reader sees the old file or the new one. Nothing is touched if they are equal."""
+    """Write beside and rename: a reader sees the old file or the new one. Equal content is left alone."""
     data = render(lockfile).encode()
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
@@ -116,8 +116,8 @@ def write_lock(path: Path, lockfile: Lockfile) -> None:
 def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
     """Put ``pinned`` cells (by id) into the matrix's lock and write it.
 
-    Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix no
-    longer has are dropped.
+    Other cells keep their entries, also those whose new resolution failed; entries of cells that the matrix
+    no longer has are dropped.
     """
     old = read_lock(path)
     ids = {cell.id for cell in matrix.cells if cell.excluded is None}
@@ -138,8 +138,8 @@ def status(cell: Cell, lockfile: Lockfile | None) -> Status:
 def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
     """What the lock has for the cell; None where it has nothing that fits.
 
-    With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell`` then
-    names the base and the ``apt`` packages that the entry was made with.
+    With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell``
+    then names the base and the ``apt`` packages that the entry was made with.
     """
     found = status(cell, lockfile)
     if found is Status.MISSING or (found is Status.STALE and not stale):

@@ -134,8 +134,8 @@ class Index:
     ) -> dict[str, Path]:
         """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
 
-        ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others; what
-        they have stays for the next run.
+        ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others;
+        what they have stays for the next run.
         """
         ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
         paths = download.together(

@@ -49,8 +49,8 @@ class Manifest:
 class Registry:
     """All registries as this user reaches them: mirrors, stored logins, tokens.
 
-    A registry that did not answer is not asked again by the same object, so that a run over many cells does not
-    wait for it many times.
+    A registry that did not answer is not asked again by the same object, so that a run over many cells does
+    not wait for it many times.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Registry:
         client: Client | None = None,
         login: Callable[[str], Login | None] = docker_login,
     ) -> None:
-        """``mirrors``: a registry's name to ``[scheme://]host[:port][/prefix]``; ``login`` finds stored logins."""
+        """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
         self._mirrors = dict(mirrors or {})
         self._client = client or Client(retries=2, connection_retries=1, read_timeout=10)
         self._login = login
@@ -349,7 +349,8 @@ def _no_registry(name: Reference, place: Place, found: str) -> RegistryError:
 
 def _altered(what: str, place: Place, expected: str, found: str) -> RegistryError:
     return RegistryError(
-        f"{place} gives another content for {what} than its digest says\n  expected {expected}\n  received {found}",
+        f"{place} gives another content for {what} than its digest says\n"
+        f"  expected {expected}\n  received {found}",
         hint="nothing was kept; a proxy or mirror in between may have altered it",
     )
 
@@ -365,8 +366,8 @@ def _refusal(response: requests.Response, name: Reference, place: Place) -> Regi
         hint = "check the name and the tag"
         if name.repository.endswith("nvidia/cuda"):
             hint = (
-                "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer tag, a "
-                "mirror that kept it (--registry-mirror), or rootfs:debian/<suite> with CUDA from wheels"
+                "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer "
+                "tag, a mirror that kept it (--registry-mirror), or rootfs:debian/<suite> and CUDA's wheels"
             )
         return RegistryError(f"{name} does not exist in {place}{said}", hint=hint)
     if status in (401, 403):

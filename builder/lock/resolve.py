@@ -57,8 +57,8 @@ def pin(
     if row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
-            f"{base_name(base)} has Python {has}, and the cell wants {cell.python}: the image's Python is the "
-            "distribution's own",
+            f"{base_name(base)} has Python {has}, and the cell wants {cell.python}: an image's Python is "
+            "its distribution's own",
             hint=f"set python to {row.python[0]}, or take a base that has Python {cell.python}",
         )
     wheels = index.with_extra(cell.index).resolve(
@@ -76,7 +76,7 @@ def pin(
 
 
 def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, Status]]:
-    """Whether each of the matrix's cells, in file order and without the excluded ones, is in the lock as it stands."""
+    """Where each cell of the matrix stands, in file order and without the excluded ones."""
     return [(cell.id, status(cell, lockfile)) for cell in matrix.cells if cell.excluded is None]
 
 
@@ -86,11 +86,11 @@ def requirements(cell: Cell) -> tuple[str, ...]:
 
 
 def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
-    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small ones; each by name.
+    """Wheels in the order of their layers: NVIDIA's, then the other large ones, then the small; each by name.
 
-    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are the
-    same for every framework and Python of a CUDA version, frameworks for every matrix that pins the same one,
-    and small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
+    Engines share unpacked layers between images only up to the first one that differs. NVIDIA's wheels are
+    the same for every framework and Python of a CUDA version, a framework for every cell that pins it, and
+    the small packages for hardly two. Names, not sizes, order a group: a new version changes the size.
     """
 
     def key(wheel: Wheel) -> tuple[int, str, str]:
@@ -101,9 +101,9 @@ def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
 
 
 def system_of(base: RegistryBase | RootfsBase) -> str | None:
-    """The base's row in the table of systems: ``ubuntu22.04``, ``debian/bookworm``; None where nothing tells.
+    """The base's row in the table of systems (``ubuntu22.04``, ``debian/bookworm``), or None.
 
-    Labels of the image are believed first. Older ones have none, and for those the tag's text is all there is.
+    Labels of the image are believed first. Older ones have none; the tag's text is all there is for those.
     """
     if isinstance(base, RootfsBase):
         return f"debian/{base.suite}"
@@ -127,18 +127,14 @@ def _base(
     cell: Cell, registry: Registry, debian: Debian, previous: Pinned | None, upgrade: Collection[str] | bool
 ) -> RegistryBase | RootfsBase:
     moves = upgrade if isinstance(upgrade, bool) else cell.base.name in upgrade
-    same = (
-        previous is not None
-        and not moves
-        and (previous.cell.base, previous.cell.platform) == (cell.base, cell.platform)
-    )
-    if cell.base.kind == "registry":
-        return (
-            previous.base
-            if same and previous is not None
-            else registry.inspect(cell.base.name, cell.platform)
-        )
-    if same and previous is not None and sorted(previous.cell.apt) == sorted(cell.apt):
+    if previous is not None and not moves and _stands_on(previous.cell) == _stands_on(cell):
         return previous.base
+    if cell.base.kind == "registry":
+        return registry.inspect(cell.base.name, cell.platform)
     suite = cell.base.name.rpartition("/")[2]
     return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt))
+
+
+def _stands_on(cell: Cell) -> tuple[str, str, list[str]]:
+    """What a base depends on; a rootfs holds the cell's Debian packages too."""
+    return str(cell.base), cell.platform, sorted(cell.apt) if cell.base.kind == "rootfs" else []

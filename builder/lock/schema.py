@@ -1,4 +1,4 @@
-"""The form of a lock file. ``docs/lock.schema.json`` is generated from it: ``python -m builder.lock.schema``."""
+"""The form of a lock file. ``python -m builder.lock.schema`` prints ``docs/lock.schema.json``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION = 1
 
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-# Names and paths from a lock become paths in the cache and addresses on a mirror: none may climb out of there.
+# Names and paths from a lock become paths in the cache and addresses on a mirror: none may climb out.
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")]
 PoolPath = Annotated[
     str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
