@@ -38,7 +38,7 @@ class _Row:
 
 def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
     """All cells, the excluded ones with their reason. Where an error is noted, they are not all there."""
-    before = len(problems)
+    before = problems.noted
     rows = [*_product(document, problems), *_included(document, problems)]
     cells = [_cell(row, document) for row in rows]
     _check_ids(rows, cells, problems)
@@ -47,7 +47,7 @@ def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
         matched = [i for i, row in enumerate(rows) if _takes_out(rule, row, cells[i])]
         for i in matched:
             reasons.setdefault(i, rule.reason)
-        if not matched and document.complete and len(problems) == before:
+        if not matched and document.complete and problems.noted == before:
             _idle_rule(rule, rows, cells, problems)
     return tuple(replace(cell, excluded=reasons[i]) if i in reasons else cell for i, cell in enumerate(cells))
 
@@ -181,9 +181,9 @@ def _check_ids(rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
             one, other, message = _clash(rows[earlier], rows[i])
             pairs.setdefault((one, other), (message, []))[1].append(cell.id)
     for (_, span), (message, ids) in pairs.items():
-        more = f", and so do {len(ids) - 1} more pairs" if len(ids) > 2 else ", and so does one more pair"
+        more = f" (and so for {len(ids) - 1} more {'ids' if len(ids) > 2 else 'id'})" if len(ids) > 1 else ""
         problems.add(
-            f"two cells get the id '{ids[0]}': {message}{more if len(ids) > 1 else ''}",
+            f"two cells get the id '{ids[0]}': {message}{more}",
             span,
             "tell them apart by 'variant': a key of its own, or an axis zipped with the one that differs",
         )
@@ -194,21 +194,13 @@ def _clash(one: _Row, other: _Row) -> tuple[Span, Span, str]:
     differ = [
         key for key in one.point if key in other.point and one.point[key].items != other.point[key].items
     ]
-    if differ:
-        first, second = one.point[differ[0]].span, other.point[differ[0]].span
-        axes = " and ".join(f"'{key}'" for key in differ)
-        return (
-            first,
-            second,
-            f"the values of {axes} in lines {first.line} and {second.line} do not show in it",
-        )
-    rules = ["'axes'" if row.point else "'include'" for row in (one, other)]
-    lines = [row.span.line for row in (one, other)]
-    return (
-        one.span,
-        other.span,
-        f"one from {rules[0]} (line {lines[0]}), one from {rules[1]} (line {lines[1]})",
-    )
+    if not differ:
+        rules = (f"one from {'axes' if r.point else 'include'!r} (line {r.span.line})" for r in (one, other))
+        return one.span, other.span, ", ".join(rules)
+    first, second = one.point[differ[0]].span, other.point[differ[0]].span
+    axes = " and ".join(f"'{key}'" for key in differ)
+    lines = f"line {first.line}" if first.line == second.line else f"lines {first.line} and {second.line}"
+    return first, second, f"the values of {axes} in {lines} do not show in it"
 
 
 # -- exclude

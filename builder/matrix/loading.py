@@ -23,6 +23,6 @@ def load(path: Path) -> Matrix:
     text, problems = read(path)
     document = read_document(compose(text, path, problems), path, problems)
     cells = expand(document, problems)
-    if problems:
+    if problems.noted:
         raise problems.error()
     return Matrix(name=document.name, path=path, description=document.description, cells=cells)

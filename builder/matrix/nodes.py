@@ -24,7 +24,7 @@ MAX_DEPTH = 12
 MAX_NODES = 100_000
 """Nodes in a file, with every alias counted as large as what it stands for."""
 
-_TAGS = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
+_TAGS = frozenset({"!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class Table:
     entries: Mapping[str, tuple[Scalar, Node]]
     """Key → (the key where it stands, its value); keys of ``<<`` are merged in."""
     span: Span
+    partial: bool = False
+    """True where ``<<`` should have merged in keys and could not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,11 @@ class Hole:
 
 
 Node = Scalar | Items | Table | Hole
+
+
+def is_empty(node: Node) -> bool:
+    """Whether nothing at all stands after a key or a dash, as in ``zip:``."""
+    return isinstance(node, Scalar) and not node.text and not node.style
 
 
 def compose(text: str, path: Path, problems: Problems) -> Node:
@@ -118,19 +125,21 @@ class _Composer:
         if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
             raise TypeError(f"{event} starts no node")
         anchor, before = event.anchor, self._count
-        if event.tag not in _TAGS:
-            self._problems.add(
-                f"the tag {event.tag} has no meaning in a matrix",
-                self._span(event),
-                "take it out: every scalar is read as the text that stands there",
-            )
         if anchor is not None:
             self._open.append(anchor)
         node = self._content(event, depth)
         if anchor is not None:
             self._open.pop()
             self._anchors[anchor] = (node, self._count - before + 1)
-        return node
+        if event.tag is None or event.tag in _TAGS:
+            return node
+        written = event.tag.replace("tag:yaml.org,2002:", "!!")
+        self._problems.add(
+            f"the tag {written} has no meaning in a matrix",
+            node.span,
+            "take it out: every scalar is read as the text that stands there",
+        )
+        return Hole(node.span)
 
     def _content(self, event: yaml.Event, depth: int) -> Node:
         if isinstance(event, yaml.ScalarEvent):
@@ -149,9 +158,14 @@ class _Composer:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
+            if is_empty(value):
+                # Where nothing stands there is nothing to point at but the key.
+                value = Scalar("", key.span, "")
             if not isinstance(key, Scalar):
                 if not isinstance(key, Hole):
-                    self._problems.add("a key must be a plain word", key.span)
+                    self._problems.add(
+                        "a key must be a plain word", key.span, "a key in brackets wants quotes"
+                    )
             elif key.text == "<<" and not key.style:
                 merges.append(value)
             elif key.text in entries:
@@ -163,17 +177,21 @@ class _Composer:
                 )
             else:
                 entries[key.text] = (key, value)
+        partial = False
         for merge in merges:
             for table in merge.nodes if isinstance(merge, Items) else (merge,):
                 if isinstance(table, Table):
                     entries = {**table.entries, **entries}
-                elif not isinstance(table, Hole):
+                    partial |= table.partial
+                    continue
+                partial = True
+                if not isinstance(table, Hole):
                     self._problems.add(
                         "'<<' merges a mapping or a list of mappings",
                         table.span,
                         "put an alias here, as in '<<: *name'",
                     )
-        return Table(entries, self._span(start, event))
+        return Table(entries, self._span(start, event), partial)
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
         name = event.anchor or ""

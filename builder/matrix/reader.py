@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import Layer, Setting
-from builder.matrix.nodes import Hole, Items, Scalar, Table
+from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
 from builder.matrix.source import character, did_you_mean, nearest
 from builder.matrix.values import ENV_NAME, BadValue, Syntax
 
@@ -32,7 +32,7 @@ class Reader:
     def wrong_kind(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
         if isinstance(node, Hole):
             return
-        if empty(node):
+        if is_empty(node):
             self.problems.add(f"{what} has no value", node.span, hint or f"it wants {wanted}")
             return
         self.problems.add(f"{what} wants {wanted}, not {_KINDS[type(node)]}", node.span, hint)
@@ -51,23 +51,27 @@ class Reader:
         self.wrong_kind(node, what, wanted, hint)
         return None
 
-    def unknown(self, table: Table, valid: Iterable[str], where: str) -> None:
+    def unknown(self, table: Table, valid: Iterable[str], where: str, kind: str = "key") -> None:
         """Notes the keys of a mapping that mean nothing there."""
         valid = tuple(valid)
         for name, (key, _) in table.entries.items():
             if name not in valid:
                 hint = _misplaced(name, valid) or did_you_mean(name, valid)
-                self.problems.add(f"unknown key '{name}' {where}", key.span, hint)
+                self.problems.add(f"unknown {kind} '{name}'{where}", key.span, hint)
 
     # -- values
 
-    def text(self, node: Node, syntax: Syntax, what: str, hint: str | None = None) -> str | None:
+    def text(
+        self, node: Node, syntax: Syntax, what: str, *, hint: str | None = None, if_empty: str | None = None
+    ) -> str | None:
         if not isinstance(node, Scalar):
             colon = "a value with ': ' in it wants quotes" if isinstance(node, Table) else None
             self.wrong_kind(node, what, "a single value", hint or colon)
             return None
-        if empty(node):
-            self.problems.add(f"{what} has no value", node.span, "take the line out, or write a value")
+        if is_empty(node):
+            self.problems.add(
+                f"{what} has no value", node.span, if_empty or "take the line out, or write a value"
+            )
             return None
         text = " ".join(node.text.split()) if syntax.prose else node.text
         if not text.isprintable():
@@ -89,23 +93,23 @@ class Reader:
 
     def texts(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         if isinstance(node, Table):
-            self.wrong_kind(node, what, "a list or a single value")
+            self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
             return ()
         entries = node.nodes if isinstance(node, Items) else (node,)
         entry = f"an entry of {what}" if isinstance(node, Items) else what
         found = (self.text(child, syntax, entry) for child in entries)
         return tuple(dict.fromkeys(text for text in found if text is not None))
 
-    def setting(self, node: Node, key: Key) -> Setting | None:
-        """The value of a cell's key."""
-        before = len(self.problems)
+    def setting(self, node: Node, key: Key, hint: str | None = None) -> Setting | None:
+        """The value of a cell's key. ``hint`` is for a list where one value belongs."""
+        before = self.problems.noted
         what = f"'{key.name}'"
         items: tuple[str, ...]
         if isinstance(node, Hole):
             return None
         match key.shape:
             case "text":
-                text = self.text(node, key.syntax, what)
+                text = self.text(node, key.syntax, what, hint=hint if isinstance(node, Items) else None)
                 items = () if text is None else (text,)
             case "texts":
                 items = self.texts(node, key.syntax, what)
@@ -115,19 +119,21 @@ class Reader:
                 items = self._variables(node, key.syntax, what)
             case "provider":
                 items = self._provider(node)
-        return Setting(items, node.span) if len(self.problems) == before else None
+        return Setting(items, node.span) if self.problems.noted == before else None
 
     def layer(self, table: Table, where: str) -> Layer:
         """Keys of a cell, as in ``defaults`` and in an entry of ``include``."""
-        before = len(self.problems)
-        self.unknown(table, keys.CELL, where)
+        before = self.problems.noted
+        self.unknown(table, keys.CELL, f" {where}")
         settings: dict[str, Setting] = {}
         for name, key in keys.CELL.items():
             if name in table.entries:
-                setting = self.setting(table.entries[name][1], key)
+                setting = self.setting(
+                    table.entries[name][1], key, "several values are an axis: put them under 'axes'"
+                )
                 if setting is not None:
                     settings[name] = setting
-        sound = len(self.problems) == before and not holes(table)
+        sound = self.problems.noted == before and not holes(table)
         return Layer(settings, meant(table), table.span, sound)
 
     def _variables(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
@@ -135,7 +141,7 @@ class Reader:
         found = []
         for name, (key, value) in table.entries.items() if table else ():
             checked = self.text(key, ENV_NAME, "the name")
-            text = self.text(value, syntax, f"'{name}'", 'for an empty value write ""')
+            text = self.text(value, syntax, f"'{name}'", if_empty='for an empty value write ""')
             if checked is not None and text is not None:
                 found.append(f"{checked}={text}")
         return tuple(found)
@@ -148,10 +154,10 @@ class Reader:
         table = self.table(node, "'cuda'", "a provider", hint)
         if table is None:
             return ()
-        self.unknown(table, keys.PROVIDER, "in 'cuda'")
+        self.unknown(table, keys.PROVIDER, " in 'cuda'")
         provider, packages = table.entries.get("from"), table.entries.get("packages")
         if provider is None:
-            self.problems.add("'cuda' does not say 'from' where", table.span, hint)
+            self.problems.add("'cuda' has no 'from'", table.span, hint)
             return ()
         name = self.text(provider[1], keys.PROVIDER["from"].syntax, "'from'")
         required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
@@ -173,14 +179,11 @@ class Reader:
 
 def meant(table: Table) -> frozenset[str]:
     """The keys of a cell that a mapping gives, misspelt ones among them."""
+    if table.partial:
+        return frozenset(keys.CELL)
     return frozenset(
         name if name in keys.CELL else nearest(name, keys.CELL) or name for name in table.entries
     )
-
-
-def empty(node: Node) -> bool:
-    """Whether nothing at all stands after a key, as in ``zip:``."""
-    return isinstance(node, Scalar) and not node.text and not node.style
 
 
 def holes(node: Node) -> bool:
@@ -191,7 +194,7 @@ def holes(node: Node) -> bool:
         case Items():
             return any(holes(child) for child in node.nodes)
         case Table():
-            return any(holes(value) for _, value in node.entries.values())
+            return node.partial or any(holes(value) for _, value in node.entries.values())
         case Scalar():
             return False
 

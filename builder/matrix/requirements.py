@@ -48,6 +48,8 @@ def _requirement(text: str) -> str:
             f"'{text}' names a file by its URL",
             f"write '{parsed.name}==X.Y.Z', and the package index that has it under 'index'",
         )
+    if any(specifier.operator == "===" for specifier in parsed.specifier):
+        raise BadValue(f"'{text}' compares versions as text, by '==='", "write '=='")
     return str(parsed)
 
 

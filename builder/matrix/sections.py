@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 from builder.matrix import keys
 from builder.matrix.document import Axes, Axis, Document, Layer, Rule, Setting
 from builder.matrix.globs import BadGlob, braces
-from builder.matrix.nodes import Items, Scalar, Table
-from builder.matrix.reader import Reader, empty, holes, meant
+from builder.matrix.nodes import Items, Scalar, Table, is_empty
+from builder.matrix.reader import Reader, holes, meant
 from builder.matrix.source import did_you_mean
 from builder.matrix.values import GLOB, NAME, PROSE, BadValue
 from builder.model import Options
@@ -28,15 +28,15 @@ def read_document(root: Node, path: Path, problems: Problems) -> Document:
     top = reader.table(root, "a matrix", "a mapping", "start with 'version: 1'")
     if top is None:
         raise problems.error()
-    reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), "at the top of the file")
-    if len(problems) == 0 and not {"axes", "include"} & set(top.entries):
+    reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
+    if problems.noted == 0 and not {"axes", "include"} & set(top.entries):
         problems.add(
             "the file describes no cells",
             problems.span(1, 1),
             "add 'axes' with lists of values, or 'include' with single cells",
         )
     defaults, axes, include = _defaults(reader, top), _axes(reader, top), _include(reader, top)
-    complete = len(problems) == 0
+    complete = problems.noted == 0
     head = _head(reader, top)
     return Document(
         name=head["name"] or "" if "name" in head else _name_of(path, problems),
@@ -93,26 +93,25 @@ def _defaults(reader: Reader, top: Table) -> Layer:
 
 def _axes(reader: Reader, top: Table) -> Axes | None:
     node = _section(top, "axes")
-    before = len(reader.problems)
-    if node is None:
-        _zips(reader, _section(top, "zip"), {})
-        return None
+    before = reader.problems.noted
     hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
-    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
+    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint) if node is not None else None
     if table is None:
+        # Where 'axes' is there and unreadable, it may have held any axis.
+        _zips(reader, _section(top, "zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
         return None
     if not table.entries:
         reader.problems.add("'axes' is empty", table.span, hint)
-    reader.unknown(table, keys.CELL, "in 'axes'")
+    reader.unknown(table, keys.CELL, "", kind="axis")
     axes = {
         name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in keys.CELL
     }
-    zips = _zips(reader, _section(top, "zip"), axes)
+    zips = _zips(reader, _section(top, "zip"), axes, meant(table))
     zipped = {name for group in zips for name in group}
     for axis in axes.values():
         if axis.key not in zipped:
             _repeated(reader, axis)
-    sound = len(reader.problems) == before and not holes(table)
+    sound = reader.problems.noted == before and not holes(table)
     return Axes(tuple(axes.values()), zips, meant(table), top.entries["axes"][0].span, sound)
 
 
@@ -147,14 +146,17 @@ def _repeated(reader: Reader, axis: Axis) -> None:
             )
 
 
-def _zips(reader: Reader, node: Node | None, axes: dict[str, Axis]) -> tuple[tuple[str, ...], ...]:
+def _zips(
+    reader: Reader, node: Node | None, axes: dict[str, Axis], given: frozenset[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The groups of ``zip``. ``given`` names the axes, those that could not be read among them."""
     if node is None:
         return ()
     hint = "a list of groups, as in [[base, cuda]]"
     items = reader.items(node, "'zip'", "a list of lists of axes", hint)
     if items is None:
         return ()
-    if items.nodes and all(isinstance(child, Scalar) and not empty(child) for child in items.nodes):
+    if items.nodes and all(isinstance(child, Scalar) and not is_empty(child) for child in items.nodes):
         reader.problems.add("'zip' wants a list of lists of axes, not a list of axes", items.span, hint)
         return ()
     taken: dict[str, int] = {}
@@ -162,11 +164,13 @@ def _zips(reader: Reader, node: Node | None, axes: dict[str, Axis]) -> tuple[tup
     for child in items.nodes:
         group = reader.items(child, "a group of 'zip'", "a list of axes", hint)
         if group is not None:
-            groups.append(_group(reader, group, axes, taken))
+            groups.append(_group(reader, group, axes, given, taken))
     return tuple(groups)
 
 
-def _group(reader: Reader, group: Items, axes: dict[str, Axis], taken: dict[str, int]) -> tuple[str, ...]:
+def _group(
+    reader: Reader, group: Items, axes: dict[str, Axis], given: frozenset[str], taken: dict[str, int]
+) -> tuple[str, ...]:
     problems = reader.problems
     names = []
     for node in group.nodes:
@@ -179,10 +183,10 @@ def _group(reader: Reader, group: Items, axes: dict[str, Axis], taken: dict[str,
                 node.span,
                 f"the first time in line {taken[name]}; axes that move together belong into one group",
             )
-        elif name not in axes:
+        elif name not in given:
             known = did_you_mean(name, axes) if axes else "the file has no axes"
             problems.add(f"'zip' names the axis '{name}', which is not there", node.span, known)
-        else:
+        elif name in axes:
             names.append(name)
         taken.setdefault(name, node.span.line)
     if len(group.nodes) < 2:
@@ -228,14 +232,16 @@ def _exclude(reader: Reader, top: Table) -> tuple[Rule, ...]:
 
 def _rule(reader: Reader, table: Table) -> Rule | None:
     problems = reader.problems
-    before = len(problems)
+    before = problems.noted
     globbed = (*keys.CELL, "id")
-    reader.unknown(table, (*globbed, "reason"), "in 'exclude'")
+    reader.unknown(table, (*globbed, "reason"), " in 'exclude'")
     globs = {}
     for name, (_, node) in table.entries.items():
         if name not in globbed:
             continue
-        glob = reader.text(node, GLOB, f"'{name}'", "one glob; for several values use braces: '{3.8,3.9}'")
+        glob = reader.text(
+            node, GLOB, f"'{name}'", hint="one glob; for several values use braces: '{3.8,3.9}'"
+        )
         if glob is None:
             continue
         try:
@@ -258,7 +264,7 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
             table.span,
             f"valid here: {', '.join(globbed)}",
         )
-    if len(problems) > before or holes(table) or reason is None:
+    if problems.noted > before or holes(table) or reason is None:
         return None
     return Rule(globs, reason, table.span)
 
@@ -268,7 +274,7 @@ def _options(reader: Reader, top: Table) -> Options:
     table = reader.table(node, "'options'") if node is not None else None
     if table is None:
         return Options()
-    reader.unknown(table, keys.OPTIONS, "in 'options'")
+    reader.unknown(table, keys.OPTIONS, " in 'options'")
     found = {
         name: reader.text(table.entries[name][1], key.syntax, f"'{name}'")
         for name, key in keys.OPTIONS.items()

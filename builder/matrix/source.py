@@ -22,6 +22,7 @@ MAX_LINE = 2_000
 # What YAML allows in a stream (YAML 1.2.2, 5.1, production c-printable); a BOM counts only at the start.
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]+(?=@)")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 """YAML 1.1's line breaks, which PyYAML counts by."""
 
@@ -33,12 +34,11 @@ class Problems:
         self.path = path
         # One character for one character, so that carets stay under what they point at, and nothing that a
         # file holds can steer the terminal it is shown on.
-        shown = _NOT_YAML.sub("\N{REPLACEMENT CHARACTER}", text).replace("\t", " ")
+        shown = _masked(_NOT_YAML.sub("\N{REPLACEMENT CHARACTER}", text).replace("\t", " "))
         self._shown = "\n".join(line[:MAX_LINE] for line in shown.splitlines())
         self._found: dict[Diagnostic, None] = {}
-
-    def __len__(self) -> int:
-        return len(self._found)
+        self.noted = 0
+        """How often something was noted: whether it grew tells whether a part of the file is sound."""
 
     def span(self, line: int, column: int, width: int = 1) -> Span:
         return Span(file=str(self.path), line=line, column=column, width=width)
@@ -46,10 +46,12 @@ class Problems:
     def add(self, message: str, span: Span, hint: str | None = None) -> None:
         """Notes an error. The same one again, as from an anchor that is used twice, counts once."""
         hint = None if hint is None else _printable(hint)
+        self.noted += 1
         self._found.setdefault(Diagnostic(message=_printable(message), span=span, hint=hint))
 
     def extend(self, others: Iterable[Diagnostic]) -> None:
-        self._found.update(dict.fromkeys(others))
+        for other in others:
+            self.add(other.message, other.span, other.hint)
 
     def __iter__(self) -> Iterator[Diagnostic]:
         return iter(self._found)
@@ -58,8 +60,14 @@ class Problems:
         return MatrixError(self.path, tuple(self._found), self._shown)
 
 
+def _masked(text: str) -> str:
+    """Hides the user and password of URLs, at equal length: errors end up in logs that others read."""
+    return _CREDENTIALS.sub(lambda found: "*" * len(found[0]), text)
+
+
 def _printable(text: str) -> str:
-    """Escapes what a file may hold to steer a terminal or to hide."""
+    """Escapes what a file may hold to steer a terminal or to hide, and masks credentials."""
+    text = _masked(text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -113,9 +121,9 @@ def read(path: Path) -> tuple[str, Problems]:
             "a matrix is axes and rules; split what describes different images into several files",
         )
         raise problems.error()
-    if not problems:
+    if not problems.noted:
         _check_characters(text, problems)
-    if problems:
+    if problems.noted:
         raise problems.error()
     return text, problems
 

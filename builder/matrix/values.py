@@ -73,7 +73,7 @@ _PYTHON = r"3\.(0|[1-9][0-9]?)"
 def _python(text: str) -> str:
     hint = "the minor version alone, as in 3.9"
     if not re.fullmatch(_PYTHON, text):
-        meant = re.fullmatch(r"(?:c?py(?:thon)?[ -]?)?3\.?([1-9]?\d)(?:\.\d+)?", text)
+        meant = re.fullmatch(r"(?:cp|py|python)?[ -]?3\.?([1-9]?\d)(?:\.\d+)?", text)
         raise BadValue(
             f"'{text}' is no Python version", f"did you mean 3.{meant[1]}? {hint}" if meant else hint
         )
@@ -124,7 +124,6 @@ def _url(text: str) -> str:
     if parts.scheme not in {"http", "https"} or not host or not re.fullmatch("[!-~]+", text):
         raise BadValue(f"'{text}' is no URL of a package index", hint)
     if "@" in parts.netloc:
-        # The message must not repeat it: logs are public.
         raise BadValue(
             "this URL holds a user name or password",
             "a matrix is committed; credentials belong into the package index's own configuration",
