@@ -1,18 +1,68 @@
-"""A content-addressed store of layers, shared by processes and threads."""
+"""A content-addressed store of layers, shared by processes and threads.
+
+::
+
+    blobs/sha256/<hex>   compressed layers
+    index/<key>.json     what a layer was made of → which blob; its file time is when it was last used
+    index/<key>.files    the maker's list of what is in it, read only where it is asked for
+    layouts/<name>/      OCI layouts, composed of links to blobs
+    leases/<id>          digests in use, locked by the process that uses them
+    locks/<key>          locked by whoever makes that layer
+
+Everything is written beside its place and renamed, so that a name never holds half a file; a lock that a dead
+process held is free again, because the kernel says so.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+import uuid
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from builder.layers.locking import disk_errors, locked, try_lock
+from builder.layers.types import Layer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+_CHUNK = 1 << 20
+_STALE = 24 * 3600
+"""Seconds after which a temporary file belongs to a process that died."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """A line of the index. ``details`` is JSON that the maker wants back with the layer."""
+
+    layer: Layer
+    details: dict[str, Any] = field(default_factory=dict)
+    files: bytes = field(default=b"", repr=False, compare=False)
+    """Only on the way in; :meth:`LayerStore.files` reads it back."""
 
 
 class Lease:
     """Keeps blobs from being pruned until it is released or its process ends."""
 
+    def __init__(self, store: LayerStore) -> None:
+        self._store = store
+        self._path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
+        self._held = contextlib.ExitStack()
+        self._file = self._held.enter_context(locked(self._path))
+
+    def add(self, name: str) -> None:
+        """Keep the blob or layout ``name``. Call it under the store's lock, with the blob still there."""
+        os.write(self._file, f"{name}\n".encode())
+
     def release(self) -> None:
-        raise NotImplementedError
+        self._path.unlink(missing_ok=True)
+        self._held.close()
 
 
 class LayerStore:
@@ -21,15 +71,228 @@ class LayerStore:
     def __init__(self, root: Path, *, limit: int | None = None) -> None:
         self.root = root
         self.limit = limit
+        self._good: dict[str, tuple[int, ...]] = {}
+
+    def folder(self, name: str) -> Path:
+        path = self.root / name
+        with disk_errors(path):
+            path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def blob(self, digest: str) -> Path:
+        """Where the blob with this digest is, or would be."""
+        return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
+
+    def lease(self) -> Lease:
+        """A new lease; release it when the blobs are no longer needed."""
+        with self._lock():  # else a prune could take it for a dead one before its lock is held
+            return Lease(self)
+
+    def find(self, key: str, lease: Lease) -> Record | None:
+        """The layer made of ``key``, sound and kept by ``lease``; None where it must be made."""
+        with self._lock():
+            record = self._read(key)
+            if record is None or not self.blob(record.layer.digest).exists():
+                return None
+            lease.add(record.layer.digest)
+            os.utime(self._index(key))
+        return record if self._is_sound(record.layer.digest, record.layer.size) else None
+
+    def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> tuple[Record, bool]:
+        """The layer made of ``key``, and whether it was made now.
+
+        ``make`` writes the blob to the path it is given. Only one process or thread makes a key; others wait.
+        """
+        with locked(self.folder("locks") / key):
+            found = self.find(key, lease)
+            if found is not None:
+                return found, False
+            temporary = self.folder("tmp") / uuid.uuid4().hex
+            try:
+                with disk_errors(temporary):
+                    record = make(temporary)
+                    self._put(key, record, temporary, lease)
+            finally:
+                temporary.unlink(missing_ok=True)
+        if self.limit is not None:
+            self.prune()
+        return record, True
+
+    def files(self, key: str) -> bytes:
+        """What the maker of ``key`` left as :attr:`Record.files`."""
+        return self._files(key).read_bytes()
+
+    @contextlib.contextmanager
+    def keeping(self, lease: Lease, name: str) -> Iterator[None]:
+        """Keep ``name`` by ``lease``; nothing is pruned until the block ends."""
+        with self._lock():
+            lease.add(name)
+            yield
 
     def usage(self) -> int:
         """Bytes in blobs."""
-        raise NotImplementedError
+        return sum(size for _, size in self._blobs())
 
     def prune(self, limit: int | None = None) -> int:
         """Remove the least recently used blobs until ``limit`` holds; what is leased stays. Bytes freed."""
-        raise NotImplementedError
+        allowed = self.limit if limit is None else limit
+        if allowed is None:
+            return 0
+        freed = 0
+        with self._lock():
+            leased = self._leased()
+            sizes = dict(self._blobs())
+            excess = sum(sizes.values()) - allowed
+            for digest in self._oldest_first(sizes):
+                if freed >= excess:
+                    break
+                if digest not in leased:
+                    self.blob(digest).unlink(missing_ok=True)
+                    freed += sizes[digest]
+            self._sweep(leased)
+        return freed
 
     def verify(self) -> list[str]:
         """Hash every blob; remove those that are not what they claim to be, and return their digests."""
-        raise NotImplementedError
+        return [digest for digest, _ in list(self._blobs()) if not self._hash_is_right(digest)]
+
+    def _lock(self) -> contextlib.AbstractContextManager[int]:
+        """Held for moments only: while a lease grows, a blob comes in, or blobs go."""
+        return locked(self.folder("locks") / ".store")
+
+    def _index(self, key: str) -> Path:
+        return self.folder("index") / f"{key}.json"
+
+    def _files(self, key: str) -> Path:
+        return self.folder("index") / f"{key}.files"
+
+    def _forget(self, key: str) -> None:
+        self._index(key).unlink(missing_ok=True)
+        self._files(key).unlink(missing_ok=True)
+
+    def _read(self, key: str) -> Record | None:
+        try:
+            document = json.loads(self._index(key).read_bytes())
+            return Record(layer=Layer(**document["layer"]), details=document["details"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError):
+            # Not written by this program: forget it, the layer is made again.
+            self._forget(key)
+            return None
+
+    def _put(self, key: str, record: Record, temporary: Path, lease: Lease) -> None:
+        target = self.blob(record.layer.digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        document = json.dumps({"layer": asdict(record.layer), "details": record.details})
+        with self._lock():
+            temporary.replace(target)
+            self._replace(self._files(key), record.files)
+            self._replace(self._index(key), document.encode())
+            lease.add(record.layer.digest)
+            stamp = _stamp(target)
+        # Just written and hashed on the way: no need to read it again.
+        self._remember(record.layer.digest, stamp)
+
+    def _is_sound(self, digest: str, size: int) -> bool:
+        """Whether the blob is what it was: hashed once, and again when its inode, size or times changed."""
+        try:
+            stamp = _stamp(self.blob(digest))
+        except FileNotFoundError:
+            return False
+        if stamp[1] != size:
+            self._discard(digest, stamp)
+            return False
+        return stamp in (self._good.get(digest), self._recalled(digest)) or self._hash_is_right(digest)
+
+    def _hash_is_right(self, digest: str) -> bool:
+        """Read and hash the blob; remove it where it is not what its name says."""
+        actual = hashlib.sha256()
+        try:
+            stamp = _stamp(self.blob(digest))
+            with self.blob(digest).open("rb") as blob:
+                while chunk := blob.read(_CHUNK):
+                    actual.update(chunk)
+        except FileNotFoundError:
+            return False
+        if "sha256:" + actual.hexdigest() != digest:
+            self._discard(digest, stamp)
+            return False
+        self._remember(digest, stamp)
+        return True
+
+    def _remember(self, digest: str, stamp: tuple[int, ...]) -> None:
+        """Note that the blob is sound as long as it bears this stamp, for this process and the next."""
+        self._good[digest] = stamp
+        self._replace(self._note(digest), json.dumps(stamp).encode())
+
+    def _recalled(self, digest: str) -> tuple[int, ...] | None:
+        try:
+            return tuple(json.loads(self._note(digest).read_bytes()))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def _note(self, digest: str) -> Path:
+        return self.folder("hashed") / digest.removeprefix("sha256:")
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        beside = self.folder("tmp") / uuid.uuid4().hex
+        try:
+            beside.write_bytes(content)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _discard(self, digest: str, stamp: tuple[int, ...]) -> None:
+        """Remove a blob that was found bad, unless somebody has put a good one in its place meanwhile."""
+        with self._lock(), contextlib.suppress(FileNotFoundError):
+            if _stamp(self.blob(digest)) == stamp:
+                self.blob(digest).unlink()
+
+    def _blobs(self) -> Iterator[tuple[str, int]]:
+        for path in self.folder("blobs/sha256").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                yield "sha256:" + path.name, path.stat().st_size
+
+    def _oldest_first(self, digests: Iterable[str]) -> list[str]:
+        used: dict[str, float] = {}
+        for path in self.folder("index").glob("*.json"):
+            record = self._read(path.stem)
+            if record is not None:
+                used[record.layer.digest] = max(used.get(record.layer.digest, 0.0), path.stat().st_mtime)
+        return sorted(digests, key=lambda digest: (used.get(digest, 0.0), digest))
+
+    def _leased(self) -> set[str]:
+        """What living leases keep. A lease whose lock is free belongs to nobody."""
+        leased: set[str] = set()
+        for path in self.folder("leases").iterdir():
+            if try_lock(path):
+                path.unlink(missing_ok=True)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    leased.update(path.read_text().split())
+        return leased
+
+    def _sweep(self, leased: set[str]) -> None:
+        """Remove what points at blobs that are gone, and what dead processes left."""
+        for path in self.folder("index").glob("*.json"):
+            record = self._read(path.stem)
+            if record is not None and not self.blob(record.layer.digest).exists():
+                self._forget(path.stem)
+        for path in self.folder("hashed").iterdir():
+            if not self.blob(path.name).exists():
+                path.unlink(missing_ok=True)
+        for path in self.folder("layouts").iterdir():
+            links = path.glob("blobs/sha256/*")
+            if path.name not in leased and any(not link.exists() for link in links):
+                shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder("tmp").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - _STALE:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What changes when a file does: the kernel sets the last of these times and nobody can set it back."""
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

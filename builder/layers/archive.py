@@ -1,0 +1,167 @@
+"""Reads a wheel's zip file without believing it: every name, size and checksum is checked.
+
+Unlike :mod:`zipfile`, which is used for the table of contents only, the data is inflated by ISA-L where it is
+installed (twice as fast as zlib) and outside the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from builder.errors import CellError
+from builder.layers.codec import crc32, inflater
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_FEED = 1 << 17
+"""Compressed bytes handed to the inflater at once. Deflate expands at most 1032-fold, so this also bounds
+what one step can bring: 129 MiB."""
+_EXPANSION = 1032
+_LOCAL_HEADER = 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """A file in the archive. ``start`` is where its data begins; sizes are in bytes."""
+
+    name: str
+    start: int
+    compressed: int
+    size: int
+    crc: int
+    deflated: bool
+    executable: bool
+
+
+class Archive:
+    """An open wheel. Raises :class:`~builder.errors.CellError` for a file that is damaged or hostile."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("rb")
+        try:
+            self.members = self._read_members()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def error(self, problem: str) -> CellError:
+        """What to raise for this wheel."""
+        return CellError(
+            f"{self.path.name}: {problem}",
+            hint="the file is not as its author built it, or was built wrong: "
+            "pin another version of the package, or remove the file from the cache to download it again",
+        )
+
+    def read(self, name: str) -> bytes:
+        member = self.members.get(name)
+        if member is None:
+            raise self.error(f"has no {name}")
+        return b"".join(self.chunks(member))
+
+    def chunks(self, member: Member) -> Iterator[bytes]:
+        """The content of ``member``, in pieces; its size and checksum are right when this ends."""
+        pieces = self._inflated(member) if member.deflated else self._raw(member)
+        size = crc = 0
+        for piece in pieces:
+            size += len(piece)
+            if size > member.size:
+                break
+            crc = crc32(piece, crc)
+            yield piece
+        if size != member.size:
+            wrong = "more" if size > member.size else "less"
+            raise self.error(f"{member.name} holds {wrong} than the {member.size} bytes that it declares")
+        if crc != member.crc:
+            raise self.error(f"{member.name} is damaged: its checksum differs")
+
+    def _raw(self, member: Member) -> Iterator[bytes]:
+        end = member.start + member.compressed
+        for offset in range(member.start, end, _FEED):
+            yield os.pread(self._file.fileno(), min(_FEED, end - offset), offset)
+
+    def _inflated(self, member: Member) -> Iterator[bytes]:
+        inflate = inflater()
+        try:
+            for piece in self._raw(member):
+                yield inflate.decompress(piece)
+            yield inflate.flush()
+        except inflate.error as problem:
+            raise self.error(f"{member.name} is damaged: {problem}") from problem
+        if not inflate.eof or inflate.unused_data:
+            raise self.error(f"{member.name} is damaged: its compressed data does not end where it should")
+
+    def _read_members(self) -> dict[str, Member]:
+        try:
+            with zipfile.ZipFile(self._file) as table:
+                entries, directory = table.infolist(), table.start_dir
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as problem:
+            raise self.error(f"cannot be read as a zip file: {problem}") from problem
+        members: dict[str, Member] = {}
+        end = 0
+        for entry in sorted(entries, key=lambda e: e.header_offset):
+            if entry.header_offset < end:
+                raise self.error(f"{entry.filename} overlaps another file of the archive")
+            member = self._member(entry)
+            end = member.start + member.compressed
+            if end > directory:
+                raise self.error(f"{entry.filename} reaches into the table of contents")
+            if entry.is_dir():
+                continue
+            if member.name in members:
+                raise self.error(f"{member.name} stands in it twice")
+            members[member.name] = member
+        return members
+
+    def _member(self, entry: zipfile.ZipInfo) -> Member:
+        name = entry.filename
+        self._check_name(entry.orig_filename, is_dir=entry.is_dir())
+        mode = entry.external_attr >> 16
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
+            raise self.error(f"{name} is a link or a device, not a file")
+        if entry.flag_bits & 0x41:
+            raise self.error(f"{name} is encrypted")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self.error(f"{name} is compressed with method {entry.compress_type}; wheels use deflate")
+        deflated = entry.compress_type == zipfile.ZIP_DEFLATED
+        if entry.file_size > entry.compress_size * (_EXPANSION if deflated else 1):
+            raise self.error(f"{name} declares {entry.file_size} bytes, more than its data can hold")
+        return Member(
+            name=name,
+            start=self._data_start(entry),
+            compressed=entry.compress_size,
+            size=entry.file_size,
+            crc=entry.CRC,
+            deflated=deflated,
+            executable=stat.S_ISREG(mode) and bool(mode & 0o111),
+        )
+
+    def _check_name(self, name: str, *, is_dir: bool) -> None:
+        parts = name.removesuffix("/").split("/") if is_dir else name.split("/")
+        strange = any(ord(c) < 0x20 or c == "\x7f" for c in name) or "\\" in name
+        if strange or any(part in ("", ".", "..") for part in parts):
+            raise self.error(f"{name!r} is no plain path inside the archive")
+
+    def _data_start(self, entry: zipfile.ZipInfo) -> int:
+        """Where the data begins, by the header in front of it, which must name the same file."""
+        header = os.pread(self._file.fileno(), _LOCAL_HEADER, entry.header_offset)
+        if len(header) < _LOCAL_HEADER or header[:4] != b"PK\x03\x04":
+            raise self.error(f"{entry.filename} has no header where the table of contents says")
+        name_size, extra_size = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
+        name = os.pread(self._file.fileno(), name_size, entry.header_offset + _LOCAL_HEADER)
+        encoding = "utf-8" if entry.flag_bits & 0x800 else "cp437"
+        if name != entry.orig_filename.encode(encoding):
+            raise self.error(f"{entry.filename} has another name in its own header")
+        return entry.header_offset + _LOCAL_HEADER + name_size + extra_size

@@ -1,0 +1,161 @@
+"""What wheel layers are stacked on: a rootfs as one layer, or a registry image's own layers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import CellError, RegistryError
+from builder.layers.blob import CHUNK, BlobWriter
+from builder.layers.codec import codec
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from builder.layers.store import LayerStore, Lease
+    from builder.layers.types import BaseSource, Compression
+    from builder.model import Cell, RegistryBase, RootfsBase
+
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What BuildKit gives an image that starts ``FROM scratch``: the plain way begins like that."""
+
+_OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
+_LAYER_TYPES = {
+    _OCI_LAYER: _OCI_LAYER,
+    **{media_type: media_type for media_type in MEDIA_TYPES.values()},
+    "application/vnd.docker.image.rootfs.diff.tar.gzip": MEDIA_TYPES["gzip"],
+    "application/vnd.docker.image.rootfs.diff.tar.zstd": MEDIA_TYPES["zstd"],
+    "application/vnd.docker.image.rootfs.diff.tar": _OCI_LAYER,
+}
+"""Docker's names for layers and OCI's: the bytes, and so the digests, are the same."""
+
+
+def rootfs_layers(
+    tar: Path,
+    cell: Cell,
+    base: RootfsBase,
+    *,
+    store: LayerStore,
+    lease: Lease,
+    advance: Callable[[int], None],
+) -> tuple[BaseLayers, int]:
+    """A rootfs's tar file as a base of one layer, and how many layers were made for it (0 or 1)."""
+    compression = cell.options.compression
+    status = tar.stat()
+    # By its stamp and not its hash: hashing it would take longer than all else in a build with nothing new.
+    identity = json.dumps(
+        [str(tar.resolve()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    )
+    key = f"rootfs-{hashlib.sha256(identity.encode()).hexdigest()[:32]}-{codec(compression)}"
+    record, made = store.obtain(
+        key, lease, lambda target: _compress(tar, target, f"rootfs {base.suite}", compression, advance)
+    )
+    operating_system, _, architecture = cell.platform.partition("/")
+    config = {"architecture": architecture, "os": operating_system, "config": {"Env": [_PATH]}}
+    return BaseLayers(layers=(record.layer,), config=config), int(made)
+
+
+def _compress(
+    tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
+) -> Record:
+    with tar.open("rb") as source, target.open("wb") as blob:
+        writer = BlobWriter(blob, compression, tar.stat().st_size)
+        try:
+            while piece := source.read(CHUNK):
+                writer.write(piece)
+                advance(len(piece))
+            written = writer.finish()
+        finally:
+            writer.close()
+    return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
+
+
+def registry_layers(
+    base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease
+) -> tuple[BaseLayers, int]:
+    """A registry image's layers, fetched where the store lacks them, and how many were fetched.
+
+    Raises :class:`~builder.errors.RegistryError` where what came is not what the digests say.
+    """
+    manifest = _document(base, source.manifest(base.digest), base.digest)
+    config = _config(base, manifest["config"], source=source, store=store, lease=lease)
+    layers: list[Layer] = []
+    fetched = 0
+    for described, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
+        layer = _described(base, described, diff_id)
+        record, new = store.obtain(
+            f"blob-{layer.digest.removeprefix('sha256:')}",
+            lease,
+            lambda target, layer=layer: _fetch(layer, target, source),  # type: ignore[misc]
+        )
+        layers.append(record.layer)
+        fetched += new
+    return BaseLayers(layers=tuple(layers), config=config), fetched
+
+
+def _config(
+    base: RegistryBase, described: Mapping[str, Any], *, source: BaseSource, store: LayerStore, lease: Lease
+) -> dict[str, Any]:
+    digest = str(described["digest"])
+    layer = Layer(
+        title="image config",
+        digest=digest,
+        diff_id=digest,
+        size=int(described["size"]),
+        unpacked=0,
+        media_type="",
+    )
+    store.obtain(
+        f"blob-{digest.removeprefix('sha256:')}", lease, lambda target: _fetch(layer, target, source)
+    )
+    return _document(base, store.blob(digest).read_bytes(), digest)
+
+
+def _document(base: RegistryBase, content: bytes, digest: str) -> dict[str, Any]:
+    if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+        raise RegistryError(
+            f"{base.reference}: the registry gave something else for {digest}",
+            hint="a proxy or mirror in between may have changed it; try again, or use another registry",
+        )
+    try:
+        document = json.loads(content)
+    except ValueError as problem:
+        raise RegistryError(f"{base.reference}: {digest} is no JSON document: {problem}") from problem
+    if not isinstance(document, dict):
+        raise RegistryError(f"{base.reference}: {digest} is no JSON object")
+    return document
+
+
+def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -> Layer:
+    media_type = _LAYER_TYPES.get(described["mediaType"])
+    if media_type is None or described.get("urls"):
+        raise CellError(
+            f"{base.reference} has a layer of type {described['mediaType']}, which cannot be taken over",
+            hint="use another base image",
+        )
+    return Layer(
+        title=base.reference,
+        digest=described["digest"],
+        diff_id=diff_id,
+        size=int(described["size"]),
+        unpacked=0,
+        media_type=media_type,
+    )
+
+
+def _fetch(layer: Layer, target: Path, source: BaseSource) -> Record:
+    source.blob(layer.digest, target)
+    actual = hashlib.sha256()
+    with target.open("rb") as blob:
+        while chunk := blob.read(CHUNK):
+            actual.update(chunk)
+    if "sha256:" + actual.hexdigest() != layer.digest:
+        raise RegistryError(
+            f"{layer.title}: the registry gave something else for {layer.digest}",
+            hint="a proxy or mirror in between may have changed it; try again",
+        )
+    return Record(layer=layer)

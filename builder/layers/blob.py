@@ -1,0 +1,105 @@
+"""Writes a layer's blob: compressed and hashed in a thread of its own, while the caller makes more of it."""
+
+from __future__ import annotations
+
+import hashlib
+import queue
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from builder.layers.codec import compressor
+
+if TYPE_CHECKING:
+    from builder.layers.types import Compression
+
+CHUNK = 1 << 20
+"""Bytes of the tar stream that are compressed at once. Fixed, so that the compressed bytes do not depend on
+the pieces in which the stream arrived."""
+_AHEAD = 4
+"""Chunks that may wait for the compressor: enough to keep it busy, little enough to stay in the cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A finished blob. Digests are ``sha256:…``; sizes are in bytes."""
+
+    digest: str
+    diff_id: str
+    size: int
+    unpacked: int
+
+
+class BlobWriter:
+    """Takes a tar stream of exactly ``size`` bytes and writes it, compressed, to ``target``."""
+
+    def __init__(self, target: BinaryIO, compression: Compression, size: int) -> None:
+        self._target = target
+        self._stream = compressor(compression, size)
+        self._diff_id = hashlib.sha256()
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self._unpacked = 0
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=_AHEAD)
+        self._problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="layer-compressor", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        """Take the next piece. Raises what went wrong with an earlier one, as a full disk."""
+        self._pieces.append(data)
+        self._held += len(data)
+        if self._held >= CHUNK:
+            stream = b"".join(self._pieces)
+            whole = len(stream) - len(stream) % CHUNK
+            for start in range(0, whole, CHUNK):
+                self._send(stream[start : start + CHUNK])
+            self._pieces = [stream[whole:]]
+            self._held = len(stream) - whole
+
+    def finish(self) -> Written:
+        """Write what is left and wait for the compressor."""
+        self._send(b"".join(self._pieces))
+        self.close()
+        if self._problem is not None:
+            raise self._problem
+        return Written(
+            digest="sha256:" + self._digest.hexdigest(),
+            diff_id="sha256:" + self._diff_id.hexdigest(),
+            size=self._size,
+            unpacked=self._unpacked,
+        )
+
+    def close(self) -> None:
+        """End the thread; the blob is of no use unless :meth:`finish` was called."""
+        if self._thread.is_alive():
+            self._chunks.put(None)
+            self._thread.join()
+
+    def _send(self, chunk: bytes) -> None:
+        if self._problem is not None:
+            raise self._problem
+        self._chunks.put(chunk)
+
+    def _work(self) -> None:
+        while (chunk := self._chunks.get()) is not None:
+            if self._problem is not None:
+                continue  # drain, so that the caller never waits for a queue that nobody empties
+            try:
+                self._unpacked += len(chunk)
+                self._diff_id.update(chunk)
+                self._emit(self._stream.compress(chunk))
+            except BaseException as problem:  # noqa: BLE001 - raised again in the caller's thread
+                self._problem = problem
+        if self._problem is None:
+            try:
+                self._emit(self._stream.flush())
+            except BaseException as problem:  # noqa: BLE001 - raised again in the caller's thread
+                self._problem = problem
+
+    def _emit(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._target.write(data)
+        self._size += len(data)

@@ -1,0 +1,51 @@
+"""Two wheels that own one path. pip lets the last one win, silently and in an order of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Listing = Mapping[str, Mapping[str, str]]
+"""Distribution → path below the root → mode and sha256 of the file, as one text."""
+
+
+def refuse_collisions(listings: Iterable[Listing]) -> None:
+    """Raise :class:`~builder.errors.CellError` where two distributions differ about a path.
+
+    The same content twice is fine: packages that share a namespace each bring its ``__init__.py``.
+    """
+    owners: dict[str, tuple[str, str]] = {}
+    clashes: dict[tuple[str, str], list[str]] = {}
+    for listing in listings:
+        for name, files in listing.items():
+            for path, content in files.items():
+                owner, owned = owners.setdefault(path, (name, content))
+                if owned != content:
+                    clashes.setdefault((owner, name), []).append(path)
+    folders = {path.rpartition("/")[0]: (name, path) for path, (name, _) in owners.items()}
+    for folder, (name, _) in list(folders.items()):
+        _add_parents(folders, folder, name)
+    for path in folders.keys() & owners.keys():
+        clashes.setdefault((owners[path][0], folders[path][0]), []).append(path)
+    if clashes:
+        raise CellError(
+            "\n".join(_describe(pair, sorted(paths)) for pair, paths in sorted(clashes.items())),
+            hint="the packages cannot live in one environment; drop one of them, or pin versions that agree",
+        )
+
+
+def _add_parents(folders: dict[str, tuple[str, str]], folder: str, name: str) -> None:
+    above = folder.rpartition("/")[0]
+    while above and above not in folders:
+        folders[above] = (name, folder)
+        above = above.rpartition("/")[0]
+
+
+def _describe(pair: tuple[str, str], paths: list[str]) -> str:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{pair[0]} and {pair[1]} both own /{paths[0]}{more}, with different content"

@@ -1,0 +1,103 @@
+"""Wheels → one layer, in one pass: inflate, check against ``RECORD``, lay out as tar, compress, hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from builder.layers import tar
+from builder.layers.blob import BlobWriter, Written
+from builder.layers.collide import Listing, refuse_collisions
+from builder.layers.wheel import File, Tree, parents
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from builder.layers.archive import Archive
+    from builder.layers.types import Compression
+
+LAYOUT = 1
+"""Version of what a wheel's layer looks like. Goes up with every change to the bytes of a tar stream, and is
+part of what layers are looked up by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """An open wheel and what installing it leaves."""
+
+    archive: Archive
+    tree: Tree
+
+
+def write_layer(
+    sources: Sequence[Source],
+    target: BinaryIO,
+    compression: Compression,
+    advance: Callable[[int], None],
+) -> tuple[Written, Listing]:
+    """Write one layer with the trees of all ``sources``; ``advance`` is told of each piece's size in bytes.
+
+    Raises :class:`~builder.errors.CellError` for a file that is not what its ``RECORD`` says, and for two
+    wheels that differ about a path; :class:`OSError` where the target cannot be written.
+    """
+    owners = _owners(sources)
+    folders = {folder for path in owners for folder in parents(path)}
+    size = sum(len(tar.directory_header(folder)) for folder in folders) + len(tar.END)
+    size += sum(_header_size(file) + file.size + len(tar.padding(file.size)) for _, file in owners.values())
+    writer = BlobWriter(target, compression, size)
+    digests: dict[str, str] = {}
+    try:
+        for path in sorted(folders | owners.keys()):
+            if path in folders:
+                writer.write(tar.directory_header(path))
+                continue
+            source, file = owners[path]
+            writer.write(tar.file_header(path, mode=file.mode, size=file.size))
+            digest = hashlib.sha256()
+            for piece in _pieces(source, file):
+                digest.update(piece)
+                writer.write(piece)
+                advance(len(piece))
+            writer.write(tar.padding(file.size))
+            digests[path] = digest.hexdigest()
+            if file.sha256 not in (None, digests[path]):
+                raise source.archive.error(f"/{path} is not what its RECORD says: the hash differs")
+        writer.write(tar.END)
+        written = writer.finish()
+    finally:
+        writer.close()
+    return written, {
+        source.tree.wheel.name: {f.path: f"{f.mode:o} {digests[f.path]}" for f in source.tree.files}
+        for source in sources
+    }
+
+
+def _owners(sources: Sequence[Source]) -> dict[str, tuple[Source, File]]:
+    """Each path with the wheel it comes from; one path of several wheels must be the same file."""
+    count = Counter(file.path for source in sources for file in source.tree.files)
+    listing: Listing = {
+        source.tree.wheel.name: {
+            file.path: _describe(source, file) if count[file.path] > 1 else "" for file in source.tree.files
+        }
+        for source in sources
+    }
+    refuse_collisions([listing])
+    return {file.path: (source, file) for source in sources for file in source.tree.files}
+
+
+def _describe(source: Source, file: File) -> str:
+    digest = file.sha256 or hashlib.sha256(b"".join(_pieces(source, file))).hexdigest()
+    return f"{file.mode:o} {digest}"
+
+
+def _header_size(file: File) -> int:
+    return len(tar.file_header(file.path, mode=file.mode, size=file.size))
+
+
+def _pieces(source: Source, file: File) -> Iterator[bytes]:
+    if isinstance(file.content, bytes):
+        yield file.content
+    else:
+        yield from source.archive.chunks(file.content)

@@ -1,0 +1,286 @@
+"""What installing a wheel would leave on disk, worked out from the file without unpacking it.
+
+Paths, modes, scripts and the rewritten ``RECORD`` are those of ``pip install --no-compile`` into the image's
+prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a test compares the two trees.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import email.parser
+import email.policy
+import hashlib
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.layers.scripts import EntryPointError, Style, entry_points, scripts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.layers.archive import Archive, Member
+    from builder.model import Wheel
+
+PREFIX = "opt/runtime"
+SITE = f"{PREFIX}/lib/python/site-packages"
+_BIN = f"{PREFIX}/bin"
+_INTERPRETER = f"/{PREFIX}/bin/python"
+_UP = "../../../"
+"""From site-packages to the prefix, as ``RECORD`` writes paths outside of site-packages."""
+
+_SCRIPT_SUFFIXES = (".exe", "-script.py", ".pya")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """A file of the installed tree. ``path`` is relative to the image's root."""
+
+    path: str
+    mode: int
+    size: int
+    sha256: str | None
+    """In hexadecimal; None where nobody says, which only files outside of ``RECORD`` are."""
+    content: bytes | Member
+    """What pip makes, or where in the archive it stands."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """The installed form of one wheel."""
+
+    wheel: Wheel
+    files: tuple[File, ...]
+    requires_python: str | None
+    scripts: bool
+    """Whether pip makes scripts for its entry points, whose text depends on the version of pip."""
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style) -> Tree:
+    """Work out the installed form of ``wheel``. Raises :class:`~builder.errors.CellError`."""
+    info = _info_folder(archive, wheel)
+    _check_format(archive, info)
+    metadata = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(
+        archive.read(f"{info}/METADATA"), headersonly=True
+    )
+    points = _entry_points(archive, info)
+    files: dict[str, File] = {}
+    rows = _record(archive, info)
+    moved: dict[str, str] = {}
+    changed: dict[str, File] = {}
+    for member in archive.members.values():
+        path = _destination(archive, member.name, wheel.name)
+        if path is None or _is_generated(path, member.name, points):
+            continue
+        file = _from_member(archive, member, path, rows.get(member.name))
+        if isinstance(file.content, bytes):
+            changed[member.name] = file
+        if path in files:
+            raise archive.error(f"two of its files are both installed as /{path}")
+        files[path] = file
+        moved[member.name] = path
+    generated = list(_generated(archive, info, points, python=python, style=style))
+    for file in generated:
+        files[file.path] = file
+    lines = [
+        (_record_path(moved.get(name, f"{SITE}/{name}")), *_row(changed.get(name), hashed, size))
+        for name, (hashed, size) in rows.items()
+    ]
+    lines += [(_record_path(file.path), *_row(file, "", "")) for file in generated]
+    lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in rows]
+    record = f"{SITE}/{info}/RECORD"
+    files[record] = _made(record, _render_record(lines), 0o644)
+    _check_folders(archive, files)
+    requires = metadata.get("Requires-Python")
+    return Tree(
+        wheel=wheel,
+        files=tuple(files[path] for path in sorted(files)),
+        requires_python=str(requires) if requires else None,
+        scripts=bool(points),
+    )
+
+
+def _info_folder(archive: Archive, wheel: Wheel) -> str:
+    folders = {name.partition("/")[0] for name in archive.members if ".dist-info/" in name}
+    infos = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+    if len(infos) != 1:
+        raise archive.error(f"has {len(infos)} .dist-info folders, a wheel has one")
+    named = canonicalize_name(infos[0].removesuffix(".dist-info").rpartition("-")[0])
+    if named != canonicalize_name(wheel.name):
+        raise archive.error(f"holds {named}, not {wheel.name}")
+    return infos[0]
+
+
+def _check_format(archive: Archive, info: str) -> None:
+    text = archive.read(f"{info}/WHEEL")
+    version = email.parser.BytesParser().parsebytes(text, headersonly=True).get("Wheel-Version", "")
+    if version.partition(".")[0] != "1":
+        raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
+
+
+def _entry_points(archive: Archive, info: str) -> dict[str, str]:
+    name = f"{info}/entry_points.txt"
+    if name not in archive.members:
+        return {}
+    try:
+        return entry_points(archive.read(name).decode())
+    except (EntryPointError, UnicodeDecodeError) as problem:
+        raise archive.error(str(problem)) from problem
+
+
+def _record(archive: Archive, info: str) -> dict[str, tuple[str, str]]:
+    """``RECORD``: file → (hash, size), both as written and both empty where it gives none."""
+    rows: dict[str, tuple[str, str]] = {}
+    try:
+        text = archive.read(f"{info}/RECORD").decode()
+    except UnicodeDecodeError as problem:
+        raise archive.error(f"its RECORD is not UTF-8: {problem}") from problem
+    for row in csv.reader(text.splitlines()):
+        if not row:
+            continue
+        name, hashed, size = (*row, "", "", "")[:3]
+        if name.startswith("/") or ".." in name.split("/"):
+            raise archive.error(f"its RECORD names {name!r}, outside of the archive")
+        rows[name] = (hashed, size)
+    return rows
+
+
+def _destination(archive: Archive, name: str, wheel_name: str) -> str | None:
+    """Where pip puts a file of the archive."""
+    top, _, rest = name.partition("/")
+    if not (rest and top.endswith(".data")):
+        return f"{SITE}/{name}"
+    scheme, _, path = rest.partition("/")
+    roots = {
+        "purelib": SITE,
+        "platlib": SITE,
+        "scripts": _BIN,
+        "data": PREFIX,
+        # pip has the Python's version where this says ``python``; recipes link the one to the other.
+        "headers": f"{PREFIX}/include/site/python/{wheel_name}",
+    }
+    if scheme not in roots or not path:
+        raise archive.error(f"{name} belongs to no installation scheme ({', '.join(sorted(roots))})")
+    return f"{roots[scheme]}/{path}"
+
+
+def _is_script(name: str) -> bool:
+    parts = name.split("/", 2)
+    return len(parts) == 3 and parts[0].endswith(".data") and parts[1] == "scripts"
+
+
+def _is_generated(path: str, name: str, points: dict[str, str]) -> bool:
+    """Whether this is a script that setuptools wrote for an entry point: pip writes its own."""
+    if not _is_script(name):
+        return False
+    script = path.rpartition("/")[2]
+    for suffix in _SCRIPT_SUFFIXES:
+        if script.lower().endswith(suffix):
+            return script[: -len(suffix)] in points
+    return script in points
+
+
+def _from_member(archive: Archive, member: Member, path: str, row: tuple[str, str] | None) -> File:
+    mode = 0o755 if member.executable else 0o644
+    hashed, size = row or ("", "")
+    if size and size != str(member.size):
+        raise archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
+    if _is_script(member.name):
+        content = archive.read(member.name)
+        if content.startswith(b"#!python"):
+            _check_hash(archive, member.name, content, hashed)
+            # The whole line goes, with any options in it: so does pip.
+            rest = content.partition(b"\n")[2]
+            return _made(path, f"#!{_INTERPRETER}\n".encode() + rest, mode)
+    digest = _hex(hashed) if hashed.startswith("sha256=") else None
+    if hashed and digest is None:
+        # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
+        content = archive.read(member.name)
+        _check_hash(archive, member.name, content, hashed)
+    return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
+
+
+def _check_hash(archive: Archive, name: str, content: bytes, hashed: str) -> None:
+    algorithm, _, expected = hashed.partition("=")
+    if not hashed:
+        return
+    if algorithm not in ("sha256", "sha384", "sha512"):
+        raise archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
+    if _text(hashlib.new(algorithm, content).digest()) != expected.rstrip("="):
+        raise archive.error(f"{name} is not what its RECORD says: the hash differs")
+
+
+def _generated(
+    archive: Archive, info: str, points: dict[str, str], *, python: str, style: Style
+) -> Iterator[File]:
+    """What pip adds: a script for each entry point, and its two marks."""
+    try:
+        for name, content in scripts(points, interpreter=_INTERPRETER, python=python, style=style):
+            yield _made(f"{_BIN}/{name}", content, 0o755)
+    except EntryPointError as problem:
+        raise archive.error(str(problem)) from problem
+    yield _made(f"{SITE}/{info}/INSTALLER", b"pip\n", 0o644)
+    # Every wheel of a lock is asked for by name, so pip marks every one.
+    yield _made(f"{SITE}/{info}/REQUESTED", b"", 0o644)
+
+
+def _made(path: str, content: bytes, mode: int) -> File:
+    digest = hashlib.sha256(content).hexdigest()
+    return File(path=path, mode=mode, size=len(content), sha256=digest, content=content)
+
+
+def _record_path(path: str) -> str:
+    return (
+        path.removeprefix(f"{SITE}/")
+        if path.startswith(f"{SITE}/")
+        else _UP + path.removeprefix(f"{PREFIX}/")
+    )
+
+
+def _row(file: File | None, hashed: str, size: str) -> tuple[str, str]:
+    """Hash and size of a line of ``RECORD``: new for what pip made or changed, else as they were."""
+    if file is None or file.sha256 is None:
+        return hashed, size
+    return "sha256=" + _text(bytes.fromhex(file.sha256)), str(file.size)
+
+
+def _render_record(lines: list[tuple[str, str, str]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(sorted(lines))
+    return text.getvalue().encode()
+
+
+def _check_folders(archive: Archive, files: dict[str, File]) -> None:
+    for path in files:
+        for folder in parents(path):
+            if folder in files:
+                raise archive.error(f"/{folder} would be a file and a folder")
+
+
+def parents(path: str) -> Iterator[str]:
+    """The folders above ``path``, innermost first."""
+    folder = path.rpartition("/")[0]
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _text(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _hex(hashed: str) -> str | None:
+    """The hexadecimal form of ``sha256=…``; None where it is none."""
+    encoded = hashed.partition("=")[2].rstrip("=")
+    try:
+        digest = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))
+    except ValueError:
+        return None
+    return digest.hex() if len(digest) == hashlib.sha256().digest_size else None
