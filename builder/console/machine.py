@@ -43,5 +43,5 @@ class Silence:
     def __exit__(self, *exc: object) -> None:
         return None
 
-    def __call__(self, _event: Event) -> None:
-        return None
+    def __call__(self, event: Event) -> None:
+        del event

@@ -13,7 +13,7 @@ from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
 from builder.pipeline import stages
 from builder.pipeline.disk import estimate, refuse_full
-from builder.pipeline.events import CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
 from builder.verify import Expectation, ReportStore
@@ -31,23 +31,24 @@ if TYPE_CHECKING:
 def _site(
     matrices: Sequence[Matrix],
     settings: Settings,
+    emit: Emit,
     *,
     engine: Engine | None = None,
     stack: ExitStack | None = None,
 ) -> stages.Site:
-    indexes: dict[tuple[str, ...], Index] = {}
+    def note(text: str) -> None:
+        emit(Note(text=text))
 
-    def index_for(cell: Cell) -> Index:
-        return indexes.setdefault(cell.index, Index.from_user(cell.index))
-
+    index = Index.from_user(note=note)
+    indexes = (index.settings.default, *index.settings.extra)
     return stages.Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
-        debian=Debian.from_user(),
-        index_for=index_for,
+        debian=Debian.from_user(cache=settings.cache, note=note),
+        index=index,
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
-        network=stack.enter_context(user_network()) if stack is not None else None,
+        network=stack.enter_context(user_network(indexes=indexes)) if stack is not None else None,
         layers=LayerStore(settings.cache / "layers"),
         reports=ReportStore(settings.results / "reports"),
     )
@@ -62,7 +63,7 @@ def lock(
     cancel: threading.Event,
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
-    site = _site(matrices, settings)
+    site = _site(matrices, settings, emit)
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK,)))
 
     def one(walk: Walk) -> CellResult:
@@ -83,7 +84,7 @@ def render(
     cancel: threading.Event,
 ) -> list[CellResult]:
     """Write the recipe of every cell below ``folder``."""
-    site = _site(matrices, settings)
+    site = _site(matrices, settings, emit)
     if settings.locked:
         refuse_stale(site.keepers, cells)
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK, Stage.RENDER)))
@@ -113,7 +114,7 @@ def build(
     """
     engine = Engine.connect(context=settings.context)
     with ExitStack() as stack:
-        site = _site(matrices, settings, engine=engine, stack=stack)
+        site = _site(matrices, settings, emit, engine=engine, stack=stack)
         if settings.locked:
             refuse_stale(site.keepers, cells)
         order = tuple(stage for stage in Stage if settings.verify or stage is not Stage.VERIFY)
@@ -174,7 +175,7 @@ def verify(
 ) -> list[CellResult]:
     """Run the probe in images that are in the engine's store already."""
     engine = Engine.connect(context=settings.context)
-    site = _site(matrices, settings, engine=engine)
+    site = _site(matrices, settings, emit, engine=engine)
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.VERIFY,)))
 
     def one(walk: Walk) -> CellResult:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from builder import __version__
 from builder.compat import Outcome as Judgement
 from builder.compat import Truth, check, summary, truth_of_pinned
 from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
-from builder.errors import CancelledError, CellError
+from builder.errors import CellError
 from builder.layers import wheels_context
 from builder.layers.rootfs import cached_rootfs
 from builder.lock import pin
@@ -24,7 +25,7 @@ from builder.recipe.bundle import bundle
 from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from builder.engine import BuildEvent, Engine, StoredImage, UserNetwork
     from builder.layers import LayerStore
@@ -43,7 +44,7 @@ class Site:
     settings: Settings
     registry: Registry
     debian: Debian
-    index_for: Callable[[Cell], Index]
+    index: Index
     keepers: Mapping[str, LockKeeper]
     engine: Engine | None = None
     network: UserNetwork | None = None
@@ -85,11 +86,12 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
                 walk.cell,
                 lambda previous: pin(
                     walk.cell,
-                    index=site.index_for(walk.cell),
+                    index=site.index.with_extra(walk.cell.index),
                     registry=site.registry,
                     debian=site.debian,
                     previous=previous,
                     upgrade=site.settings.upgrade,
+                    note=walk.note,
                 ),
             )
         size = sum(wheel.size for wheel in pinned.wheels)
@@ -113,20 +115,17 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...
 
         def advance(count: int) -> None:
             nonlocal arrived
-            if walk.cancel.is_set():
-                raise CancelledError(f"{walk.cell.id}: interrupted while fetching; what arrived is kept")
             arrived += count
             walk.progress(f"{arrived / 1e6:.0f} of {total / 1e6:.0f} MB of wheels", arrived, total)
 
-        index = site.index_for(walk.cell)
-        fetched = index.fetch_all(wheels, cache=cache, progress=advance)
-        found: dict[str, Path] = {w.sha256: path for w, path in zip(wheels, fetched, strict=True)}
+        index = site.index.with_extra(walk.cell.index)
+        fetched = index.fetch_all(wheels, cache=cache, progress=advance, stop=walk.cancel)
+        found: dict[str, Path] = dict(fetched)
         for name, blob in recipe.blobs.items():
             if isinstance(blob, RootfsBase):
                 walk.progress(f"putting {blob.suite} together from {len(blob.debs)} packages", quiet=False)
-                found[name] = cached_rootfs(
-                    blob, cache=cache, fetch=lambda debs: site.debian.fetch(debs, cache=cache)
-                )
+                fetch = partial(site.debian.fetch, cache=cache, stop=walk.cancel)
+                found[name] = cached_rootfs(blob, cache=cache, fetch=fetch)
             else:
                 found[name] = found.get(blob.sha256) or index.fetch(blob, cache=cache)
         walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
@@ -201,14 +200,31 @@ def _layers(walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], s
                 store=site.layers,
                 wheel_paths={wheel.sha256: blobs[wheel.sha256] for wheel in pinned.wheels},
                 rootfs_tar=blobs.get("rootfs.tar"),
-                source=site.registry.source(pinned.base.reference)
-                if not isinstance(pinned.base, RootfsBase)
-                else None,
-                progress=walk.progress,
+                source=_source(site, pinned),
+                progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
             )
         )
         walk.done(f"{context.made} made, {context.reused} there already")
     return context.build_context.partition("=")[2]
+
+
+@dataclass(frozen=True)
+class _BaseSource:
+    """The registry client as the layer room wants it: blobs of one base."""
+
+    registry: Registry
+    reference: str
+
+    def manifest(self, digest: str) -> bytes:
+        return self.registry.manifest(f"{self.reference.partition('@')[0]}@{digest}").content
+
+    def blob(self, digest: str, dest: Path) -> None:
+        self.registry.fetch_blob(self.reference, digest, dest)
+
+
+def _source(site: Site, pinned: Pinned) -> _BaseSource | None:
+    base = pinned.base
+    return None if isinstance(base, RootfsBase) else _BaseSource(site.registry, base.reference)
 
 
 def _tell(walk: Walk, event: BuildEvent) -> None:

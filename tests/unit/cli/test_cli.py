@@ -1,0 +1,194 @@
+"""The command line: words, exit codes, and that stdout carries data only."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer.main
+
+from builder.cli import boundary
+from builder.cli.app import app
+from builder.cli.options import matrix_paths, mirrors
+from builder.cli.walking import exit_code
+from builder.errors import UsageError
+from builder.model import Base, Cell, Cuda
+from builder.pipeline.events import CellResult, Outcome, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[3]
+TF28 = "matrices/tf28.yaml"
+CELL = Cell(
+    id="c",
+    matrix="m",
+    frameworks=("six==1.17.0",),
+    python="3.11",
+    base=Base(kind="rootfs", name="debian/bookworm"),
+    cuda=Cuda(provider="none"),
+)
+
+
+def rtbuild(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from builder.cli import main; main()", *args],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_list_shows_what_is_chosen_and_why_the_rest_is_not() -> None:
+    done = rtbuild("list", TF28, "--select", "*bullseye*")
+    assert done.returncode == 0
+    chosen, left_out = sorted(line for line in done.stdout.splitlines() if line.startswith("  "))
+    assert chosen.startswith("  * tensorflow2.8.4-py3.9-bullseye")
+    assert left_out.startswith("  - tensorflow2.8.4-py3.8-cuda11.2.2")
+    assert done.stdout.endswith("1 of 2 cells chosen\n")
+
+
+def test_list_json_is_one_document_with_both() -> None:
+    document = json.loads(rtbuild("list", TF28, "--json", "--skip", "*ubuntu*").stdout)
+    assert [c["python"] for c in document["chosen"]] == ["3.9"]
+    assert document["chosen"][0]["image"].startswith("rtbuild/tf28:tensorflow2.8.4")
+    assert document["left_out"][0]["reason"]
+
+
+def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> None:
+    versions = ", ".join(f"six==1.{n}.0" for n in range(300))
+    (tmp_path / "m.yaml").write_text(
+        f"version: 1\nname: m\ndefaults: {{python: '3.11', base: 'rootfs:debian/bookworm', cuda: none}}\n"
+        f"axes: {{framework: [{versions}]}}\n"
+    )
+    chunks = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
+    assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
+    assert chunks[0]["include"][0] == {
+        "cell": "six1.0.0-py3.11-bookworm",
+        "matrix": "m.yaml",
+        "gpu": "any",
+    }
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "says"),
+    [
+        (["lisst"], 2, "Did you mean 'list'?"),
+        (["list", "--sellect", "x"], 2, "--select"),
+        (["list", "matrices/tf82.yaml"], 2, "did you mean 'matrices/tf28.yaml'"),
+        (["list", TF28, "-s", "*py3.7*"], 3, "no cell matches --select '*py3.7*'"),
+        (["build", TF28, "--progress", "loud"], 2, "auto, tty, plain, json, none"),
+        (["lock", TF28, "--registry-mirror", "docker.io"], 2, "HOST=MIRROR"),
+    ],
+)
+def test_wrong_usage_ends_with_its_code_and_a_way_on(args: list[str], code: int, says: str) -> None:
+    done = rtbuild(*args)
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_all_wrong_matrices_are_shown_together(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text("version: 1\nnaem: x\n")
+    done = rtbuild("list", "a.yaml", "b.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "a.yaml:2:1" in done.stderr
+    assert "b.yaml:2:1" in done.stderr
+
+
+def test_locked_without_a_lock_is_exit_4_before_anything_is_touched(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text((ROOT / TF28).read_text())
+    done = rtbuild("lock", "m.yaml", "--check", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "missing" in done.stderr
+    assert "rtbuild lock" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["m.yaml"]
+
+
+def test_no_engine_is_exit_5_with_one_command_that_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    done = rtbuild("build", TF28)
+    assert done.returncode == 5, done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_a_bug_is_exit_70_and_leaves_a_file_ready_to_paste(capsys: pytest.CaptureFixture[str]) -> None:
+    def program() -> int:
+        raise ZeroDivisionError("a bug")
+
+    assert boundary.guarded(program) == 70
+    err = capsys.readouterr().err
+    assert "ZeroDivisionError: a bug" in err
+    path = Path(next(word for word in err.split() if word.endswith(".md")))
+    text = path.read_text()
+    path.unlink()
+    assert "Traceback" in text
+    assert text.count("```") == 2
+
+
+def test_the_reader_of_a_pipe_may_leave() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -c 'from builder.cli import main; main()' list {TF28} --json | head -c 1",
+        shell=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "{"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "require", "code"),
+    [
+        ([Outcome.WORKS, Outcome.DONE], False, 0),
+        ([Outcome.UNVERIFIED], False, 0),
+        ([Outcome.UNVERIFIED], True, 5),
+        ([Outcome.HOST, Outcome.WORKS], False, 5),
+        ([Outcome.HOST, Outcome.FAILED], False, 1),
+        ([Outcome.CANCELLED, Outcome.FAILED], False, 130),
+    ],
+)
+def test_what_a_run_comes_to(outcomes: list[Outcome], require: bool, code: int) -> None:
+    results = [CellResult(cell=CELL, outcome=outcome, stage=Stage.VERIFY) for outcome in outcomes]
+    assert exit_code(results, require_verified=require) == code
+
+
+def test_mirrors_on_the_command_line_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RTBUILD_REGISTRY_MIRROR", "docker.io=a:5000, quay.io=b:5000/q")
+    assert mirrors(["docker.io=c:5000"]) == {"docker.io": "c:5000", "quay.io": "b:5000/q"}
+
+
+def test_no_matrix_at_all_says_what_to_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"no matrices/\*\.yaml here"):
+        matrix_paths([])
+
+
+def test_the_reference_is_what_help_says(
+    generated: Callable[[str, str | bytes], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    root = typer.main.get_command(app)
+    assert isinstance(root, typer.main.TyperGroup)
+    text = ["# Command line reference", "", "Made from `rtbuild --help`; a test keeps it true.", ""]
+    runner = [("rtbuild", rtbuild("--help").stdout)]
+    runner += [(f"rtbuild {name}", rtbuild(name, "--help").stdout) for name in root.commands]
+    for title, shown in runner:
+        assert shown.startswith("Usage:"), title
+        text += [f"## {title}", "", "```text", shown.replace("python -c", "rtbuild").rstrip(), "```", ""]
+    generated("docs/cli.md", "\n".join(text))
