@@ -118,7 +118,7 @@ def same_version(asked: str, found: str) -> bool:
         wanted, actual = Version(asked), Version(found)
     except InvalidVersion:
         return asked == found
-    return wanted == actual if wanted.local else wanted.public == actual.public
+    return wanted == (actual if wanted.local else Version(actual.public))
 
 
 def _loaded(

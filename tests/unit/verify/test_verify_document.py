@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+
+from builder.errors import CellError
+from builder.verify.document import EXIT_CODES, ProbeDocument, json_schema, parse
+
+
+def test_a_report_is_read_and_more_than_asked_is_kept(document) -> None:
+    found = parse(json.dumps(document(later="value")))
+    assert found.python_version() == "3.9.2"
+    assert found.model_extra == {"later": "value"}
+    assert parse(json.dumps(document(python="3.10.12"))).python_version() == "3.10.12"
+
+
+@pytest.mark.parametrize("key", [field.alias or name for name, field in ProbeDocument.model_fields.items()])
+def test_every_named_key_is_required(document, key: str) -> None:
+    broken = document()
+    del broken[key]
+    with pytest.raises(CellError, match=f"no valid report: {key}: Field required"):
+        parse(json.dumps(broken))
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"schema": 2}, "schema"),
+        ({"verdict": "fine"}, "verdict"),
+        ({"test_double": "no"}, "test_double"),
+        ({"probe": {"version": "1", "sha256": "short"}}, "probe.sha256"),
+        ({"checks": [{"id": "E01"}]}, "checks.0.stage"),
+        ({"gpus": [{"name": "T4"}]}, "gpus.0.compute_capability"),
+    ],
+)
+def test_wrong_values_are_named_by_their_place(document, changes: dict, where: str) -> None:
+    with pytest.raises(CellError, match=f"no valid report: .*{where}"):
+        parse(json.dumps(document(**changes)))
+
+
+@pytest.mark.parametrize("text", ["", "\n", "Segmentation fault", '{"schema": 1', "[]", "null"])
+def test_what_is_no_report(text: str) -> None:
+    with pytest.raises(CellError, match="cudnn-verify printed no"):
+        parse(text)
+
+
+def test_the_schema_in_docs_is_this_one(generated) -> None:
+    generated("docs/report.schema.json", json.dumps(json_schema(), indent=2, sort_keys=True) + "\n")
+
+
+def test_the_schema_agrees_with_the_model(document) -> None:
+    validator = jsonschema.Draft202012Validator(json_schema())
+    validator.validate(document())
+    for key in document():
+        broken = document()
+        del broken[key]
+        assert not validator.is_valid(broken), key
+
+
+def test_every_verdict_has_its_own_exit_code() -> None:
+    from builder.model import Verdict
+
+    assert set(EXIT_CODES) == {verdict.value for verdict in Verdict}
+    assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
