@@ -1,0 +1,63 @@
+"""``expect.json``: what the lock says is in the image. The probe reads it there and compares."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from builder.model import Pinned, RegistryBase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+_CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
+"""From CUDA 13 on, NVIDIA's wheels other than cuDNN's carry no ``-cuNN``."""
+
+
+def expectation(pinned: Pinned) -> bytes:
+    """The document, with ``null`` for what is not known before the image is built."""
+    cell = pinned.cell
+    packages = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
+    names = [canonicalize_name(Requirement(text).name) for text in cell.frameworks]
+    cuda, cudnn = _versions(pinned, packages)
+    document = {
+        "schema": 1,
+        "cell": cell.id,
+        "python": cell.python,
+        "frameworks": {name: packages[name] for name in names if name in packages},
+        "cuda": {"provider": cell.cuda.provider, "version": cuda},
+        "cudnn": cudnn,
+        "strict": cell.options.strict_cudnn,
+        "packages": dict(sorted(packages.items())),
+    }
+    return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """CUDA as ``11.8`` and cuDNN as ``8.6.0``, as their provider says; None where it does not."""
+    cuda: str | None = None
+    cudnn: str | None = None
+    match pinned.cell.cuda.provider:
+        case "base":
+            if isinstance(pinned.base, RegistryBase):
+                cuda, cudnn = pinned.base.variable("CUDA_VERSION"), pinned.base.variable("NV_CUDNN_VERSION")
+        case "wheels":
+            cuda, cudnn = _of(packages, _RUNTIME), _of(packages, _CUDNN)
+        case "none":
+            pass
+    return _first_parts(cuda, 2), _first_parts(cudnn, 3)
+
+
+def _of(packages: Mapping[str, str], name: re.Pattern[str]) -> str | None:
+    return next((version for package, version in sorted(packages.items()) if name.fullmatch(package)), None)
+
+
+def _first_parts(version: str | None, count: int) -> str | None:
+    """``8.6.0`` of ``8.6.0.163-1+cuda11.8``."""
+    numbers = re.match(r"\d+(?:\.\d+)*", version or "")
+    return ".".join(numbers[0].split(".")[:count]) if numbers else None

@@ -1,0 +1,161 @@
+"""How values get into a Dockerfile: each through the filter of its type, which checks it and quotes it.
+
+A filter gives back :class:`Quoted`. The template environment refuses to write anything else, so a value that
+was forgotten here cannot reach a file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from builder.errors import CellError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+class Quoted(str):
+    """Text that may stand in a rendered file as it is."""
+
+    __slots__ = ()
+
+
+def _matching(kind: str, pattern: str, example: str) -> Callable[[str], Quoted]:
+    compiled = re.compile(pattern)
+
+    def check(value: str) -> Quoted:
+        if not isinstance(value, str) or not compiled.fullmatch(value):
+            raise CellError(f"{value!r} is no {kind}", hint=f"a {kind} looks like {example}")
+        return Quoted(value)
+
+    return check
+
+
+env_name = _matching("name of a variable", r"[A-Za-z_][A-Za-z0-9_]*", "TF_CPP_MIN_LOG_LEVEL")
+"""https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap08.html"""
+
+label_name = _matching("label", r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "org.opencontainers.image.title")
+"""https://docs.docker.com/engine/manage-resources/labels/#key-format-recommendations"""
+
+apt_package = _matching(
+    "Debian package",
+    r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
+    "libgomp1 or libgomp1=10.2.1-6",
+)
+"""https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
+
+python_version = _matching("Python version", r"3\.(?:0|[1-9][0-9]?)", "3.9")
+
+wheel_file = _matching(
+    "name of a wheel's file",
+    r"[A-Za-z0-9][A-Za-z0-9._+!]*(?:-[A-Za-z0-9._+!]+){4,5}\.whl",
+    "numpy-1.23.5-cp39-cp39-manylinux_2_17_x86_64.whl",
+)
+"""https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-format"""
+
+project = _matching("package", r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", "numpy")
+"""https://packaging.python.org/en/latest/specifications/name-normalization/#name-format"""
+
+release = _matching("version of a package", r"[A-Za-z0-9](?:[A-Za-z0-9._+!-]*[A-Za-z0-9])?", "1.23.5")
+
+sha256 = _matching("SHA-256 in hexadecimal", r"[0-9a-f]{64}", "9f86d081… (64 characters)")
+
+docker_tag = _matching("Docker tag", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "tensorflow2.8.4-cu118-py3.9")
+"""https://github.com/distribution/reference/blob/main/regexp.go"""
+
+platform = _matching("platform", r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9]+)?", "linux/amd64")
+
+compression = _matching("compression", r"zstd|gzip", "zstd")
+
+_digest = _matching("digest", r"sha256:[0-9a-f]{64}", "sha256:9f86d081… (64 characters)")
+
+_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_reference = _matching(
+    "image reference",
+    rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?",
+    "nvidia/cuda:11.8.0-base-ubuntu22.04",
+)
+
+
+def image(reference: str, digest: str) -> Quoted:
+    """``name:tag@sha256:…``: the tag is for people, the digest is what is taken.
+
+    https://github.com/distribution/reference/blob/main/reference.go
+    """
+    return Quoted(f"{_reference(reference.partition('@')[0])}@{_digest(digest)}")
+
+
+def epoch(value: int) -> Quoted:
+    """Seconds since 1970."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 35:
+        raise CellError(f"{value!r} is no date in seconds since 1970", hint="lock the matrix again")
+    return Quoted(str(value))
+
+
+def value(text: str) -> Quoted:
+    r"""A value of ``ENV`` or ``LABEL``, in double quotes, that means exactly ``text``.
+
+    Between double quotes a Dockerfile gives a meaning to ``"``, ``$`` and ``\``, and to no other character:
+    https://docs.docker.com/reference/dockerfile/#environment-replacement
+    """
+    escaped = re.sub(r'(["$\\])', r"\\\1", _printable(text))
+    return Quoted(f'"{escaped}"')
+
+
+def comment(text: str) -> Quoted:
+    """Text on a line that a ``#`` begins, and in README.txt."""
+    return Quoted(_printable(text))
+
+
+def index_url(text: str) -> Quoted:
+    """The address of a package index, on a line of its own in ``requirements.txt``."""
+    parts = urlsplit(_printable(text))
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not re.fullmatch("[!-~]+", text):
+        raise CellError(
+            f"{text!r} is no address of a package index", hint="it looks like https://host/simple"
+        )
+    if "@" in parts.netloc or "$" in text or "#" in text:
+        # pip replaces ${NAME} in requirements.txt by the environment's value.
+        raise CellError(
+            f"the address of the package index at {parts.hostname} holds credentials, '$' or '#'",
+            hint="credentials belong into pip's configuration, which reaches the build as a secret",
+        )
+    return Quoted(text)
+
+
+def _printable(text: str) -> str:
+    if not isinstance(text, str):
+        raise CellError(f"{text!r} is no text")
+    for position, character in enumerate(text):
+        category = unicodedata.category(character)
+        if category.startswith("C") or category in {"Zl", "Zp"}:
+            raise CellError(
+                f"{text!r} holds the control character U+{ord(character):04X} at position {position + 1}",
+                hint="a value in a Dockerfile is one line of visible text",
+            )
+    return text
+
+
+FILTERS: Mapping[str, Callable[..., Quoted]] = {
+    "apt_package": apt_package,
+    "comment": comment,
+    "compression": compression,
+    "docker_tag": docker_tag,
+    "env_name": env_name,
+    "epoch": epoch,
+    "image": image,
+    "index_url": index_url,
+    "label_name": label_name,
+    "platform": platform,
+    "project": project,
+    "python_version": python_version,
+    "release": release,
+    "sha256": sha256,
+    "value": value,
+    "wheel_file": wheel_file,
+}
+"""What the templates may use, and all that they may use."""

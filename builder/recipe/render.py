@@ -1,0 +1,135 @@
+"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but the templates."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from builder.errors import CellError
+from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel, digest_of
+from builder.recipe.expect import expectation
+from builder.recipe.template import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+ROOTFS = "rootfs.tar"
+_EXPECT = "/usr/local/share/rtbuild/expect.json"
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What Docker sets where an image says nothing: https://docs.docker.com/engine/containers/run/"""
+
+_GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+"""Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
+
+_UNKNOWN = "sha256:" + "0" * 64
+_LAST_WITH_DISTUTILS = Version("3.11")
+"""https://peps.python.org/pep-0632/"""
+
+
+def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
+    """The build context of ``pinned``. ``probe`` is ``cudnn-verify``; ``version`` is rtbuild's own.
+
+    The recipe's ``inputs`` stands in the Dockerfile as a label, so it is taken over the files as they are with
+    zeros in that place.
+
+    Raises:
+        CellError: a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
+    """
+    pip = _pip(pinned)
+    blobs: dict[str, RootfsBase | Wheel] = {pip.file: pip}
+    if isinstance(pinned.base, RootfsBase):
+        blobs[ROOTFS] = pinned.base
+    files = _files(pinned, pip, probe=probe, version=version, inputs=_UNKNOWN)
+    inputs = digest_of(
+        {
+            "lock": pinned.inputs,
+            "files": {
+                name: [hashlib.sha256(file.content).hexdigest(), file.mode] for name, file in files.items()
+            },
+        }
+    )
+    return Recipe(
+        cell=pinned.cell,
+        pinned=pinned,
+        files=_files(pinned, pip, probe=probe, version=version, inputs=inputs),
+        blobs=blobs,
+        inputs=inputs,
+    )
+
+
+def _pip(pinned: Pinned) -> Wheel:
+    for wheel in pinned.wheels:
+        if canonicalize_name(wheel.name) == "pip":
+            return wheel
+    raise CellError(
+        f"{pinned.cell.id}: the lock holds no pip, which installs the other wheels",
+        hint="lock the matrix again with this rtbuild: `rtbuild lock`",
+    )
+
+
+def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: str) -> dict[str, RecipeFile]:
+    cell, base = pinned.cell, pinned.base
+    expect = expectation(pinned)
+    values: dict[str, Any] = {
+        "base": base,
+        "cell": cell,
+        "env": tuple(_env(pinned)),
+        "epoch": pinned.epoch,
+        "labels": tuple(_labels(pinned, version=version, inputs=inputs)),
+        "needs_distutils": Version(cell.python) <= _LAST_WITH_DISTUTILS,
+        "nvidia_wheels": cell.cuda.provider == "wheels",
+        "pip": pip.file,
+        "registry": isinstance(base, RegistryBase),
+        "title": _title(pinned),
+        "version": version,
+        "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),
+    }
+
+    def text(template: str) -> RecipeFile:
+        return RecipeFile(content=environment().get_template(template).render(values).encode())
+
+    return {
+        ".dockerignore": text("dockerignore.j2"),
+        "Dockerfile": text("Dockerfile.j2"),
+        "README.txt": text("README.txt.j2"),
+        "cudnn-verify": RecipeFile(content=probe, mode=0o755),
+        "expect.json": RecipeFile(content=expect),
+        "requirements.txt": text("requirements.txt.j2"),
+    }
+
+
+def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
+    cell, base = pinned.cell, pinned.base
+    there: Mapping[str, str] = dict(base.env) if isinstance(base, RegistryBase) else {}
+    yield "PATH", f"/opt/runtime/bin:{there.get('PATH') or _PATH}"
+    yield "CUDNN_VERIFY_EXPECT", _EXPECT
+    if cell.cuda.provider == "wheels":
+        chosen = dict(cell.env)
+        for name, text in _GPU_VARIABLES.items():
+            if name not in there and name not in chosen:
+                yield name, text
+    yield from cell.env
+
+
+def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str, str]]:
+    """https://github.com/opencontainers/image-spec/blob/main/annotations.md and rtbuild's own."""
+    cell, base = pinned.cell, pinned.base
+    if isinstance(base, RegistryBase):
+        yield "org.opencontainers.image.base.digest", base.digest
+        yield "org.opencontainers.image.base.name", base.reference
+    yield "org.opencontainers.image.title", _title(pinned)
+    yield "org.opencontainers.image.version", cell.id
+    yield "io.rtbuild.cell", cell.id
+    yield "io.rtbuild.matrix", cell.matrix
+    yield "io.rtbuild.version", version
+    yield "io.rtbuild.inputs", inputs
+
+
+def _title(pinned: Pinned) -> str:
+    cell = pinned.cell
+    parts = [text.replace("==", " ") for text in cell.frameworks]
+    return ", ".join([*parts, f"Python {cell.python}", str(cell.base)])
