@@ -44,7 +44,9 @@ def mapped_paths(pid="self"):
 
 
 def mapped_libraries(pid="self"):
-    """The CUDA family among the mapped files: a sorted list of {name, path, deleted}; None without ``/proc``."""
+    """The CUDA family among the mapped files: a sorted list of {name, path, deleted}; None without
+    ``/proc``.
+    """
     paths = mapped_paths(pid)
     if paths is None:
         return None

@@ -1,8 +1,8 @@
 """How a stage tells its parent what it does: one JSON line before and after every risky call.
 
-A stage is a function ``stage(ctx)`` that runs in a child process of its own. cuDNN aborts the process over a
-missing sub-library and a truncated file kills it with SIGBUS, so the parent must know which call was in flight
-when the child died or had to be stopped: that is the last ``enter`` line without a ``leave``.
+A stage is a function ``stage(ctx)`` that runs in a child process of its own. cuDNN aborts the process over
+a missing sub-library and a truncated file kills it with SIGBUS, so the parent must know which call was in
+flight when the child died or had to be stopped: that is the last ``enter`` line without a ``leave``.
 """
 
 import json
@@ -26,6 +26,8 @@ LAYERS = (
     "framework",
     "coimport",
 )
+# Stages of this layer are never scheduled; judges start them.
+COUNTER_LAYER = "counter-test"
 
 Stage = namedtuple("Stage", "name layer function timeout modules runs judge")
 
@@ -54,8 +56,9 @@ class Call(object):
 class Ctx(object):
     """What a stage function receives.
 
-    ``params`` holds what the parent knows: ``facts`` of earlier stages by key, the options ``strict``, ``no_gpu``
-    and ``expect``, the names of counter-tests under way in ``counter``, and what the stage's ``runs`` adds.
+    ``params`` holds what the parent knows: ``facts`` of earlier stages by key, the options ``strict``,
+    ``no_gpu`` and ``expect``, the names of counter-tests under way in ``counter``, and what the stage's
+    ``runs`` adds.
     """
 
     def __init__(self, stage, params, fd):
@@ -84,9 +87,9 @@ class Ctx(object):
     def check(self, id, outcome, summary, cause=None, evidence=None, note=None):
         """Report one check of the list E01 ... S01.
 
-        ``outcome`` is ``passed``, ``failed`` or ``not_run``; ``cause`` is an id of the closed list, and may be
-        left out of a failed check where the stage's ``judge`` decides by counter-tests. ``note`` marks a pass
-        that a person should know about.
+        ``outcome`` is ``passed``, ``failed`` or ``not_run``; ``cause`` is an id of the closed list, and may
+        be left out of a failed check where the stage's ``judge`` decides by counter-tests. ``note`` marks a
+        pass that a person should know about.
         """
         if outcome not in (PASSED, FAILED, NOT_RUN):
             raise ValueError("no such outcome: %r" % (outcome,))
@@ -119,12 +122,13 @@ STAGES = []
 def stage(name, layer, timeout=60, modules=(), runs=None, judge=None):
     """Register a stage function.
 
-    ``timeout`` in seconds. ``modules`` of a ``framework`` stage: the import names of which one must be installed
-    for the stage to run. ``runs(facts)`` gives a list of parameter dicts, one child each; the default is one run
-    without parameters, and an empty list means that there is nothing to do here. ``judge(run)`` turns what came
-    back into checks in the parent, with counter-tests at hand; see :mod:`judge`.
+    ``timeout`` in seconds. ``modules`` of a ``framework`` stage: the import names of which one must be
+    installed for the stage to run. ``runs(facts)`` gives a list of parameter dicts, one child each; the
+    default is one run without parameters, and an empty list means that there is nothing to do here.
+    ``judge(run)`` turns what came back into checks in the parent, with counter-tests at hand; see
+    :mod:`judge`.
     """
-    if layer not in LAYERS:
+    if layer not in LAYERS + (COUNTER_LAYER,):
         raise ValueError("no such layer: %r" % (layer,))
 
     def register(function):

@@ -1,0 +1,47 @@
+"""The closed list of causes: every failed verdict names exactly one of these."""
+
+from .causes_cudnn import CUDNN_CAUSES
+from .causes_framework import FRAMEWORK_CAUSES
+from .causes_host import HOST_CAUSES
+
+CAUSES = {cause.id: cause for cause in CUDNN_CAUSES + FRAMEWORK_CAUSES + HOST_CAUSES}
+
+VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}
+EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
+PROBE_FAULT = 30
+
+_SIDES = (
+    ("image", "The image is at fault", "`broken`, exit code 20."),
+    ("image-on-gpu", "This image on this GPU", "`unsupported-gpu`, exit code 21."),
+    ("host", "The machine: driver, devices, container set-up", "`host`, exit code 22."),
+    ("busy", "The session: try again", "`busy`, exit code 23."),
+)
+
+
+def explain(identifier):
+    """One cause as text for a terminal."""
+    cause = CAUSES[identifier]
+    verdict = VERDICT_OF_SIDE[cause.side]
+    lines = [cause.id + ": " + cause.title, "", cause.explanation, "", "What to do: " + cause.remedy, ""]
+    lines.append("Verdict: %s (exit code %d). Source: %s" % (verdict, EXIT_CODES[verdict], cause.source))
+    return "\n".join(lines)
+
+
+def causes_page():
+    """The whole list as Markdown: ``docs/causes.md`` is this text."""
+    lines = [
+        "# Causes",
+        "",
+        "Generated from `builder/probe/causes*.py` by `cudnn-verify --explain all`; a test compares.",
+        "",
+        "A failed verdict names one of these %d causes. The first layer that fails is the cause; what"
+        % len(CAUSES),
+        "follows from it is listed as a consequence.",
+    ]
+    for side, title, verdict in _SIDES:
+        lines += ["", "## %s" % title, "", "Verdict %s" % verdict]
+        for cause in CAUSES.values():
+            if cause.side == side:
+                lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
+                lines += ["What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,127 @@
+"""Which installed frameworks open cuDNN, under which name, and which file the loader gives them for it.
+
+Read from their files and metadata; nothing is imported and nothing loaded.
+"""
+
+import glob
+import os
+import re
+
+from .distributions import read_text, requirement
+from .sublibraries import shim_major, shim_name
+from .versions import numbers
+
+# Library of the framework that opens cuDNN, by import name; the first file there is the requester.
+_REQUESTERS = (
+    ("torch", "torch", ("lib/libtorch_cuda.so", "lib/libtorch_cuda_cpp.so", "lib/libtorch_cuda_cu.so")),
+    (
+        "tensorflow",
+        "tensorflow",
+        ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so", "libtensorflow_framework.so.*"),
+    ),
+    ("jax", "jax_plugins", ("xla_cuda*/xla_cuda_plugin.so",)),
+    ("onnxruntime", "onnxruntime", ("capi/libonnxruntime_providers_cuda.so",)),
+    ("cupy", "cupy_backends", ("cuda/libs/cudnn*.so",)),
+    ("paddle", "paddle", ("base/libpaddle.so", "fluid/libpaddle.so", "fluid/core_avx.so")),
+    ("mxnet", "mxnet", ("libmxnet.so",)),
+)
+_DISTRIBUTIONS = {
+    "torch": ("torch",),
+    "tensorflow": ("tensorflow", "tensorflow-gpu", "tf-nightly"),
+    "jax": ("jax-cuda13-plugin", "jax-cuda12-plugin", "jax-cuda13-pjrt", "jax-cuda12-pjrt"),
+    "onnxruntime": ("onnxruntime-gpu",),
+    "paddle": ("paddlepaddle-gpu",),
+}
+
+
+def find_consumers(folders, distributions, loader, wheel_folders):
+    """One row per framework that opens cuDNN.
+
+    Keys: framework, requester, name, path, by, problem, passed, optional, cuda.
+    ``wheel_folders``: the ``nvidia/*/lib`` folders, from which JAX and ONNX Runtime preload by absolute
+    path.
+    """
+    rows = []
+    for framework, package, patterns in _REQUESTERS:
+        requester = _requester(folders, package, patterns, loader)
+        if requester is None or (framework == "tensorflow" and not _tensorflow_is_cuda(requester)):
+            continue
+        majors = _majors(framework, requester, distributions, loader)
+        for major in majors:
+            row = {"framework": framework, "requester": requester, "name": shim_name(major)}
+            row["optional"] = framework == "cupy"
+            row["cuda"] = built_for_cuda(framework, requester, loader)
+            row.update(_resolve(framework, row["name"], requester, loader, wheel_folders, distributions))
+            rows.append(row)
+    return rows
+
+
+def _requester(folders, package, patterns, loader):
+    for folder in folders:
+        found = [p for pattern in patterns for p in sorted(glob.glob(os.path.join(folder, package, pattern)))]
+        found = [p for p in found if loader.header(p)["problem"] is None]
+        if found:
+            return max(found, key=lambda p: _points_to_wheels(loader.header(p)))
+    return None
+
+
+def _points_to_wheels(header):
+    return "nvidia/cudnn" in ((header["runpath"] or "") + (header["rpath"] or ""))
+
+
+def _tensorflow_build_info(requester):
+    root = requester[: requester.rindex("/tensorflow/") + len("/tensorflow/")]
+    return read_text(os.path.join(root, "python/platform/build_info.py"))
+
+
+def _tensorflow_is_cuda(requester):
+    return not re.search(r"is_cuda_build['\"]?\s*[,:=]\s*False", _tensorflow_build_info(requester))
+
+
+def built_for_cuda(framework, requester, loader):
+    """The CUDA version that a framework was built for, as far as its files say it: ``12.4``, ``12`` or
+    None.
+    """
+    if framework == "torch":
+        root = requester[: requester.rindex("/torch/") + len("/torch/")]
+        found = re.search(r"^cuda[^=\n]*=\s*['\"]([\d.]+)", read_text(os.path.join(root, "version.py")), re.M)
+        if found:
+            return found.group(1)
+    if framework == "tensorflow":
+        found = re.search(r"cuda_version['\"]?\s*[,:=]\s*['\"](\d[\d.]*)", _tensorflow_build_info(requester))
+        if found:
+            return found.group(1)
+    for name in loader.header(requester)["needed"] + [requester]:
+        found = re.search(r"libcudart\.so\.([\d.]+)$|libcublas\.so\.(\d+)$|/xla_cuda(\d+)/", name)
+        if found:
+            return [text for text in found.groups() if text][0]
+    return None
+
+
+def _majors(framework, requester, distributions, loader):
+    """The major versions of cuDNN that a framework asks for; [] where nothing says so."""
+    needed = [m for m in map(shim_major, loader.header(requester)["needed"]) if m is not None]
+    if needed:
+        return needed
+    if framework == "tensorflow":
+        found = re.search(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", _tensorflow_build_info(requester))
+        if found:
+            return [int(found.group(1))]
+    for name in _DISTRIBUTIONS.get(framework, ()):
+        for text in distributions.get(name, {}).get("requires", ()):
+            wanted = requirement(text)
+            if wanted and wanted["name"].startswith("nvidia-cudnn-cu") and wanted["pins"]:
+                return [numbers(wanted["pins"][0][1])[0]]
+    return []
+
+
+def _resolve(framework, name, requester, loader, wheel_folders, distributions):
+    version = numbers(distributions.get("onnxruntime-gpu", {}).get("version"))
+    preloads = framework == "jax" or (framework == "onnxruntime" and version >= (1, 21))
+    if preloads:
+        for folder in wheel_folders:
+            path = os.path.join(folder, name)
+            if os.path.exists(path):
+                problem = loader.header(path)["problem"]
+                return {"path": path, "by": "preloaded by %s" % framework, "problem": problem, "passed": []}
+    return loader.resolve(name, requester)

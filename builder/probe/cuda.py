@@ -1,0 +1,200 @@
+"""The CUDA driver API through ctypes: just what it takes to reach a device, allocate and copy.
+
+Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
+"""
+
+import os
+import re
+
+from .maps import mapped_libraries
+
+try:
+    import ctypes
+except ImportError:  # a Python built without libffi
+    ctypes = None
+
+ATTRIBUTE_COMPUTE_MODE = 20
+ATTRIBUTE_MAJOR = 75
+ATTRIBUTE_MINOR = 76
+OUT_OF_MEMORY = 2
+
+# Result of cuInit and of creating a context -> cause. Numbers: cuda.h, enum cudaError_enum.
+RESULT_CAUSES = {
+    2: "out-of-memory",
+    34: "driver-stub",
+    46: "device-busy",
+    100: "no-device",
+    802: "fabric-not-ready",
+    803: "driver-library-mismatch",
+    804: "compat-unsupported",
+}
+RESULT_NAMES = {
+    0: "CUDA_SUCCESS",
+    1: "CUDA_ERROR_INVALID_VALUE",
+    2: "CUDA_ERROR_OUT_OF_MEMORY",
+    3: "CUDA_ERROR_NOT_INITIALIZED",
+    34: "CUDA_ERROR_STUB_LIBRARY",
+    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
+    100: "CUDA_ERROR_NO_DEVICE",
+    101: "CUDA_ERROR_INVALID_DEVICE",
+    201: "CUDA_ERROR_INVALID_CONTEXT",
+    209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    719: "CUDA_ERROR_LAUNCH_FAILED",
+    802: "CUDA_ERROR_SYSTEM_NOT_READY",
+    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
+    999: "CUDA_ERROR_UNKNOWN",
+}
+
+
+class CudaError(Exception):
+    """A driver call returned something other than success."""
+
+    def __init__(self, call, result):
+        Exception.__init__(self, "%s returned %d (%s)" % (call, result, result_name(result)))
+        self.call = call
+        self.result = result
+
+
+class MissingSymbolError(Exception):
+    """A library lacks a function that every real one of its kind exports."""
+
+    def __init__(self, library, symbol):
+        Exception.__init__(self, "%s has no function %s" % (library, symbol))
+        self.symbol = symbol
+
+
+def result_name(result):
+    return RESULT_NAMES.get(result, "not a known result")
+
+
+def need_ctypes():
+    """The ctypes module; raises ImportError with a clear text where this Python was built without it."""
+    if ctypes is None:
+        raise ImportError("this Python has no ctypes module, without which no library can be tested")
+    return ctypes
+
+
+def is_test_double(library):
+    """True for a stand-in built by rtbuild's tests, which says so by an exported symbol."""
+    return hasattr(library, "rtbuild_test_double")
+
+
+class Driver(object):
+    """``libcuda.so.1``, with every call bracketed by the stage's enter and leave lines."""
+
+    def __init__(self, ctx):
+        self.ctx = ctx
+        with ctx.call("dlopen libcuda.so.1"):
+            self.library = need_ctypes().CDLL("libcuda.so.1")
+        self.test_double = is_test_double(self.library)
+
+    def path(self):
+        """The real path of the mapped libcuda, or None where /proc does not tell."""
+        rows = mapped_libraries() or []
+        paths = [row["path"] for row in rows if re.match(r"libcuda\.so", row["name"])]
+        return paths[0] if paths else None
+
+    def raw(self, symbol, *arguments):
+        """Call a function; returns its result number."""
+        try:
+            function = getattr(self.library, symbol)
+        except AttributeError:
+            raise MissingSymbolError("libcuda.so.1", symbol)
+        with self.ctx.call(symbol) as call:
+            call.result = function(*arguments)
+        return call.result
+
+    def call(self, symbol, *arguments):
+        """Call a function; raises CudaError unless it succeeds."""
+        result = self.raw(symbol, *arguments)
+        if result != 0:
+            raise CudaError(symbol, result)
+
+    def version(self):
+        """cuDriverGetVersion: the newest CUDA that this driver serves, as 12040."""
+        number = ctypes.c_int(0)
+        self.call("cuDriverGetVersion", ctypes.byref(number))
+        return number.value
+
+    def device_count(self):
+        number = ctypes.c_int(0)
+        self.call("cuDeviceGetCount", ctypes.byref(number))
+        return number.value
+
+    def describe(self, index):
+        """{index, name, compute_capability, memory_total, compute_mode} of a device; memory in bytes."""
+        device, total = self.device(index), ctypes.c_size_t(0)
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, 255, device)
+        self.call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+        capability = "%d.%d" % (
+            self.attribute(ATTRIBUTE_MAJOR, device),
+            self.attribute(ATTRIBUTE_MINOR, device),
+        )
+        row = {
+            "index": index,
+            "name": name.value.decode("utf-8", "replace"),
+            "compute_capability": capability,
+        }
+        row.update(memory_total=total.value, compute_mode=self.attribute(ATTRIBUTE_COMPUTE_MODE, device))
+        return row
+
+    def device(self, index):
+        device = ctypes.c_int(0)
+        self.call("cuDeviceGet", ctypes.byref(device), index)
+        return device
+
+    def attribute(self, number, device):
+        value = ctypes.c_int(0)
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
+        return value.value
+
+    def use(self, index):
+        """Retain the primary context of a device and make it current: the one that cuDNN uses, too."""
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device(index))
+        self.call("cuCtxSetCurrent", context)
+
+    def memory(self):
+        """(free, total) bytes of the current device."""
+        free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
+        self.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def allocate(self, size):
+        """A device address of ``size`` bytes."""
+        address = ctypes.c_uint64(0)
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        return address.value
+
+    def upload(self, address, data):
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+
+    def download(self, address, size):
+        data = ctypes.create_string_buffer(size)
+        self.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        return data.raw
+
+    def free(self, address):
+        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def synchronize(self):
+        self.call("cuCtxSynchronize")
+
+
+def kernel_module_version():
+    """The loaded NVIDIA kernel module's version (``550.54.15``), or None where there is none."""
+    try:
+        with open("/proc/driver/nvidia/version") as stream:
+            found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", stream.read())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found.group(1) if found else "unknown"
+
+
+def library_file_version(path):
+    """``550.54.15`` out of ``libcuda.so.550.54.15``, or None."""
+    found = re.search(r"\.so\.(\d{3}\.\d+(?:\.\d+)?)$", os.path.realpath(path)) if path else None
+    return found.group(1) if found else None

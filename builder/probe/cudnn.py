@@ -1,0 +1,191 @@
+"""cuDNN 7, 8 and 9 through ctypes: versions, self-checks, descriptors and the three convolutions.
+
+Every symbol is looked up before it is called: the three majors do not export the same ones. The legacy
+convolution calls used here are in all of 7.6 to 9.28; enum values are equal in their headers. Reference:
+https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
+"""
+
+from .cuda import MissingSymbolError, ctypes, is_test_double, need_ctypes
+from .versions import cudnn_tuple
+
+FLOAT, HALF = 0, 2
+_NCHW, _CROSS_CORRELATION = 0, 1
+
+_STATUS_OLD = {
+    1: "NOT_INITIALIZED",
+    2: "ALLOC_FAILED",
+    3: "BAD_PARAM",
+    4: "INTERNAL_ERROR",
+    5: "INVALID_VALUE",
+    6: "ARCH_MISMATCH",
+    7: "MAPPING_ERROR",
+    8: "EXECUTION_FAILED",
+    9: "NOT_SUPPORTED",
+    11: "RUNTIME_PREREQUISITE_MISSING",
+    14: "VERSION_MISMATCH",
+}
+_STATUS_NEW = {
+    1001: "NOT_INITIALIZED",
+    1002: "SUBLIBRARY_VERSION_MISMATCH",
+    1008: "SUBLIBRARY_LOADING_FAILED",
+    3005: "NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER",
+    3006: "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
+    3007: "NOT_SUPPORTED_ARCH_MISMATCH",
+    3008: "NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",
+    3009: "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE",
+    4001: "INTERNAL_ERROR_COMPILATION_FAILED",
+    4003: "INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+    4004: "INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    5001: "EXECUTION_FAILED_CUDA_DRIVER",
+    5002: "EXECUTION_FAILED_CUBLAS",
+    5003: "EXECUTION_FAILED_CUDART",
+}
+_CHECKS = {
+    8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
+    9: ("Graph", "Ops", "Cnn", "Adv"),
+}
+
+
+class CudnnError(Exception):
+    """A cuDNN call returned a status other than success."""
+
+    def __init__(self, call, status, name, reason):
+        text = "%s returned %d (%s)" % (call, status, name)
+        Exception.__init__(self, text + (": " + reason if reason else ""))
+        self.call = call
+        self.status = status
+        self.name = name
+        self.reason = reason
+
+
+def perf_type():
+    """cudnnConvolution*AlgoPerf_t, the same in cuDNN 7, 8 and 9."""
+    fields = [
+        ("algo", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("time", ctypes.c_float),
+        ("memory", ctypes.c_size_t),
+        ("determinism", ctypes.c_int),
+        ("math_type", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+    ]
+    return type("Perf", (ctypes.Structure,), {"_fields_": fields})
+
+
+class Cudnn(object):
+    """One ``libcudnn.so.N``, opened by its path; calls are bracketed by the stage's enter and leave lines."""
+
+    def __init__(self, ctx, path):
+        self.ctx = ctx
+        self.path = path
+        with ctx.call("dlopen %s" % path):
+            self.library = need_ctypes().CDLL(path)
+        self.test_double = is_test_double(self.library)
+        with ctx.call("cudnnGetVersion") as call:
+            call.result = self.number = int(self.function("cudnnGetVersion", ctypes.c_size_t)())
+        self.version = cudnn_tuple(self.number)
+        self.major = self.version[0]
+
+    def has(self, symbol):
+        return hasattr(self.library, symbol)
+
+    def function(self, symbol, result=None):
+        """The function ``symbol``, returning an int unless told otherwise."""
+        try:
+            found = getattr(self.library, symbol)
+        except AttributeError:
+            raise MissingSymbolError(self.path, symbol)
+        found.restype = ctypes.c_int if result is None else result
+        return found
+
+    def number_of(self, symbol):
+        """A function without arguments that returns a size_t, or None where it does not exist."""
+        if not self.has(symbol):
+            return None
+        with self.ctx.call(symbol) as call:
+            call.result = int(self.function(symbol, ctypes.c_size_t)())
+        return call.result
+
+    def status(self, symbol, *arguments):
+        """Call a function and return its status number."""
+        function = self.function(symbol)
+        with self.ctx.call(symbol) as call:
+            call.result = function(*arguments)
+        return call.result
+
+    def call(self, symbol, *arguments):
+        """Call a function; raises CudnnError unless it succeeds."""
+        status = self.status(symbol, *arguments)
+        if status != 0:
+            raise CudnnError(symbol, status, self.status_name(status), self.last_error())
+
+    def status_name(self, status):
+        table = _STATUS_NEW if self.major >= 9 else _STATUS_OLD
+        name = table.get(status)
+        if name is None and self.has("cudnnGetErrorString"):
+            text = self.function("cudnnGetErrorString", ctypes.c_char_p)(status)
+            return (text or b"unknown").decode("ascii", "replace")
+        return "CUDNN_STATUS_%s" % (name or "UNKNOWN")
+
+    def last_error(self):
+        """cuDNN 9's own words about the last failure, or ''."""
+        if not self.has("cudnnGetLastErrorString"):
+            return ""
+        text = ctypes.create_string_buffer(1024)
+        self.function("cudnnGetLastErrorString", ctypes.c_int)(text, ctypes.c_size_t(1023))
+        return text.value.decode("utf-8", "replace").strip()
+
+    def version_checks(self):
+        """{function: status} of all the sub-libraries' own version checks that this major has."""
+        names = ["cudnn%sVersionCheck" % part for part in _CHECKS.get(min(self.major, 9), ())]
+        return {name: self.status(name) for name in names if self.has(name)}
+
+    def create(self):
+        handle = ctypes.c_void_p()
+        self.call("cudnnCreate", ctypes.byref(handle))
+        return handle
+
+    def descriptor(self, kind):
+        found = ctypes.c_void_p()
+        self.call("cudnnCreate%sDescriptor" % kind, ctypes.byref(found))
+        return found
+
+    def tensor(self, shape, data_type):
+        found = self.descriptor("Tensor")
+        self.call("cudnnSetTensor4dDescriptor", found, _NCHW, data_type, *shape)
+        return found
+
+    def filter(self, shape, data_type):
+        found = self.descriptor("Filter")
+        self.call("cudnnSetFilter4dDescriptor", found, data_type, _NCHW, *shape)
+        return found
+
+    def convolution(self):
+        """A 2-d cross-correlation with padding 1, stride 1, computed in FP32."""
+        found = self.descriptor("Convolution")
+        self.call("cudnnSetConvolution2dDescriptor", found, 1, 1, 1, 1, 1, 1, _CROSS_CORRELATION, FLOAT)
+        return found
+
+    def output_shape(self, convolution, x, w):
+        sizes = [ctypes.c_int(0) for _ in range(4)]
+        pointers = [ctypes.byref(size) for size in sizes]
+        self.call("cudnnGetConvolution2dForwardOutputDim", convolution, x, w, *pointers)
+        return tuple(size.value for size in sizes)
+
+    def suggested(self, direction, handle, *descriptors):
+        """The first algorithm that cuDNN's heuristics call good for a direction, or None."""
+        symbol = "cudnnGetConvolution%sAlgorithm_v7" % direction
+        if not self.has(symbol):
+            return None
+        count, rows = ctypes.c_int(0), (perf_type() * 8)()
+        self.call(symbol, handle, *(descriptors + (8, ctypes.byref(count), rows)))
+        good = [row.algo for row in rows[: count.value] if row.status == 0]
+        return good[0] if good else None
+
+    def workspace(self, direction, handle, *arguments):
+        """Bytes of workspace that an algorithm wants."""
+        size = ctypes.c_size_t(0)
+        self.call(
+            "cudnnGetConvolution%sWorkspaceSize" % direction, handle, *(arguments + (ctypes.byref(size),))
+        )
+        return size.value

@@ -1,0 +1,105 @@
+"""Installed Python distributions, read from their ``*.dist-info`` folders; Python 3.6 has no
+importlib.metadata.
+"""
+
+import os
+import re
+import sys
+
+
+def canonical(name):
+    """``Nvidia.cuDNN_cu12`` -> ``nvidia-cudnn-cu12``."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def search_folders():
+    """The folders of ``sys.path`` that exist, in order, each once."""
+    seen, folders = set(), []
+    for entry in sys.path:
+        folder = os.path.abspath(entry or ".")
+        if os.path.isdir(folder) and os.path.realpath(folder) not in seen:
+            seen.add(os.path.realpath(folder))
+            folders.append(folder)
+    return folders
+
+
+def list_folder(folder):
+    """Names in a folder, sorted; [] for one that cannot be read."""
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def read_text(path, limit=4 << 20):
+    """The text of a file, '' where it cannot be read; undecodable bytes are replaced."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def read_distributions(folders):
+    """{canonical name: {name, version, location, info, requires}}; the first on the path wins, as in
+    imports.
+    """
+    found = {}
+    for folder in folders:
+        for entry in list_folder(folder):
+            if not entry.endswith(".dist-info"):
+                continue
+            info = os.path.join(folder, entry)
+            fields = _fields(read_text(os.path.join(info, "METADATA")))
+            stem = entry[: -len(".dist-info")].rsplit("-", 1)
+            name = fields.get("name", [stem[0]])[0]
+            version = fields.get("version", [stem[-1] if len(stem) > 1 else ""])[0]
+            row = {"name": name, "version": version, "location": folder, "info": entry}
+            row["requires"] = fields.get("requires-dist", [])
+            found.setdefault(canonical(name), row)
+    return found
+
+
+def _fields(text):
+    fields = {}
+    for line in text.splitlines():
+        if not line.strip():
+            break
+        key, colon, value = line.partition(":")
+        if colon and not line[0].isspace():
+            fields.setdefault(key.strip().lower(), []).append(value.strip())
+    return fields
+
+
+def read_record(distribution):
+    """The rows of a distribution's RECORD: [{path, sha256, size}]; paths are absolute, sha256 is urlsafe
+    base64.
+    """
+    rows = []
+    location = distribution["location"]
+    for line in read_text(os.path.join(location, distribution["info"], "RECORD"), 64 << 20).splitlines():
+        parts = line.rsplit(",", 2)
+        if len(parts) != 3:
+            continue
+        path = parts[0].strip('"')
+        digest = parts[1][len("sha256=") :] if parts[1].startswith("sha256=") else None
+        size = int(parts[2]) if parts[2].isdigit() else None
+        rows.append({"path": os.path.normpath(os.path.join(location, path)), "sha256": digest, "size": size})
+    return rows
+
+
+def requirement(text):
+    """A Requires-Dist line as {name, pins, optional}: pins are (operator, version), optional means an
+    extra.
+    """
+    head, _, marker = text.partition(";")
+    found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^]]*\])?\s*\(?([^)]*)\)?\s*$", head)
+    if found is None:
+        return None
+    pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", found.group(2))
+    return {
+        "name": canonical(found.group(1)),
+        "pins": pins,
+        "optional": "extra" in marker,
+        "marker": marker.strip(),
+    }

@@ -1,0 +1,271 @@
+"""D01 to D05 and R01: device nodes, the driver library, its version, the devices, a context and a copy."""
+
+import errno
+import glob
+import os
+import re
+
+from .cuda import (
+    RESULT_CAUSES,
+    CudaError,
+    Driver,
+    MissingSymbolError,
+    kernel_module_version,
+    library_file_version,
+    result_name,
+)
+from .environment import in_container
+from .protocol import stage
+from .versions import cuda_tuple, dotted, numbers
+
+_PROBE_BYTES = 1 << 20
+
+
+def device_nodes():
+    """{path: None or the errno name with which opening it read-write fails} of NVIDIA's device nodes."""
+    found = {}
+    patterns = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
+    for path in sorted({p for pattern in patterns for p in glob.glob(pattern)}):
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+            found[path] = None
+        except OSError as error:
+            found[path] = errno.errorcode.get(error.errno, str(error.errno))
+    return found
+
+
+def judge_hidden(run):
+    """Where no device answers although CUDA_VISIBLE_DEVICES is set: look once more without the variable."""
+    blamed = [
+        c for c in run.checks if c["outcome"] == "failed" and c["cause"] in ("no-device", "container-no-gpu")
+    ]
+    setting = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not blamed or setting is None:
+        return
+    again = run.again("visible")
+    count = len(dict(again.new_facts).get("gpus", []))
+    outcome = "%d device%s without CUDA_VISIBLE_DEVICES=%r" % (count, "" if count == 1 else "s", setting)
+    run.prove("visible", "confirmed" if count else "refuted", outcome)
+    if count:
+        blamed[0]["summary"] = "CUDA_VISIBLE_DEVICES=%r hides every GPU" % setting
+        run.decide(blamed[0], "device-hidden")
+
+
+@stage("driver", layer="driver", timeout=60, judge=judge_hidden)
+def driver_stage(ctx):
+    """From the device node to a copy there and back."""
+    if ctx.no_gpu:
+        ctx.fact("gpu_state", "none")
+        for number in ("D01", "D02", "D03", "D04", "D05", "R01"):
+            ctx.not_run(number, "--no-gpu was given")
+        return
+    nodes, kernel = device_nodes(), kernel_module_version()
+    trace = {"nodes": nodes, "kernel_module": kernel, "container": in_container()}
+    ctx.fact("gpu_state", "faulty" if nodes or kernel else "none")
+    _check_nodes(ctx, trace)
+    driver = _open_driver(ctx, trace)
+    if driver is None:
+        return
+    try:
+        if _start_driver(ctx, driver, trace):
+            _check_devices(ctx, driver)
+    except MissingSymbolError as error:
+        text = "%s: %s" % (driver.path(), error)
+        ctx.fails("D03", text, "driver-error", {"symbol": error.symbol})
+
+
+def _check_nodes(ctx, trace):
+    denied = {path: code for path, code in trace["nodes"].items() if code in ("EPERM", "EACCES")}
+    if denied:
+        text = "%s cannot be opened: %s" % (sorted(denied)[0], denied[sorted(denied)[0]])
+        ctx.fails("D01", text, "device-access-denied", trace)
+    elif trace["nodes"]:
+        ctx.passed("D01", "device nodes: %s" % ", ".join(sorted(trace["nodes"])), trace)
+    else:
+        ctx.not_run("D01", "no NVIDIA device node in /dev", trace)
+
+
+def _open_driver(ctx, trace):
+    try:
+        driver = Driver(ctx)
+    except OSError as error:
+        _no_driver(ctx, trace, str(error))
+        return None
+    path = driver.path() or "libcuda.so.1"
+    ctx.fact("test_double", driver.test_double)
+    evidence = {
+        "path": path,
+        "file_version": library_file_version(path),
+        "kernel_module": trace["kernel_module"],
+    }
+    ctx.fact("libraries", [{"name": "libcuda.so.1", "path": path, "version": evidence["file_version"]}])
+    if "/stubs/" in path or path.endswith("/stubs"):
+        ctx.fact("gpu_state", "faulty")
+        ctx.fails("D02", "the loader gives %s, a stub made for linking" % path, "driver-stub", evidence)
+        return None
+    note = "from cuda-compat: valid on data-centre GPUs only" if "/compat" in path else None
+    ctx.passed("D02", "driver library %s" % path, evidence, note=note)
+    return driver
+
+
+def _no_driver(ctx, trace, text):
+    evidence = dict(trace, dlerror=text)
+    elsewhere = [r["path"] for r in ctx.facts.get("libraries_found", ()) if r["name"] == "libcuda.so.1"]
+    evidence["elsewhere"] = elsewhere
+    capabilities = os.environ.get("NVIDIA_DRIVER_CAPABILITIES", "")
+    words = [word.strip() for word in capabilities.split(",")]
+    if "cannot open shared object file" not in text:
+        ctx.fact("gpu_state", "faulty")
+        ctx.fails("D02", "libcuda.so.1 does not load: %s" % text, "driver-error", evidence)
+    elif trace["nodes"] and capabilities and not {"compute", "all"} & set(words):
+        why = (
+            "NVIDIA_DRIVER_CAPABILITIES=%s lacks compute, so the container got no libcuda.so.1" % capabilities
+        )
+        ctx.fails("D02", why, "driver-capabilities", evidence)
+    elif trace["nodes"]:
+        ctx.fails("D02", "there are device nodes, but no libcuda.so.1", "driver-missing", evidence)
+    elif trace["kernel_module"] and trace["container"]:
+        why = "the host runs driver %s, but this container was given no GPU" % trace["kernel_module"]
+        ctx.fails("D02", why, "container-no-gpu", evidence)
+    elif trace["kernel_module"]:
+        why = "kernel module %s is loaded, but there is no libcuda.so.1" % trace["kernel_module"]
+        ctx.fails("D02", why, "driver-missing", evidence)
+    else:
+        ctx.not_run("D02", "no trace of a GPU: no device node, no kernel module, no libcuda.so.1", evidence)
+
+
+def _start_driver(ctx, driver, trace):
+    """cuInit and the driver's version; true where the devices can be asked."""
+    path = driver.path() or "libcuda.so.1"
+    compat = "/compat" in path
+    traced = bool(trace["nodes"] or trace["kernel_module"] or not compat)
+    result = driver.raw("cuInit", 0)
+    number = 0
+    try:
+        number = driver.version()
+    except (CudaError, MissingSymbolError):
+        number = 0
+    api = dotted(cuda_tuple(number)) if number else None
+    version = library_file_version(path) or trace["kernel_module"]
+    ctx.fact("driver", {"version": version, "api": api, "path": path})
+    evidence = dict(trace, cuInit=result, name=result_name(result), api=api, path=path)
+    evidence["file_version"] = library_file_version(path)
+    if result == 100 and not traced:
+        ctx.not_run("D03", "%s belongs to cuda-compat; there is no trace of a GPU" % path, evidence)
+        return False
+    ctx.fact("gpu_state", "faulty")
+    if result != 0:
+        cause, why = _init_cause(result, trace)
+        ctx.fails("D03", "cuInit returned %d (%s)%s" % (result, result_name(result), why), cause, evidence)
+        return False
+    ctx.passed("D03", "driver %s, CUDA up to %s" % (version or "of unknown version", api), evidence)
+    return _check_age(ctx, number)
+
+
+def _init_cause(result, trace):
+    nodes = trace["nodes"]
+    if result == 100 and not nodes and trace["container"] and trace["kernel_module"]:
+        return "container-no-gpu", "; the host has a driver, this container no device node"
+    if result in RESULT_CAUSES:
+        return RESULT_CAUSES[result], ""
+    if result == 999:
+        if any(code for code in nodes.values() if code in ("EPERM", "EACCES")):
+            return "device-access-denied", "; a device node cannot be opened"
+        if "/dev/nvidia-uvm" not in nodes and "/dev/dxg" not in nodes:
+            return "device-node-missing", "; /dev/nvidia-uvm is not there"
+    return "driver-error", ""
+
+
+def needed_cuda(facts, expect):
+    """((major, minor or 0), who says so) of the newest CUDA that something here was built for; (None,
+    None).
+    """
+    found = []
+    for row in facts.get("consumers", ()):
+        if row.get("cuda"):
+            found.append((numbers(row["cuda"]), row["framework"]))
+    for name, row in facts.get("packages", {}).items():
+        wheel = re.match(r"nvidia-cudnn-cu(\d+)$", name)
+        if wheel:
+            found.append(((int(wheel.group(1)),), "%s %s" % (row["name"], row["version"])))
+    asked = (expect.get("cuda") or {}).get("version") or os.environ.get("CUDA_VERSION")
+    if not found and numbers(asked):
+        found.append((numbers(asked), "CUDA_VERSION" if not expect.get("cuda") else "the expectation"))
+    if not found:
+        return None, None
+    wanted, who = max(found)
+    return (wanted + (0,))[:2], who
+
+
+def too_old(api, wanted):
+    """True where a driver's API version is too old for a CUDA version, both as (major, minor).
+
+    From CUDA 11 on every driver of the same major serves it (minor-version compatibility), before that only
+    an equal or newer one: https://docs.nvidia.com/deploy/cuda-compatibility/
+    """
+    if wanted[0] >= 11:
+        return api[0] < wanted[0]
+    return api < wanted
+
+
+def _check_age(ctx, number):
+    wanted, who = needed_cuda(ctx.facts, ctx.expect)
+    if wanted is None:
+        ctx.not_run("R01", "nothing here says which CUDA it was built for")
+        return True
+    api = cuda_tuple(number)
+    evidence = {"driver_api": dotted(api), "needed": dotted(wanted), "by": who}
+    if number and too_old(api, wanted):
+        text = "the driver serves CUDA up to %s; %s needs %s" % (dotted(api), who, dotted(wanted))
+        ctx.fails("R01", text, "driver-too-old", evidence)
+        return False
+    note = None
+    if number and api < wanted:
+        note = "the driver is older than the toolkit: compiled kernels run, PTX of CUDA %s does not" % dotted(
+            wanted
+        )
+    ctx.passed("R01", "driver API %s serves CUDA %s" % (dotted(api), dotted(wanted)), evidence, note=note)
+    return True
+
+
+def _check_devices(ctx, driver):
+    count = driver.device_count()
+    if count == 0:
+        ctx.fails("D04", "the driver works but shows no device", "no-device", {"count": 0})
+        return
+    rows = [driver.describe(index) for index in range(count)]
+    ctx.fact("gpus", rows)
+    forbidden = [row for row in rows if row["compute_mode"] == 2]
+    if len(forbidden) == count:
+        ctx.fails("D04", "every GPU is in compute mode PROHIBITED", "device-busy", {"gpus": rows})
+        return
+    names = ", ".join("%(name)s (%(compute_capability)s)" % row for row in rows)
+    ctx.passed("D04", "%d GPU%s: %s" % (count, "" if count == 1 else "s", names), {"gpus": rows})
+    _check_memory(ctx, driver, rows)
+
+
+def _check_memory(ctx, driver, rows):
+    evidence = {"compute_mode": rows[0]["compute_mode"]}
+    try:
+        driver.use(0)
+        free, total = driver.memory()
+        evidence.update(free=free, total=total, asked=_PROBE_BYTES)
+        address = driver.allocate(_PROBE_BYTES)
+        data = bytes(bytearray(index * 7 % 251 for index in range(4096)))
+        driver.upload(address, data)
+        back = driver.download(address, len(data))
+        driver.free(address)
+    except CudaError as error:
+        cause = RESULT_CAUSES.get(error.result, "driver-error")
+        if error.result in (3, 101) and rows[0]["compute_mode"] == 3:
+            cause = "device-busy"
+        evidence.update(call=error.call, result=error.result)
+        ctx.fails("D05", str(error), cause, evidence)
+        return
+    rows[0]["memory_free"] = free
+    ctx.fact("gpus", rows)
+    if back != data:
+        ctx.fails("D05", "4096 bytes came back from the GPU changed", "wrong-result", evidence)
+        return
+    ctx.fact("gpu_state", "works")
+    ctx.passed("D05", "context, 1 MiB and a copy there and back; %d MiB free" % (free >> 20), evidence)

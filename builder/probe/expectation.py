@@ -1,0 +1,95 @@
+"""What a matrix asked for against what is here: ``--expect FILE``."""
+
+import json
+import os
+
+from .distributions import canonical
+from .versions import numbers
+
+_KEYS = ("schema", "cell", "python", "frameworks", "cuda", "cudnn", "strict", "packages")
+
+
+class ExpectationError(Exception):
+    """The expectation file cannot be used."""
+
+
+def read_expectation(path):
+    """The document; raises ExpectationError with one clear line."""
+    try:
+        with open(path, "rb") as stream:
+            document = json.loads(stream.read().decode("utf-8"))
+    except OSError as error:
+        raise ExpectationError("cannot read the expectation %s: %s" % (path, error.strerror or error))
+    except ValueError as error:
+        raise ExpectationError("the expectation %s is no JSON document: %s" % (path, error))
+    if not isinstance(document, dict):
+        raise ExpectationError("the expectation %s is no JSON object" % path)
+    if document.get("schema") != 1:
+        raise ExpectationError("the expectation %s has schema %r, not 1" % (path, document.get("schema")))
+    unknown = sorted(set(document) - set(_KEYS))
+    if unknown:
+        raise ExpectationError("the expectation %s has an unknown key: %s" % (path, ", ".join(unknown)))
+    for key in ("frameworks", "packages", "cuda"):
+        if document.get(key) is not None and not isinstance(document[key], dict):
+            raise ExpectationError("the expectation %s: %s is no JSON object" % (path, key))
+    return document
+
+
+def find_differences(expect, facts):
+    """[{what, asked, found}], found as text; ``nothing`` where there is none."""
+    rows = []
+
+    def compare(what, asked, found, parts=None):
+        if asked is None:
+            return
+        left, right = str(asked), str(found or "nothing")
+        same = left == right
+        if parts and numbers(left) and numbers(right):
+            same = numbers(left)[:parts] == numbers(right)[: min(parts, len(numbers(left)))]
+        if not same:
+            rows.append({"what": what, "asked": left, "found": right})
+
+    packages = facts.get("packages", {})
+    compare("python", expect.get("python"), (facts.get("python") or {}).get("version"), parts=2)
+    for name, version in sorted((expect.get("frameworks") or {}).items()):
+        found = packages.get(canonical(name), {}).get("version")
+        compare("framework %s" % name, version, _same_release(version, found))
+    compare("cudnn", expect.get("cudnn"), _found_cudnn(facts), parts=3)
+    compare("cuda", (expect.get("cuda") or {}).get("version"), _found_cuda(facts), parts=2)
+    for name, version in sorted((expect.get("packages") or {}).items()):
+        found = packages.get(canonical(name), {}).get("version")
+        compare("package %s" % name, version, _same_release(version, found))
+    return rows
+
+
+def _same_release(asked, found):
+    """``2.6.0+cu124`` is the release 2.6.0, unless the local part was asked for, too."""
+    if found and "+" in found and "+" not in str(asked) and found.partition("+")[0] == str(asked):
+        return str(asked)
+    return found
+
+
+def _found_cudnn(facts):
+    """The loaded cuDNN: a framework's word first, then the library's own."""
+    for row in facts.get("frameworks", ()):
+        version = (row.get("loaded") or {}).get("cudnn")
+        if version:
+            return version
+    for row in facts.get("raw", ()):
+        return row["version"]
+    return None
+
+
+def _found_cuda(facts):
+    """The toolkit: NVIDIA's runtime wheel, else the base image's CUDA_VERSION, else the build of a
+    framework.
+    """
+    for name, row in sorted(facts.get("packages", {}).items()):
+        if name.startswith("nvidia-cuda-runtime"):
+            return row["version"]
+    if os.environ.get("CUDA_VERSION"):
+        return os.environ["CUDA_VERSION"]
+    for row in facts.get("consumers", ()):
+        if row.get("cuda"):
+            return row["cuda"]
+    return None

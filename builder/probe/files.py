@@ -1,0 +1,109 @@
+"""E03 to E05: which copies of the CUDA family lie here, whether files are whole and sets complete.
+
+All of it before any file is loaded: a truncated library is a SIGBUS for whoever maps it.
+"""
+
+import os
+
+from .protocol import stage
+from .scene import look_around
+from .sublibraries import named_sublibraries
+
+
+def scene_facts(scene):
+    """The part of a scene that other stages and the report need, as JSON."""
+    facts = {key: scene[key] for key in ("copies", "consumers", "candidates", "wheel_folders")}
+    facts["libraries_found"] = scene["libraries"]
+    return facts
+
+
+@stage("files", layer="files", timeout=60)
+def files_stage(ctx):
+    """Look at every library without loading one."""
+    scene = look_around()
+    for key, value in sorted(scene_facts(scene).items()):
+        ctx.fact(key, value)
+    _check_inventory(ctx, scene)
+    in_play = folders_in_play(scene)
+    _check_integrity(ctx, scene, in_play)
+    _check_sets(ctx, scene, in_play)
+
+
+def _check_inventory(ctx, scene):
+    copies = scene["copies"]
+    real = sorted({os.path.realpath(c["folder"]) for c in copies})
+    note = None
+    if len(real) > 1:
+        note = "%d copies of cuDNN: which one is loaded depends on who asks" % len(real)
+    where = ", ".join(sorted({c["folder"] for c in copies})) or "nowhere"
+    evidence = {"copies": copies, "libraries": len(scene["libraries"]), "candidates": scene["candidates"]}
+    ctx.passed("E03", "cuDNN: %s" % where, evidence, note=note)
+
+
+def folders_in_play(scene):
+    """Folders whose cuDNN would be loaded: those of the candidates and of what was passed over for them."""
+    paths = [row["path"] for row in scene["candidates"]]
+    for row in scene["consumers"]:
+        paths += [passed["path"] for passed in row["passed"]]
+    if not paths:
+        paths = [copy["shim"] for copy in scene["copies"]]
+    return {os.path.dirname(path) for path in paths} | {os.path.dirname(os.path.realpath(p)) for p in paths}
+
+
+def _check_integrity(ctx, scene, in_play):
+    bad = [row for row in scene["libraries"] if row["problem"]]
+    evidence = {"bad": bad}
+    blocking = [r for r in bad if r["name"].startswith("libcudnn") and _blocks(r, scene, in_play)]
+    if blocking:
+        row = blocking[0]
+        text = "%s is no usable library: %s" % (row["path"], row["problem"])
+        ctx.fails("E04", text, "cudnn-file-corrupt", evidence)
+    elif bad:
+        note = "not in use, but unusable: " + "; ".join(
+            "%s (%s)" % (r["path"], r["problem"]) for r in bad[:5]
+        )
+        ctx.passed("E04", "all cuDNN files in use are whole", evidence, note=note)
+    else:
+        count = len(scene["libraries"])
+        ctx.passed("E04", "%d file%s of the CUDA family, all whole" % (count, "" if count == 1 else "s"))
+
+
+def _blocks(row, scene, in_play):
+    if os.path.dirname(row["path"]) in in_play:
+        return True
+    return not scene["candidates"]
+
+
+def _check_sets(ctx, scene, in_play):
+    relevant = [
+        c for c in scene["copies"] if c["folder"] in in_play or os.path.realpath(c["folder"]) in in_play
+    ]
+    if not relevant:
+        ctx.not_run("E05", "no cuDNN here to look at")
+        return
+    broken = [copy for copy in relevant if copy["missing"]]
+    if broken:
+        copy = broken[0]
+        text = "cuDNN %d in %s lacks %s" % (copy["major"], copy["folder"], ", ".join(copy["missing"]))
+        ctx.fails(
+            "E05", text, "cudnn-sublibrary-missing", {"copies": broken, "elsewhere": _elsewhere(copy, scene)}
+        )
+        return
+    extra = {}
+    for copy in relevant:
+        named = named_sublibraries(copy["folder"], copy["major"])
+        absent = [name for name in named if not os.path.exists(os.path.join(copy["folder"], name))]
+        if absent:
+            extra[copy["folder"]] = absent
+    note = None
+    if extra:
+        texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(extra.items())]
+        note = "named inside cuDNN but not shipped beside it: " + "; ".join(texts)
+    ctx.fact("named_but_absent", extra)
+    summary = "complete: " + ", ".join("cuDNN %d in %s" % (c["major"], c["folder"]) for c in relevant)
+    ctx.passed("E05", summary, {"copies": relevant, "named_but_absent": extra}, note=note)
+
+
+def _elsewhere(copy, scene):
+    """Where else the missing files lie: the loader may fill the gap from there, with another version."""
+    return [row["path"] for row in scene["libraries"] if row["name"] in copy["missing"]]

@@ -1,0 +1,158 @@
+"""C01 to C05: a cuDNN opens, its parts belong together, and it can lay out a convolution. No GPU needed."""
+
+import os
+import re
+
+from .cuda import need_ctypes
+from .cudnn import FLOAT, Cudnn
+from .distributions import search_folders
+from .judge import judge_cudnn
+from .maps import mapped_libraries
+from .protocol import stage
+from .reference import case
+from .resolver import Loader
+from .runtime import in_folders
+from .scene import find_wheel_folders
+from .sublibraries import required_sublibraries, shim_major
+from .versions import cuda_tuple, dotted, numbers
+
+_LIMIT = 4
+
+
+def each_candidate(facts):
+    """One run per shim that programs here would load; one empty run where there is none."""
+    return [{"candidate": row} for row in facts.get("candidates", ())[:_LIMIT]] or [{}]
+
+
+def preload_toolkit(ctx, shim):
+    """Load what the sub-libraries need of CUDA and the loader would not find on its own, as frameworks do."""
+    ctypes = need_ctypes()
+    loader, wheel_folders = Loader(), find_wheel_folders(search_folders())
+    folder = os.path.dirname(shim)
+    done = []
+    for part in required_sublibraries(shim_major(os.path.basename(shim)) or 0):
+        path = os.path.join(folder, part)
+        for name in loader.header(path)["needed"]:
+            if not re.match(r"libcublas|libnvrtc|libcudart", name) or name in done:
+                continue
+            if loader.resolve(name, path)["path"] is not None:
+                continue
+            found = in_folders(name, wheel_folders)
+            if found is not None:
+                with ctx.call("dlopen %s" % found):
+                    ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
+                done.append(name)
+
+
+def open_candidate(ctx):
+    """The candidate's cuDNN, loaded with what it needs."""
+    path = ctx.params["candidate"]["path"]
+    preload_toolkit(ctx, path)
+    return Cudnn(ctx, path)
+
+
+@stage("cudnn", layer="cudnn", timeout=60, runs=each_candidate, judge=judge_cudnn)
+def library_stage(ctx):
+    """Open a cuDNN, compare its parts, lay out a convolution."""
+    if "candidate" not in ctx.params:
+        _no_candidate(ctx)
+        return
+    cudnn = open_candidate(ctx)
+    if cudnn.test_double:
+        ctx.fact("test_double", True)
+    cudart = cudnn.number_of("cudnnGetCudartVersion")
+    newest = cudnn.number_of("cudnnGetMaxDeviceVersion")
+    raw = {"path": cudnn.path, "version": dotted(cudnn.version), "cudart": cudart, "max_device": newest}
+    ctx.fact("raw", raw)
+    built = dotted(cuda_tuple(cudart)) if cudart else "unknown"
+    ctx.passed("C01", "cuDNN %s, built with CUDA %s: %s" % (raw["version"], built, cudnn.path), raw)
+    _check_cuda_flavour(ctx, cudnn, cudart)
+    _check_versions(ctx, cudnn)
+    _check_layout(ctx, cudnn)
+    _check_mapped(ctx, cudnn)
+
+
+def _no_candidate(ctx):
+    if ctx.facts.get("gpu_state") == "works":
+        ctx.fails("C01", "there is a working GPU, but no cuDNN on this machine", "cudnn-missing")
+        return
+    for number in ("C01", "C02", "C03", "C04", "C05"):
+        ctx.not_run(number, "no cuDNN here")
+
+
+def _check_cuda_flavour(ctx, cudnn, cudart):
+    """C02: cuDNN carries a CUDA runtime of its own; it must be of the major version of the program's CUDA."""
+    if not cudart:
+        ctx.not_run("C02", "this cuDNN does not say which CUDA it was built with")
+        return
+    wanted = []
+    users = (ctx.params["candidate"]["for"] or "").split("/")
+    for row in ctx.facts.get("consumers", ()):
+        if row["framework"] in users and row["cuda"]:
+            wanted.append((numbers(row["cuda"])[0], row["framework"]))
+    for name, row in sorted(ctx.facts.get("packages", {}).items()):
+        wheel = re.match(r"nvidia-cudnn-cu(\d+)$", name)
+        if wheel and not wanted and cudnn.path.startswith(row["location"] + os.sep):
+            wanted.append((int(wheel.group(1)), "%s %s" % (row["name"], row["version"])))
+    evidence = {"cudart": cudart, "wanted": wanted}
+    wrong = [(major, who) for major, who in wanted if major != cuda_tuple(cudart)[0]]
+    if wrong:
+        built = dotted(cuda_tuple(cudart))
+        text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (built, wrong[0][1], wrong[0][0])
+        ctx.fails("C02", text, "cudnn-cuda-flavour", evidence)
+    else:
+        ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(cuda_tuple(cudart)), evidence)
+
+
+def _check_versions(ctx, cudnn):
+    """C03: each sub-library compares its own version with the shim's."""
+    statuses = cudnn.version_checks()
+    wrong = {name: status for name, status in statuses.items() if status != 0}
+    evidence = {"statuses": statuses, "version": dotted(cudnn.version)}
+    if wrong:
+        name = sorted(wrong)[0]
+        text = "%s: %s" % (name, cudnn.status_name(wrong[name]))
+        ctx.fails("C03", text, None, evidence)
+    elif cudnn.version == (9, 10, 0):
+        ctx.fails(
+            "C03", "cuDNN 9.10.0 broke binary compatibility; 9.10.1 repaired it", "cudnn-known-bad", evidence
+        )
+    elif statuses:
+        ctx.passed("C03", "%d sub-libraries are of one version" % len(statuses), evidence)
+    else:
+        ctx.passed("C03", "cuDNN %d is one file" % cudnn.major, evidence)
+
+
+def _check_layout(ctx, cudnn):
+    data = case()
+    x, w = cudnn.tensor(data["x_shape"], FLOAT), cudnn.filter(data["w_shape"], FLOAT)
+    shape = cudnn.output_shape(cudnn.convolution(), x, w)
+    evidence = {"shape": list(shape)}
+    if shape == data["dy_shape"]:
+        ctx.passed("C04", "descriptors work, the output would be %dx%dx%dx%d" % shape, evidence)
+    else:
+        ctx.fails(
+            "C04", "the output would be %r, not %r" % (shape, data["dy_shape"]), "wrong-result", evidence
+        )
+
+
+def _check_mapped(ctx, cudnn):
+    """C05: what was really mapped."""
+    rows = mapped_libraries()
+    if rows is None:
+        ctx.not_run("C05", "no /proc here, so nobody says what is mapped")
+        return
+    version = dotted(cudnn.version)
+    mine = [dict(r, version=version) for r in rows if r["name"].startswith("libcudnn")]
+    ctx.fact("libraries", mine + [r for r in rows if not r["name"].startswith("libcudnn")])
+    folders = sorted({os.path.dirname(r["path"]) for r in mine})
+    evidence = {"mapped": mine, "folders": folders}
+    if any(row["deleted"] for row in mine):
+        ctx.fails("C05", "a mapped cuDNN file was replaced on disk meanwhile", "stale-process", evidence)
+    elif len(folders) > 1 and ctx.strict:
+        ctx.fails("C05", "parts of cuDNN come from %s" % " and ".join(folders), "cudnn-shadowed", evidence)
+    elif len(folders) > 1:
+        note = "parts of cuDNN come from %s; they fit, by cuDNN's own check" % " and ".join(folders)
+        ctx.passed("C05", "mapped parts are of one version", evidence, note=note)
+    else:
+        ctx.passed("C05", "all mapped parts come from %s" % (folders or ["nowhere"])[0], evidence)

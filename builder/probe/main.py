@@ -1,0 +1,267 @@
+"""The command line: flags in, one report out, and an exit code that says the verdict."""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+
+from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
+from .expectation import ExpectationError, read_expectation
+from .page import Style, render_page
+from .protocol import LAYERS, STAGES
+from .report import compare_reports, make_report
+from .run import Program
+from .runner import child_main
+from .schedule import run_all
+from .stages import REGISTERED
+
+VERSION = "0.1.0"
+_EPILOG = """\
+exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, 22 host, 23 busy,
+30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an expectation file."""
+
+
+class UsageError(Exception):
+    """The command line, or a file it names, cannot be used."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with the probe's own exit code: 2 would be a number without a meaning here."""
+
+    def error(self, message):
+        raise UsageError("%s\n%s" % (message, self.format_usage().strip()))
+
+
+def make_parser():
+    parser = Parser(
+        prog="cudnn-verify",
+        description="Says whether cuDNN works here and, if not, which one cause is to blame.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    parser.add_argument("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
+    parser.add_argument("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
+    parser.add_argument("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
+    parser.add_argument("--only", metavar="STAGE", help="run this stage and what it needs")
+    parser.add_argument("--compare", metavar="OLD.json", help="say what changed since an older report")
+    parser.add_argument("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
+    parser.add_argument("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
+    parser.add_argument(
+        "--explain", metavar="CAUSE", help="explain a cause ('all': the whole list as Markdown)"
+    )
+    parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
+    return parser
+
+
+def own_source():
+    """The bytes of the file that holds this code, or None: it may have come through a pipe."""
+    path = globals().get("__file__")
+    try:
+        if path and os.path.isfile(path):
+            with open(path, "rb") as stream:
+                return stream.read()
+        # python3 - < file: a regular file as standard input can be read once more from its start
+        size = os.fstat(0).st_size
+        data = os.pread(0, size, 0) if size else b""
+        return data if data.startswith(b"#!/usr/bin/env python3\n# cudnn-verify") else None
+    except OSError:
+        return None
+
+
+def identify(source):
+    """{version, sha256} of the probe."""
+    return {"version": VERSION, "sha256": hashlib.sha256(source).hexdigest() if source else None}
+
+
+def command_to_start(source):
+    """The command that starts the probe anew, or None where it has no file and can write none."""
+    if not sys.executable or source is None:
+        return None
+    path = globals().get("__file__")
+    if path and __package__:
+        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))
+        code = "import sys; sys.path.insert(0, %r); from %s.main import probe; sys.exit(probe())" % (
+            root,
+            __package__,
+        )
+        return [sys.executable, "-c", code]
+    if path and os.path.isfile(path):
+        return [sys.executable, os.path.abspath(path)]
+    try:
+        handle, name = tempfile.mkstemp(prefix="cudnn_verify_", suffix=".py")
+    except OSError:
+        return None
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(source)
+    return [sys.executable, name]
+
+
+def leave_own_folder():
+    """Take the probe's own folder off the path: what lies beside a downloaded file is not installed."""
+    path = globals().get("__file__")
+    if path and not __package__ and sys.path and sys.path[0] == os.path.dirname(os.path.abspath(path)):
+        del sys.path[0]
+
+
+def read_options(arguments):
+    """The options that stages see, out of the command line and the environment."""
+    expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
+    document = read_expectation(expect) if expect else {}
+    if arguments.only and arguments.only not in [row.name for row in STAGES if row.layer in LAYERS]:
+        names = ", ".join(row.name for row in STAGES if row.layer in LAYERS)
+        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, names))
+    return {
+        "expect": document,
+        "strict": bool(arguments.strict or document.get("strict")),
+        "no_gpu": arguments.no_gpu,
+        "only": arguments.only,
+        "timeout": arguments.timeout,
+    }
+
+
+def examine(options, source, progress):
+    """Run everything and make the report."""
+    start = time.time()
+    command = command_to_start(source)
+    program = Program(options, command)
+    try:
+        checks, libraries = run_all(program, options["only"], progress)
+    finally:
+        if command is not None and os.path.basename(command[-1]).startswith("cudnn_verify_"):
+            os.unlink(command[-1])
+    return make_report(program, checks, libraries, identify(source), time.time() - start)
+
+
+def read_older(path):
+    """An older report to compare with."""
+    try:
+        with open(path, "rb") as stream:
+            older = json.loads(stream.read().decode("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError("cannot read the older report %s: %s" % (path, error))
+    if not isinstance(older, dict):
+        raise UsageError("the older report %s is no JSON object" % path)
+    return older
+
+
+def _be_silent(*_):
+    """No terminal, no progress."""
+
+
+def show_progress(stream):
+    """A function that names the stage under way on a terminal, and one that clears it."""
+    if not (hasattr(stream, "isatty") and stream.isatty()):
+        return _be_silent, _be_silent
+
+    def progress(name):
+        stream.write("\r\033[K%s ..." % name)
+        stream.flush()
+
+    def clear():
+        stream.write("\r\033[K")
+        stream.flush()
+
+    return progress, clear
+
+
+def write(text):
+    """Print, in ASCII where the stream can no better; a closed stream loses the text, never the exit code."""
+    if sys.stdout is None:
+        return
+    try:
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError:
+            sys.stdout.write(text.encode("ascii", "replace").decode("ascii"))
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        # the reader is gone: keep the interpreter from complaining about it once more at its end
+        sys.stdout = None
+
+
+def print_report(report, arguments, changes):
+    if arguments.json:
+        if changes is not None:
+            report["changes"] = changes
+        write(json.dumps(report, indent=1, sort_keys=True, default=str) + "\n")
+    elif arguments.quiet:
+        cause = " (%s)" % report["cause"] if report["cause"] else ""
+        write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))
+    else:
+        write(render_page(report, Style(sys.stdout), changes))
+
+
+def answer_questions(arguments, source):
+    """--version and --explain; true where there was one."""
+    if arguments.version:
+        write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify(source)["sha256"] or "unknown: no file"))
+    elif arguments.explain == "all":
+        write(causes_page())
+    elif arguments.explain is not None:
+        if arguments.explain not in CAUSES:
+            raise UsageError("there is no cause %s; there are: %s" % (arguments.explain, ", ".join(CAUSES)))
+        write(explain(arguments.explain) + "\n")
+    return bool(arguments.version or arguments.explain is not None)
+
+
+def run_probe(argv):
+    """The command; returns the exit code, raises on a fault of the probe."""
+    arguments = make_parser().parse_args(argv)
+    if arguments.child:
+        params = json.loads(sys.stdin.read())
+        child_main(arguments.child, params, arguments.fd)
+    source = own_source()
+    if answer_questions(arguments, source):
+        return 0
+    if not sys.platform.startswith("linux"):
+        raise UsageError("cudnn-verify examines Linux; this is %s" % sys.platform)
+    older = read_older(arguments.compare) if arguments.compare else None
+    options = read_options(arguments)
+    progress, clear = show_progress(sys.stderr)
+    try:
+        report = examine(options, source, progress)
+    finally:
+        clear()
+    changes = compare_reports(older, report) if older is not None else None
+    print_report(report, arguments, changes)
+    return EXIT_CODES[report["verdict"]]
+
+
+def say(text):
+    """One message on stderr; nobody may be listening."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        sys.stderr = None
+
+
+def probe(argv=None):
+    """Run the probe as a command; every way out is an exit code."""
+    leave_own_folder()
+    if not REGISTERED:
+        return PROBE_FAULT
+    try:
+        return run_probe(sys.argv[1:] if argv is None else argv)
+    except (ExpectationError, UsageError) as error:
+        say("cudnn-verify: %s\n" % error)
+        return PROBE_FAULT
+    except KeyboardInterrupt:
+        say("cudnn-verify: interrupted\n")
+        return 130
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    except BaseException:
+        trace = traceback.format_exc()
+        say(
+            "cudnn-verify: this is a fault of the probe, not of the machine. Please report what follows.\n\n"
+            "```\ncudnn-verify %s, Python %s\n%s```\n" % (VERSION, sys.version.split()[0], trace)
+        )
+        return PROBE_FAULT

@@ -1,0 +1,119 @@
+"""The report as a page for people: the verdict first, then cause, evidence, remedy, and the details last."""
+
+import os
+import textwrap
+
+from .causes import CAUSES
+
+_SYMBOLS = {"passed": "\u2713", "failed": "\u2717", "not_run": "\u2298"}
+_ASCII = {"passed": "+", "failed": "x", "not_run": "-"}
+_COLOURS = {"works": "32", "unverified": "33", "passed": "32", "failed": "31", "not_run": "2"}
+_TITLES = {
+    "works": "WORKS",
+    "unverified": "UNVERIFIED",
+    "broken": "BROKEN (the image is at fault)",
+    "unsupported-gpu": "UNSUPPORTED GPU (this image on this card)",
+    "host": "HOST (driver, devices or container set-up of this machine)",
+    "busy": "BUSY (try again)",
+}
+
+
+class Style(object):
+    """Colours and symbols that fit a stream."""
+
+    def __init__(self, stream):
+        tty = hasattr(stream, "isatty") and stream.isatty()
+        self.colour = tty and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        try:
+            "\u2713\u2717\u2298".encode(getattr(stream, "encoding", None) or "ascii")
+            self.symbols = _SYMBOLS
+        except (UnicodeEncodeError, LookupError):
+            self.symbols = _ASCII
+
+    def paint(self, text, kind):
+        if not self.colour:
+            return text
+        return "\033[%sm%s\033[0m" % (_COLOURS.get(kind, "1;31"), text)
+
+
+def _wrap(text, indent="  ", width=100):
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def render_page(report, style, changes=None):
+    """The whole page as text with a newline at its end."""
+    lines = [style.paint(_TITLES[report["verdict"]], report["verdict"]) + ": " + report["summary"]]
+    if report["test_double"]:
+        lines += ["", "A TEST DOUBLE took part: this is evidence for nothing."]
+    if report["cause"]:
+        lines += _cause_lines(report)
+    if changes is not None:
+        lines += ["", "Changed since the older report"]
+        lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in changes] or ["  nothing"]
+    lines += _facts_lines(report)
+    lines += _check_lines(report, style)
+    text = "exit code and causes: cudnn-verify --explain CAUSE; cudnn-verify %(version)s" % report["probe"]
+    lines += ["", "%s, %.1f s" % (text, report["seconds"])]
+    return "\n".join(lines) + "\n"
+
+
+def _cause_lines(report):
+    cause = CAUSES[report["cause"]]
+    lines = ["", "Cause: %s" % cause.id, _wrap(cause.title + "."), "", "Evidence"]
+    for row in report["proof"][:8]:
+        lines.append(_wrap("%s %s: %s" % (row["test"], row["outcome"], row["detail"])))
+    lines += ["", "What to do", _wrap(cause.remedy)]
+    if report["consequences"]:
+        lines += ["", "Consequences of it"]
+        lines += [_wrap("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
+    return lines
+
+
+def _facts_lines(report):
+    lines = ["", "Here"]
+    machine, driver = report["machine"] or {}, report["driver"] or {}
+    if machine:
+        lines.append(
+            "  Python      %s, %s" % (machine["python"], machine["distribution"] or machine["kernel"])
+        )
+    gpus = ["%(name)s (compute capability %(compute_capability)s)" % row for row in report["gpus"]]
+    lines.append("  GPU         %s" % (", ".join(gpus) or "none seen"))
+    if driver:
+        lines.append("  driver      %s, CUDA up to %s" % (driver.get("version"), driver.get("api")))
+    for copy in report["copies"]:
+        lines.append("  cuDNN %-6s%s (%s)" % (copy["major"], copy["folder"], copy["kind"]))
+    for row in report["frameworks"]:
+        lines.append("  %-12s%s" % (row.get("name"), _framework_text(row)))
+    return lines
+
+
+def _framework_text(row):
+    compiled, loaded = row.get("compiled") or {}, row.get("loaded") or {}
+    text = "%s, compiled for CUDA %s and cuDNN %s" % (
+        row.get("version"),
+        compiled.get("cuda"),
+        compiled.get("cudnn"),
+    )
+    if loaded.get("cudnn"):
+        text += ", loaded cuDNN %s" % loaded["cudnn"]
+    if row.get("device"):
+        text += ", on %s" % row["device"]
+    return text
+
+
+def _check_lines(report, style):
+    lines = ["", "Checks"]
+    for check in report["checks"]:
+        word = check["outcome"].replace("_", " ")
+        symbol = style.paint("%s %-7s" % (style.symbols[check["outcome"]], word), check["outcome"])
+        lines.append("  %s %s %-12s %s" % (symbol, check["id"], check["stage"], check["summary"]))
+        if check["note"]:
+            lines.append(_wrap("note: " + check["note"], indent=" " * 17))
+    return lines

@@ -1,0 +1,94 @@
+"""The report as one JSON document, and what changed since an older one."""
+
+import hashlib
+import json
+
+from .expectation import find_differences
+from .verdict import decide_verdict
+
+SCHEMA = 1
+_DROPPED = ("first",)
+
+
+def make_report(program, checks, libraries, identity, seconds):
+    """The document of ``--json``. ``identity``: {version, sha256} of the probe's own file."""
+    facts, options = program.facts, program.options
+    expect = options.get("expect") or {}
+    differences = find_differences(expect, facts) if expect and not options.get("only") else []
+    if differences:
+        texts = ["%(what)s: asked %(asked)s, found %(found)s" % row for row in differences]
+        row = {"id": "X01", "stage": "expectation", "outcome": "failed", "cause": "expect-mismatch"}
+        row.update(summary="; ".join(texts[:4]), evidence={"differences": differences}, note=None)
+        checks = checks + [row]
+    elif expect and not options.get("only"):
+        row = {"id": "X01", "stage": "expectation", "outcome": "passed", "cause": None, "note": None}
+        checks = checks + [dict(row, summary="all that was asked for is here", evidence={})]
+    decision = decide_verdict(checks, facts, options)
+    proof = list(program.proof)
+    first = decision["first"]
+    if first is not None:
+        mine = {"stage": first["stage"], "test": first["id"], "outcome": "failed", "detail": first["summary"]}
+        proof = [dict(mine, evidence=first["evidence"])] + [p for p in proof if p["stage"] == first["stage"]]
+    report = {"schema": SCHEMA, "probe": identity}
+    report.update({key: value for key, value in decision.items() if key not in _DROPPED})
+    report.update(
+        proof=proof,
+        checks=checks,
+        python=facts.get("python"),
+        machine=facts.get("machine"),
+        variables=facts.get("variables", {}),
+        gpus=facts.get("gpus", []),
+        driver=facts.get("driver"),
+        libraries=libraries,
+        frameworks=facts.get("frameworks", []),
+        copies=facts.get("copies", []),
+        differences=differences,
+        expectation=expect.get("cell"),
+        fingerprint=fingerprint(facts),
+        test_double=bool(facts.get("test_double")),
+        seconds=round(seconds, 3),
+    )
+    return report
+
+
+def fingerprint(facts):
+    """S01: what decides whether two sessions are alike, and a digest of it."""
+    packages = {name: row["version"] for name, row in facts.get("packages", {}).items()}
+    copies = {}
+    for row in facts.get("libraries_found", ()):
+        if row["name"].startswith(("libcudnn", "libcuda.so", "libcudart", "libcublas")):
+            copies[row["path"]] = row["size"]
+    parts = {
+        "packages": packages,
+        "system_packages": facts.get("system_packages", {}),
+        "libraries": copies,
+        "driver": facts.get("driver"),
+        "gpus": [row["name"] for row in facts.get("gpus", ())],
+        "python": (facts.get("python") or {}).get("version"),
+        "variables": {k: v for k, v in facts.get("variables", {}).items() if k.startswith("LD_")},
+    }
+    text = json.dumps(parts, sort_keys=True, default=str).encode("ascii")
+    return dict(parts, digest=hashlib.sha256(text).hexdigest())
+
+
+def compare_reports(old, new):
+    """[{what, before, now}] of all that changed between two reports' fingerprints and verdicts."""
+    rows = []
+
+    def row(what, before, now):
+        if before != now:
+            rows.append({"what": what, "before": before, "now": now})
+
+    row("verdict", old.get("verdict"), new["verdict"])
+    row("cause", old.get("cause"), new["cause"])
+    before, now = old.get("fingerprint") or {}, new["fingerprint"]
+    for key in sorted(set(before) | set(now)):
+        left, right = before.get(key), now.get(key)
+        if key == "digest":
+            continue
+        if isinstance(left, dict) and isinstance(right, dict):
+            for name in sorted(set(left) | set(right)):
+                row("%s %s" % (key, name), left.get(name), right.get(name))
+        else:
+            row(key, left, right)
+    return rows

@@ -1,0 +1,98 @@
+"""E06 and E07: which file each framework and each cuDNN would get from the loader, and by which rule."""
+
+import os
+
+from .distributions import search_folders
+from .protocol import stage
+from .resolver import Loader
+from .scene import find_wheel_folders
+from .sublibraries import required_sublibraries, shim_major
+
+
+@stage("resolver", layer="resolver", timeout=30)
+def resolver_stage(ctx):
+    """Work out the loader's answers without loading."""
+    loader = Loader()
+    _check_shims(ctx)
+    _check_unversioned(ctx, loader)
+
+
+def mixed_folders(candidate, loader):
+    """Sub-libraries that a shim gets from another folder than its own: {name: resolution}."""
+    shim = candidate["path"]
+    home = os.path.realpath(os.path.dirname(shim))
+    major = shim_major(os.path.basename(shim)) or 0
+    found = {}
+    for name in required_sublibraries(major):
+        answer = loader.resolve(name, shim)
+        if answer["path"] is None or os.path.realpath(os.path.dirname(answer["path"])) != home:
+            if answer["path"] is not None and os.path.dirname(os.path.realpath(answer["path"])) == home:
+                continue
+            found[name] = answer
+    return found
+
+
+def _check_shims(ctx):
+    loader = Loader()
+    consumers, copies = ctx.facts.get("consumers", []), ctx.facts.get("copies", [])
+    lost = [row for row in consumers if row["path"] is None and not row["optional"]]
+    if lost:
+        row = lost[0]
+        cause, text = _lost(row, copies)
+        ctx.fails("E06", text, cause, {"consumers": consumers, "copies": copies})
+        return
+    candidates = ctx.facts.get("candidates", [])
+    if not candidates:
+        wanted = ctx.expect.get("cudnn")
+        if wanted:
+            text = "cuDNN %s is expected, and there is none here" % wanted
+            ctx.fails("E06", text, "cudnn-missing", {"copies": copies})
+        else:
+            ctx.not_run("E06", "no cuDNN here to resolve")
+        return
+    mixed = {row["path"]: mixed_folders(row, loader) for row in candidates}
+    mixed = {path: names for path, names in mixed.items() if names}
+    ctx.fact("mixed", mixed)
+    lines = ["%s by %s%s" % (r["path"], r["by"], " for " + r["for"] if r["for"] else "") for r in candidates]
+    note = None
+    if mixed:
+        note = (
+            "sub-libraries come from another folder than their shim; the cuDNN stage shows whether they fit"
+        )
+    ctx.passed("E06", "; ".join(lines), {"consumers": consumers, "mixed": mixed}, note=note)
+
+
+def _lost(row, copies):
+    """(cause, text) for a framework that would find no cuDNN."""
+    wanted = shim_major(row["name"])
+    who = "%s opens %s" % (row["framework"], row["name"])
+    same = [copy for copy in copies if copy["major"] == wanted]
+    other = [copy for copy in copies if copy["major"] != wanted]
+    if same:
+        text = "%s, which lies in %s, where the loader does not look" % (who, same[0]["folder"])
+        return "cudnn-missing", text
+    if other:
+        text = "%s, but only cuDNN %d is here (%s)" % (who, other[0]["major"], other[0]["folder"])
+        return "cudnn-major-mismatch", text
+    return "cudnn-missing", "%s, and there is no such file on this machine" % who
+
+
+def _check_unversioned(ctx, loader):
+    """E07: names without a version number that cuDNN 8 (libnvrtc.so, libcuda.so) and Paddle (libcudnn.so)
+    open.
+    """
+    paddle = [row for row in ctx.facts.get("consumers", []) if row["framework"] == "paddle"]
+    wheel_folders = find_wheel_folders(search_folders())
+    evidence = {}
+    for name in ("libcudnn.so", "libnvrtc.so", "libcuda.so"):
+        evidence[name] = loader.resolve(name)["path"]
+    fixed = os.environ.get("FLAGS_cudnn_dir", "/usr/local/cuda/lib64")
+    unversioned = evidence["libcudnn.so"] or os.path.exists(os.path.join(fixed, "libcudnn.so"))
+    in_wheel = any(os.path.exists(os.path.join(folder, "libcudnn.so.9")) for folder in wheel_folders)
+    if paddle and not unversioned and not in_wheel:
+        text = "Paddle opens libcudnn.so, and only names with a version number are here"
+        ctx.fails("E07", text, "unversioned-name-missing", evidence)
+        return
+    absent = sorted(name for name, path in evidence.items() if path is None)
+    note = "not on the loader's path: %s" % ", ".join(absent) if absent else None
+    ctx.passed("E07", "no installed framework needs an unversioned name that is missing", evidence, note=note)

@@ -1,0 +1,177 @@
+"""One run of a stage as the parent sees it: its checks, how it ended, and counter-tests on demand."""
+
+import os
+
+from .runner import execute, find_stage
+
+_VERBOSE = {
+    "CUDNN_LOGINFO_DBG": "1",
+    "CUDNN_LOGWARN_DBG": "1",
+    "CUDNN_LOGERR_DBG": "1",
+    "CUDNN_LOGLEVEL_DBG": "3",
+    "CUDNN_LOGDEST_DBG": "stderr",
+}
+_CLEARED = {
+    "cleared-env": ("LD_LIBRARY_PATH", "LD_PRELOAD"),
+    "cleared-path": ("LD_LIBRARY_PATH",),
+    "cleared-preload": ("LD_PRELOAD",),
+    "visible": ("CUDA_VISIBLE_DEVICES",),
+}
+COUNTER_TESTS = tuple(sorted(_CLEARED)) + ("fresh", "preloaded", "small", "verbose")
+
+
+class Program(object):
+    """What all runs share: options, facts so far, proof so far, and how to start the probe anew."""
+
+    def __init__(self, options, command):
+        self.options = options
+        self.command = command
+        self.facts = {}
+        self.proof = []
+        self.timeout = options.get("timeout")
+
+
+class Run(object):
+    """See the module's first line; ``checks`` may be changed by the stage's judge, everything else is as
+    found.
+    """
+
+    def __init__(self, program, stage, params, counter=()):
+        self.program = program
+        self.stage = stage
+        self.params = params
+        self.counter = frozenset(counter)
+        self.checks = []
+        self.new_facts = []
+        self.ending = None
+        self.in_flight = None
+        self.stdout = self.stderr = ""
+        self.seconds = 0.0
+        self.mapped = None
+        self.kernel = None
+
+    @property
+    def facts(self):
+        """Facts of the stages before this one."""
+        return self.program.facts
+
+    @property
+    def sound(self):
+        """True where the child came to its end and no check failed."""
+        return self.ending["kind"] == "done" and not any(c["outcome"] == "failed" for c in self.checks)
+
+    def start(self):
+        """Run the child and take in what it said."""
+        environment = self._environment()
+        if environment is not None and self.program.command is None:
+            text = "the probe has no file of its own here, so it cannot start anew with other variables"
+            self.ending = {"kind": "unavailable", "text": text}
+            return self
+        params = dict(self.params, facts=self.facts, counter=sorted(self.counter), **self.program.options)
+        limit = self.program.timeout or self.stage.timeout
+        outcome = execute(self.stage.name, params, limit, environment, self.program.command)
+        self._take(outcome, limit)
+        return self
+
+    def _environment(self):
+        dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
+        if not dropped and not self.counter & {"verbose", "fresh"}:
+            return None
+        environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        if "verbose" in self.counter:
+            environment.update(_VERBOSE)
+        return environment
+
+    def _take(self, outcome, limit):
+        stack, last = [], {"t": None}
+        for line in outcome["lines"]:
+            last = line
+            if line["t"] == "enter":
+                stack.append(line["call"])
+            elif line["t"] == "leave" and stack:
+                left = stack.pop()
+                self.in_flight = left if line.get("error") else None
+            elif line["t"] == "check":
+                check = {
+                    key: line.get(key) for key in ("id", "outcome", "summary", "cause", "evidence", "note")
+                }
+                self.checks.append(dict(check, stage=self.stage.name))
+            elif line["t"] == "fact":
+                self.new_facts.append((line["key"], line["value"]))
+        self.stdout, self.stderr = outcome["stdout"], outcome["stderr"]
+        self.seconds, self.mapped, self.kernel = outcome["seconds"], outcome["mapped"], outcome["kernel"]
+        if last["t"] == "end":
+            self.ending = {"kind": "done", "text": ""}
+        elif last["t"] == "raised":
+            self.ending = {
+                "kind": "raised",
+                "text": "%s: %s" % (last["kind"], last["text"]),
+                "trace": last["trace"],
+            }
+        elif outcome["hang"]:
+            self.ending = {"kind": "hang", "text": "no answer within %g s" % limit}
+        elif outcome["signal"] is not None:
+            self.ending = {
+                "kind": "signal",
+                "signal": outcome["signal"],
+                "text": signal_text(outcome["signal"]),
+            }
+        else:
+            self.ending = {
+                "kind": "exit",
+                "code": outcome["code"],
+                "text": "exit status %s" % outcome["code"],
+            }
+        if stack:
+            self.in_flight = stack[-1]
+
+    def again(self, *counter, **params):
+        """The same stage once more under counter-tests, in a process of its own; nothing of it is
+        reported.
+        """
+        unknown = set(counter) - set(COUNTER_TESTS)
+        if unknown:
+            raise ValueError("no such counter-test: %s" % ", ".join(sorted(unknown)))
+        run = Run(self.program, self.stage, dict(self.params, **params), self.counter | set(counter))
+        return run.start()
+
+    def prove(self, test, outcome, detail):
+        """Add a line to the report's proof."""
+        self.program.proof.append(
+            {"stage": self.stage.name, "test": test, "outcome": outcome, "detail": detail}
+        )
+
+    def fail(self, id, summary, cause, evidence=None):
+        """Add a failed check, and give it back."""
+        check = {
+            "id": id,
+            "outcome": "failed",
+            "summary": summary,
+            "cause": cause,
+            "evidence": evidence or {},
+        }
+        check.update(note=None, stage=self.stage.name)
+        self.checks.append(check)
+        return check
+
+    def decide(self, check, cause):
+        """Set the cause of a failed check."""
+        check["cause"] = cause
+
+
+def signal_text(number):
+    """What a signal means for a library: ``killed by signal 7 (SIGBUS: ...)``."""
+    meaning = {
+        4: "SIGILL: an instruction that this processor lacks",
+        6: "SIGABRT: the library gave up",
+        7: "SIGBUS: a mapped file is shorter than it says",
+        9: "SIGKILL: killed from outside, mostly for memory",
+        11: "SIGSEGV: a bad memory access",
+        15: "SIGTERM: asked to stop from outside",
+    }
+    return "killed by signal %d%s" % (number, " (%s)" % meaning[number] if number in meaning else "")
+
+
+def run_named(program, name, counter=(), **params):
+    """Start a stage by its name, for a counter-test from another stage's judge."""
+    return Run(program, find_stage(name), params, counter).start()

@@ -1,0 +1,267 @@
+"""Children: start one per stage, follow its lines, keep the tail of what it prints, stop it when time is up.
+
+A child is a fork of the parent, which is single-threaded and has never loaded CUDA; a counter-test that
+needs other start-up variables (the loader reads LD_LIBRARY_PATH only at exec) executes the probe's own file
+anew.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+
+from .maps import mapped_libraries
+from .protocol import STAGES, Ctx
+
+TAIL = 64 << 10
+
+
+def find_stage(name):
+    """The registered stage of this name, or None."""
+    for stage_row in STAGES:
+        if stage_row.name == name:
+            return stage_row
+    return None
+
+
+def child_main(name, params, fd):
+    """Run a stage in this process and leave; the exit status says nothing, the lines do."""
+    ctx = Ctx(name, params, fd)
+    try:
+        preload = params.get("preload") or ()
+        if preload:
+            import ctypes
+
+            for path in preload:
+                with ctx.call("dlopen %s" % os.path.basename(path)):
+                    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        find_stage(name).function(ctx)
+        ctx.send({"t": "end"})
+    except BaseException as error:
+        lines = traceback.format_exc().splitlines()
+        ctx.send(
+            {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
+        )
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        os._exit(1)
+    os._exit(0)
+
+
+def execute(name, params, timeout, environment=None, program=None):
+    """Run one child to its end: a dict with what it said, printed and died of.
+
+    ``environment``: start-up variables for a new process image; None forks. ``program``: the command that
+    starts the probe anew (``python cudnn_verify.py --child NAME``), needed with ``environment``.
+    Keys: lines, stdout, stderr, code, signal, hang, seconds, mapped, kernel.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pipes = [_pipe() for _ in range(4)]
+    start = time.time()
+    pid = os.fork()
+    if pid == 0:
+        _become_child(name, params, pipes, environment, program)
+    for index, (reader, writer) in enumerate(pipes):
+        os.close(reader if index == 3 else writer)
+    feed = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
+    child = _Child(pid, [pipe[0] for pipe in pipes[:3]], pipes[3][1], feed)
+    try:
+        child.follow(start + timeout)
+    finally:
+        child.stop()
+    return {
+        "lines": child.lines(),
+        "stdout": child.text(1),
+        "stderr": child.text(2),
+        "code": child.code,
+        "signal": child.signal,
+        "hang": child.hang,
+        "seconds": round(time.time() - start, 3),
+        "mapped": child.mapped,
+        "kernel": child.kernel,
+    }
+
+
+def _pipe():
+    reader, writer = os.pipe()
+    # out of the way of the standard descriptors, which may be closed in the parent
+    return tuple(_raise_fd(fd) for fd in (reader, writer))
+
+
+def _raise_fd(fd):
+    if fd > 2:
+        return fd
+    higher = fcntl.fcntl(fd, fcntl.F_DUPFD, 3)
+    os.close(fd)
+    return higher
+
+
+def _become_child(name, params, pipes, environment, program):
+    status = 127
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _no_core_dumps()
+        os.dup2(pipes[3][0], 0)
+        os.dup2(pipes[1][1], 1)
+        os.dup2(pipes[2][1], 2)
+        fd = pipes[0][1]
+        for reader, writer in pipes:
+            for unused in (reader, writer):
+                if unused != fd and unused > 2:
+                    os.close(unused)
+        if environment is None:
+            child_main(name, params, fd)
+        os.set_inheritable(fd, True)
+        os.execve(program[0], program + ["--child", name, "--fd", str(fd)], environment)
+    except BaseException:
+        os.write(2, traceback.format_exc().encode("ascii", "replace"))
+    finally:
+        os._exit(status)
+
+
+def _no_core_dumps():
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+class _Child(object):
+    """The parent's end of a child: three pipes to read, one to write, and a clock."""
+
+    def __init__(self, pid, readers, stdin, feed):
+        self.pid = pid
+        self.readers = readers
+        self.buffers = [b"", b"", b""]
+        self.stdin = stdin
+        self.feed = feed
+        self.code = self.signal = self.mapped = self.kernel = None
+        self.hang = False
+        self.over = False
+        for fd in readers + [stdin]:
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+
+    def follow(self, deadline):
+        """Read until the child has ended, or the deadline (``time.time()``) is past."""
+        open_ends = {fd: index for index, fd in enumerate(self.readers)}
+        while True:
+            self._write()
+            ready = _wait(list(open_ends), [self.stdin] if self.stdin is not None else [], 0.05)
+            for fd in ready:
+                if not self._read(fd, open_ends[fd]):
+                    del open_ends[fd]
+            if self._ended():
+                for fd, index in open_ends.items():
+                    while self._read(fd, index, once=True):
+                        continue
+                return
+            if time.time() > deadline:
+                self.hang = True
+                self.mapped = mapped_libraries(self.pid)
+                self.kernel = kernel_state(self.pid)
+                return
+
+    def _write(self):
+        if self.stdin is None:
+            return
+        try:
+            while self.feed:
+                self.feed = self.feed[os.write(self.stdin, self.feed[:32768]) :]
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EINTR):
+                return
+        os.close(self.stdin)
+        self.stdin = None
+
+    def _read(self, fd, index, once=False):
+        """Take what is there; false at the end of the stream (or, with ``once``, when nothing is there)."""
+        try:
+            data = os.read(fd, 65536)
+        except OSError as error:
+            return error.errno in (errno.EAGAIN, errno.EINTR) and not once
+        self.buffers[index] += data
+        if index:
+            self.buffers[index] = self.buffers[index][-TAIL:]
+        return bool(data)
+
+    def _ended(self):
+        if self.over:
+            return True
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except OSError:
+            self.over = True
+            return True
+        if pid == 0:
+            return False
+        self.over = True
+        if os.WIFSIGNALED(status):
+            self.signal = os.WTERMSIG(status)
+        else:
+            self.code = os.WEXITSTATUS(status)
+        return True
+
+    def stop(self):
+        """Kill the child and what it started, and close our ends; a process stuck in the kernel is left
+        behind.
+        """
+        _kill_group(self.pid)
+        deadline = time.time() + 5
+        while not self._ended() and time.time() < deadline:
+            time.sleep(0.01)
+        for fd in self.readers + ([self.stdin] if self.stdin is not None else []):
+            os.close(fd)
+
+    def lines(self):
+        """The JSON lines; what a killed child left half written is dropped."""
+        found = []
+        for line in self.buffers[0].decode("ascii", "replace").splitlines():
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+    def text(self, index):
+        return self.buffers[index].decode("utf-8", "replace")
+
+
+def _kill_group(pid):
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(pid, signal.SIGKILL)
+        except OSError:
+            continue
+
+
+def _wait(readers, writers, seconds):
+    poll = select.poll()
+    for fd in readers:
+        poll.register(fd, select.POLLIN | select.POLLHUP)
+    for fd in writers:
+        poll.register(fd, select.POLLOUT)
+    return [fd for fd, _ in poll.poll(int(seconds * 1000)) if fd in readers]
+
+
+def kernel_state(pid):
+    """What the kernel says a process is doing: {state, wchan}; values are None where it does not tell."""
+    found = {"state": None, "wchan": None}
+    try:
+        with open("/proc/%d/status" % pid) as stream:
+            for line in stream:
+                if line.startswith("State:"):
+                    found["state"] = line.split(None, 1)[1].strip()
+        with open("/proc/%d/wchan" % pid) as stream:
+            found["wchan"] = stream.read().strip() or None
+    except OSError:
+        return found
+    return found

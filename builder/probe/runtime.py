@@ -1,0 +1,176 @@
+"""R02: the CUDA libraries that frameworks and cuDNN need are there, and NVRTC can compile."""
+
+import os
+import re
+
+from .cuda import need_ctypes
+from .distributions import search_folders
+from .ldcache import read_cache
+from .maps import is_cuda_library
+from .protocol import stage
+from .resolver import Loader
+from .scene import find_wheel_folders
+from .sublibraries import required_sublibraries, shim_major
+from .versions import numbers
+
+# What TensorFlow opens by name before it shows a GPU; it goes on without one where any is missing:
+# https://github.com/tensorflow/tensorflow/blob/master/third_party/xla/xla/tsl/platform/default/dso_loader.cc
+_TENSORFLOW_OPENS = {
+    10: ("libcudart.so.10", "libcublas.so.10"),
+    11: (
+        "libcudart.so.11.0",
+        "libcublas.so.11",
+        "libcublasLt.so.11",
+        "libcufft.so.10",
+        "libcusolver.so.11",
+        "libcusparse.so.11",
+    ),
+    12: (
+        "libcudart.so.12",
+        "libcublas.so.12",
+        "libcublasLt.so.12",
+        "libcufft.so.11",
+        "libcusolver.so.11",
+        "libcusparse.so.12",
+    ),
+}
+_KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
+
+
+def judge_toolkit(run):
+    """A toolkit library that does not load: without LD_LIBRARY_PATH it does, where two toolkits are mixed."""
+    failed = [check for check in run.checks if check["outcome"] == "failed" and check["cause"] is None]
+    for check in failed:
+        run.decide(check, "toolkit-library-missing")
+        if "undefined symbol" in check["summary"] or "not defined in file" in check["summary"]:
+            run.decide(check, "toolkit-mixed")
+    if run.ending["kind"] != "done":
+        run.fail("R02", "%s in %s" % (run.ending["text"], run.in_flight), "crash")
+    if run.sound or not os.environ.get("LD_LIBRARY_PATH"):
+        return
+    again = run.again("cleared-path")
+    run.prove(
+        "cleared-path", "confirmed" if again.sound else "refuted", "the runtime stage without LD_LIBRARY_PATH"
+    )
+    if again.sound:
+        for check in run.checks:
+            if check["outcome"] == "failed":
+                run.decide(check, "toolkit-mixed")
+
+
+@stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
+def runtime_stage(ctx):
+    """Find what is needed, then load NVRTC and let it compile."""
+    loader = Loader()
+    wheel_folders = find_wheel_folders(search_folders())
+    absent, answers = [], {}
+    for name, requester, who in needed_libraries(ctx.facts, loader):
+        path = loader.resolve(name, requester)["path"] or in_folders(name, wheel_folders)
+        if path is None and _beside(name, requester):
+            path = _beside(name, requester)
+        answers[name] = path
+        if path is None:
+            absent.append((name, who))
+    evidence = {"found": answers, "absent": [list(pair) for pair in absent]}
+    if absent:
+        name, who = absent[0]
+        cause = "nvrtc-missing" if name.startswith("libnvrtc") else "toolkit-library-missing"
+        text = "%s needs %s, which the loader does not find" % (
+            who,
+            ", ".join(n for n, w in absent if w == who),
+        )
+        ctx.fails("R02", text, cause, evidence)
+        return
+    _check_nvrtc(ctx, loader, wheel_folders, evidence)
+
+
+def in_folders(name, folders):
+    """The first folder's file of this name, or None."""
+    for folder in folders:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def _beside(name, requester):
+    path = os.path.join(os.path.dirname(requester), name)
+    return path if os.path.exists(path) else None
+
+
+def needed_libraries(facts, loader):
+    """(name, requester, who) of the CUDA libraries, cuDNN and driver apart, that something in play needs."""
+    rows = []
+    for consumer in facts.get("consumers", ()):
+        if consumer["optional"]:
+            continue
+        for name in loader.header(consumer["requester"])["needed"]:
+            rows.append((name, consumer["requester"], consumer["framework"]))
+        if consumer["framework"] == "tensorflow":
+            major = (numbers(consumer["cuda"]) or (0,))[0]
+            for name in _TENSORFLOW_OPENS.get(major, ()):
+                rows.append((name, consumer["requester"], "tensorflow"))
+    for candidate in facts.get("candidates", ()):
+        folder = os.path.dirname(candidate["path"])
+        for part in required_sublibraries(shim_major(os.path.basename(candidate["path"])) or 0):
+            path = os.path.join(folder, part)
+            for name in loader.header(path)["needed"]:
+                rows.append((name, path, "cuDNN"))
+    kept, seen = [], set()
+    for row in rows:
+        if row[0] not in seen and is_cuda_library(row[0]) and not re.match(r"libcudnn|libcuda\.so", row[0]):
+            seen.add(row[0])
+            kept.append(row)
+    return kept
+
+
+def find_nvrtc(loader, wheel_folders):
+    """The NVRTC that a process here would load by its versioned name, newest first, or None."""
+    names = {name for name, _ in read_cache() if re.match(r"libnvrtc\.so\.\d", name)}
+    for folder in loader.library_path + wheel_folders:
+        try:
+            names.update(n for n in os.listdir(folder) if re.match(r"libnvrtc\.so\.\d", n))
+        except OSError:
+            continue
+    for name in sorted(names, key=lambda n: numbers(n[len("libnvrtc.so.") :]), reverse=True):
+        path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
+        if path is not None and loader.header(path)["problem"] is None:
+            return path
+    return None
+
+
+def _check_nvrtc(ctx, loader, wheel_folders, evidence):
+    path = find_nvrtc(loader, wheel_folders)
+    evidence["nvrtc"] = path
+    count = len(evidence["found"])
+    summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
+    if path is None:
+        note = None
+        if ctx.facts.get("candidates"):
+            note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
+        ctx.passed("R02", summary, evidence, note=note)
+        return
+    ctypes = need_ctypes()
+    with ctx.call("dlopen %s" % path):
+        nvrtc = ctypes.CDLL(path)
+    program = ctypes.c_void_p()
+    with ctx.call("nvrtcCreateProgram") as call:
+        call.result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+    with ctx.call("nvrtcCompileProgram") as call:
+        call.result = status = nvrtc.nvrtcCompileProgram(program, 0, None)
+    log = _nvrtc_log(ctypes, nvrtc, program)
+    evidence.update(status=status, log=log)
+    if status == 0:
+        ctx.passed("R02", summary + ", NVRTC compiles", evidence)
+    else:
+        text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
+        ctx.fails("R02", text, "nvrtc-missing", evidence)
+
+
+def _nvrtc_log(ctypes, nvrtc, program):
+    size = ctypes.c_size_t(0)
+    if nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) != 0 or size.value <= 1:
+        return ""
+    text = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, text)
+    return text.value.decode("utf-8", "replace").strip()

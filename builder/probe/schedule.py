@@ -1,0 +1,108 @@
+"""All stages in their order, each in its child, and what came of them."""
+
+from .judge import default_judge
+from .protocol import LAYERS, STAGES
+from .run import Run
+
+# Layers that load nothing: every other stage goes by their facts, so --only runs them, too.
+GROUNDWORK = ("environment", "files", "packages", "resolver")
+_LISTS = {"framework": "frameworks"}
+
+
+class ProbeFaultError(Exception):
+    """The probe itself failed: an exception in one of its own stages, outside any call it made."""
+
+    def __init__(self, stage_name, trace):
+        Exception.__init__(self, "stage %s: %s" % (stage_name, trace[-1] if trace else "no trace"))
+        self.trace = trace
+
+
+def run_all(program, only, progress):
+    """Run the stages; returns (checks, libraries). ``progress(stage name)`` is called before each."""
+    checks, libraries = [], {}
+    for row in in_order():
+        if not _wanted(row, only, program.facts):
+            continue
+        progress(row.name)
+        sound = True
+        for params in _runs(row, program.facts):
+            run = Run(program, row, params).start()
+            _judge(row, run)
+            checks.extend(run.checks)
+            sound = sound and run.sound
+            for key, value in run.new_facts:
+                _take(program.facts, libraries, row, key, value)
+        if row.layer == "framework" and sound:
+            program.facts.setdefault("imported", []).append(row.name)
+    return checks, [libraries[path] for path in sorted(libraries)]
+
+
+def in_order():
+    """The stages by layer, and by name within one."""
+    return sorted((s for s in STAGES if s.layer in LAYERS), key=lambda s: (LAYERS.index(s.layer), s.name))
+
+
+def _wanted(row, only, facts):
+    if row.modules and row.name not in facts.get("installed", {}):
+        return False
+    if only is None or row.layer in GROUNDWORK:
+        return True
+    # the driver's facts tell every later stage whether there is a GPU
+    return row.name == only or (row.layer == "driver" and LAYERS.index("driver") < _layer_of(only))
+
+
+def _layer_of(name):
+    return max(LAYERS.index(row.layer) for row in STAGES if row.name == name)
+
+
+def _runs(row, facts):
+    return [{}] if row.runs is None else list(row.runs(facts))
+
+
+def _judge(row, run):
+    kind = run.ending["kind"]
+    if row.layer in GROUNDWORK and kind != "done":
+        if kind == "raised":
+            raise ProbeFaultError(row.name, run.ending["trace"])
+        _unanswered(row, run)
+        return
+    if kind == "raised" and run.in_flight is None and row.layer not in ("framework", "coimport"):
+        raise ProbeFaultError(row.name, run.ending["trace"])
+    judge = row.judge or default_judge
+    judge(run)
+    if any(check["outcome"] == "failed" and check["cause"] is None for check in run.checks):
+        default_judge(run)
+    elif run.ending["kind"] != "done" and not any(check["outcome"] == "failed" for check in run.checks):
+        default_judge(run)
+
+
+def _unanswered(row, run):
+    check = {
+        "id": "H01",
+        "outcome": "not_run",
+        "cause": None,
+        "evidence": {"kernel": run.kernel},
+        "note": None,
+    }
+    check.update(stage=row.name, summary="the %s stage: %s" % (row.name, run.ending["text"]))
+    run.checks.append(check)
+
+
+def _take(facts, libraries, row, key, value):
+    if key in _LISTS:
+        rows = facts.setdefault(_LISTS[key], [])
+        # a stage tells early what it knows and completes it later
+        rows[:] = [row for row in rows if row.get("name") != value.get("name")] + [value]
+    elif key == "raw":
+        facts.setdefault("raw", []).append(value)
+    elif key == "libraries":
+        for library in value or ():
+            entry = libraries.setdefault(library["path"], {"name": library["name"], "path": library["path"]})
+            entry.setdefault("mapped_by", [])
+            entry["version"] = library.get("version") or entry.get("version")
+            if row.name not in entry["mapped_by"]:
+                entry["mapped_by"].append(row.name)
+    elif key == "test_double":
+        facts["test_double"] = bool(value) or facts.get("test_double", False)
+    else:
+        facts[key] = value

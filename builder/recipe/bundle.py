@@ -1,0 +1,169 @@
+"""Puts the probe's modules together into the one file that goes into images: the same bytes every time.
+
+As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out, each under
+a header that names it. The rules that make this possible (flat package, ``from .module import name`` only, every
+top-level name unique) are checked here.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder import resources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_HEAD = '''\
+#!/usr/bin/env python3
+# cudnn-verify: says whether cuDNN works here and, if not, which one cause is to blame.
+#
+#     python3 cudnn_verify.py            a page for people; --json for machines; --help for the rest
+#     %load_ext cudnn_verify             in a notebook, then %cudnn_verify
+#
+# One file, nothing to install, Python 3.6 or later. Put together from builder/probe/ of rtbuild by
+# builder/recipe/bundle.py; do not edit this form of it. License: Apache-2.0.
+"""Says whether cuDNN works here and, if not, which one cause is to blame."""
+'''
+_RULE = "# " + "-" * 76
+
+
+class BundleError(Exception):
+    """The probe's sources break a rule of the bundle. A fault of rtbuild, not of its user."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Module:
+    name: str
+    docstring: str
+    body: str
+    needs: tuple[str, ...]
+    """Modules of the probe that this one imports from."""
+    imports: tuple[str, ...]
+    """Import statements of the standard library, one each."""
+    defines: tuple[str, ...]
+
+
+def bundle(folder: Path | None = None) -> bytes:
+    """The probe as one file; raises :class:`BundleError` where the sources break a rule."""
+    folder = resources.probe() if folder is None else folder
+    modules = {}
+    for path in sorted(folder.glob("*.py")):
+        if path.name != "__init__.py":
+            modules[path.stem] = _read(path.stem, path.read_text(encoding="utf-8"))
+    order = list(_in_order(modules))
+    _check_names(modules, order)
+    imports = sorted({line for name in order for line in modules[name].imports}, key=_import_key)
+    parts = [_HEAD, "\n".join(imports) + "\n"]
+    parts += [_section(modules[name]) for name in order]
+    text = "\n".join(parts)
+    compile(text, "cudnn_verify.py", "exec", dont_inherit=True)
+    return text.encode()
+
+
+def _read(name: str, source: str) -> _Module:
+    tree = ast.parse(source, filename=f"{name}.py", feature_version=(3, 6))
+    lines = source.splitlines()
+    needs: list[str] = []
+    imports: list[str] = []
+    dropped: set[int] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            dropped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            if isinstance(node, ast.ImportFrom) and node.level:
+                needs.append(_relative(name, node))
+            else:
+                imports += _absolute(name, node)
+    for inner in ast.walk(tree):
+        if isinstance(inner, ast.ImportFrom) and inner.level and inner not in tree.body:
+            raise BundleError(f"{name}.py:{inner.lineno}: a relative import inside a function")
+    docstring = ast.get_docstring(tree) or ""
+    if docstring:
+        first = tree.body[0]
+        dropped.update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    body = "\n".join(line for number, line in enumerate(lines, 1) if number not in dropped).strip("\n")
+    return _Module(
+        name=name,
+        docstring=docstring,
+        body=body,
+        needs=tuple(sorted(set(needs))),
+        imports=tuple(imports),
+        defines=tuple(_defined(tree)),
+    )
+
+
+def _relative(name: str, node: ast.ImportFrom) -> str:
+    place = f"{name}.py:{node.lineno}"
+    if node.level != 1 or not node.module or "." in node.module:
+        raise BundleError(f"{place}: the probe is a flat package, use `from .module import name`")
+    if any(alias.asname or alias.name == "*" for alias in node.names):
+        raise BundleError(f"{place}: no alias and no star, names stay what they are in one file")
+    return node.module
+
+
+def _absolute(name: str, node: ast.Import | ast.ImportFrom) -> list[str]:
+    place = f"{name}.py:{node.lineno}"
+    origin = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+    statements = []
+    for alias in node.names:
+        root = (origin or alias.name).partition(".")[0]
+        if root not in sys.stdlib_module_names:
+            raise BundleError(f"{place}: {root} is not in the standard library")
+        if alias.asname:
+            raise BundleError(f"{place}: no alias, names stay what they are in one file")
+        statements.append(f"from {origin} import {alias.name}" if origin else f"import {alias.name}")
+    return statements
+
+
+def _import_key(line: str) -> tuple[bool, str]:
+    return line.startswith("from"), line
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                yield from (n.id for n in ast.walk(target) if isinstance(n, ast.Name))
+
+
+def _in_order(modules: Mapping[str, _Module]) -> Iterator[str]:
+    """Names so that each comes after those it needs; among free ones by name, ``__main__`` last."""
+    done: set[str] = set()
+    left = sorted(modules, key=lambda name: (name == "__main__", name))
+    while left:
+        free = [name for name in left if set(modules[name].needs) <= done]
+        if not free:
+            unknown = {need for name in left for need in modules[name].needs} - set(modules)
+            what = f"unknown modules: {sorted(unknown)}" if unknown else f"a circle of imports among {left}"
+            raise BundleError(f"the probe's modules cannot be ordered: {what}")
+        yield free[0]
+        done.add(free[0])
+        left.remove(free[0])
+
+
+def _check_names(modules: Mapping[str, _Module], order: list[str]) -> None:
+    owner: dict[str, str] = {}
+    for name in order:
+        for line in modules[name].imports:
+            owner[line.split()[-1].partition(".")[0]] = "an import"
+    for name in order:
+        for defined in dict.fromkeys(modules[name].defines):
+            if defined in owner:
+                raise BundleError(f"{defined} is defined in {name}.py and in {owner[defined]}")
+            owner[defined] = f"{name}.py"
+
+
+def _section(module: _Module) -> str:
+    lines = ["", _RULE, f"# {module.name}", "#"]
+    lines += [f"# {line}".rstrip() for line in module.docstring.splitlines()]
+    return "\n".join([*lines, _RULE, "", module.body, ""])
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(bundle())
