@@ -50,10 +50,17 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
+class Glob:
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """An entry of ``exclude``: takes out the cells that match all of its globs."""
 
-    globs: Mapping[str, Setting]
+    globs: Mapping[str, Glob]
+    """By key of a cell, or ``id``."""
     reason: str
     span: Span
 

@@ -217,7 +217,7 @@ def _values(key: str, row: _Row, cell: Cell) -> tuple[str, ...]:
 
 def _takes_out(rule: Rule, row: _Row, cell: Cell) -> bool:
     return all(
-        any(matches(value, glob.items[0]) for value in _values(key, row, cell))
+        any(matches(value, glob.text) for value in _values(key, row, cell))
         for key, glob in rule.globs.items()
     )
 
@@ -228,12 +228,12 @@ def _idle_rule(rule: Rule, rows: list[_Row], cells: list[Cell], problems: Proble
         values = sorted(
             {value for row, cell in zip(rows, cells, strict=True) for value in _values(key, row, cell)}
         )
-        if any(matches(value, glob.items[0]) for value in values):
+        if any(matches(value, glob.text) for value in values):
             continue
-        close = nearest(glob.items[0], values)
+        close = nearest(glob.text, values)
         shown = ", ".join(values[:12]) + (f" and {len(values) - 12} more" if len(values) > 12 else "")
         hint = (f"did you mean '{close}'? " if close else "") + f"the cells have: {shown or 'none'}"
-        problems.add(f"this rule matches no cell: none has {key} '{glob.items[0]}'", glob.span, hint)
+        problems.add(f"this rule matches no cell: none has {key} '{glob.text}'", glob.span, hint)
         return
     problems.add(
         "this rule matches no cell: each of its globs matches some, but no cell matches them all",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from fnmatch import fnmatchcase
 from functools import lru_cache
 
 MOST = 1_000
@@ -18,7 +18,12 @@ class BadGlob(ValueError):  # noqa: N818 - callers turn it into an error of thei
 
 def matches(text: str, glob: str) -> bool:
     """Whether a text fits a glob, or is that very text. Raises :class:`BadGlob`."""
-    return text == glob or any(fnmatchcase(text, pattern) for pattern in braces(glob))
+    return text == glob or _compiled(glob).match(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(glob: str) -> re.Pattern[str]:
+    return re.compile("|".join(fnmatch.translate(pattern) for pattern in braces(glob)))
 
 
 @lru_cache(maxsize=1024)

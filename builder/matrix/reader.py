@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from builder.matrix.source import Problems
     from builder.model import Span
 
+MOST_ITEMS = 500
+"""Entries in one list of a cell: every cell has a list of its own."""
+
 _KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
 
 
@@ -29,8 +32,9 @@ class Reader:
 
     # -- shapes
 
-    def wrong_kind(self, node: Node, what: str, wanted: str, hint: str | None = None) -> None:
-        if isinstance(node, Hole):
+    def wrong_kind(self, node: Node | None, what: str, wanted: str, hint: str | None = None) -> None:
+        """Notes that a node is not what it should be. What is not there, or noted already, is no error."""
+        if node is None or isinstance(node, Hole):
             return
         if is_empty(node):
             self.problems.add(f"{what} has no value", node.span, hint or f"it wants {wanted}")
@@ -38,14 +42,16 @@ class Reader:
         self.problems.add(f"{what} wants {wanted}, not {_KINDS[type(node)]}", node.span, hint)
 
     def table(
-        self, node: Node, what: str, wanted: str = "a mapping", hint: str | None = None
+        self, node: Node | None, what: str, wanted: str = "a mapping", hint: str | None = None
     ) -> Table | None:
         if isinstance(node, Table):
             return node
         self.wrong_kind(node, what, wanted, hint)
         return None
 
-    def items(self, node: Node, what: str, wanted: str = "a list", hint: str | None = None) -> Items | None:
+    def items(
+        self, node: Node | None, what: str, wanted: str = "a list", hint: str | None = None
+    ) -> Items | None:
         if isinstance(node, Items):
             return node
         self.wrong_kind(node, what, wanted, hint)
@@ -96,6 +102,8 @@ class Reader:
             self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
             return ()
         entries = node.nodes if isinstance(node, Items) else (node,)
+        if self._too_many(len(entries), node, what):
+            return ()
         entry = f"an entry of {what}" if isinstance(node, Items) else what
         found = (self.text(child, syntax, entry) for child in entries)
         return tuple(dict.fromkeys(text for text in found if text is not None))
@@ -138,8 +146,10 @@ class Reader:
 
     def _variables(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         table = self.table(node, what, "a mapping of names to values", "as in {TF_CPP_MIN_LOG_LEVEL: 1}")
-        found = []
-        for name, (key, value) in table.entries.items() if table else ():
+        found: list[str] = []
+        if table is None or self._too_many(len(table.entries), table, what):
+            return ()
+        for name, (key, value) in table.entries.items():
             checked = self.text(key, ENV_NAME, "the name")
             text = self.text(value, syntax, f"'{name}'", if_empty='for an empty value write ""')
             if checked is not None and text is not None:
@@ -168,6 +178,11 @@ class Reader:
                 "they are NVIDIA's wheels: write 'from: wheels', or take them out",
             )
         return () if name is None else (name, *required)
+
+    def _too_many(self, count: int, node: Node, what: str) -> bool:
+        if count > MOST_ITEMS:
+            self.problems.add(f"{what} has {count:,} entries; the limit is {MOST_ITEMS}", node.span)
+        return count > MOST_ITEMS
 
     def _inside(self, node: Scalar, bad: BadValue) -> Span:
         """The place of the wrong part of a scalar, where the scalar stands in the file as it reads."""

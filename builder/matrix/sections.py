@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from builder.matrix import keys
-from builder.matrix.document import Axes, Axis, Document, Layer, Rule, Setting
+from builder.matrix.document import Axes, Axis, Document, Glob, Layer, Rule
 from builder.matrix.globs import BadGlob, braces
 from builder.matrix.nodes import Items, Scalar, Table, is_empty
 from builder.matrix.reader import Reader, holes, meant
@@ -15,6 +15,7 @@ from builder.matrix.values import GLOB, NAME, PROSE, BadValue
 from builder.model import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Literal
 
@@ -29,7 +30,9 @@ def read_document(root: Node, path: Path, problems: Problems) -> Document:
     if top is None:
         raise problems.error()
     reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
-    if problems.noted == 0 and not {"axes", "include"} & set(top.entries):
+    include_node = _section(top, "include")
+    none_included = include_node is None or (isinstance(include_node, Items) and not include_node.nodes)
+    if problems.noted == 0 and "axes" not in top.entries and none_included:
         problems.add(
             "the file describes no cells",
             problems.span(1, 1),
@@ -83,7 +86,7 @@ def _section(top: Table, name: str) -> Node | None:
 
 def _defaults(reader: Reader, top: Table) -> Layer:
     node = _section(top, "defaults")
-    table = reader.table(node, "'defaults'", "a mapping of a cell's keys") if node is not None else None
+    table = reader.table(node, "'defaults'", "a mapping of a cell's keys")
     if table is not None:
         return reader.layer(table, "in 'defaults'")
     # Where it is there and unreadable, it may have held any key.
@@ -95,7 +98,7 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
     node = _section(top, "axes")
     before = reader.problems.noted
     hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
-    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint) if node is not None else None
+    table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
     if table is None:
         # Where 'axes' is there and unreadable, it may have held any axis.
         _zips(reader, _section(top, "zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
@@ -135,23 +138,21 @@ def _axis(reader: Reader, name: str, node: Node) -> Axis:
 
 
 def _repeated(reader: Reader, axis: Axis) -> None:
-    first: dict[tuple[str, ...], Setting] = {}
+    first: dict[tuple[str, ...], int] = {}
     for value in axis.values:
-        earlier = first.setdefault(value.items, value)
-        if earlier is not value:
+        if value.items in first:
             reader.problems.add(
                 f"the axis '{axis.key}' has this value twice",
                 value.span,
-                f"the first one is in line {earlier.span.line}; keep one of them",
+                f"the first one is in line {first[value.items]}; keep one of them",
             )
+        first.setdefault(value.items, value.span.line)
 
 
 def _zips(
-    reader: Reader, node: Node | None, axes: dict[str, Axis], given: frozenset[str]
+    reader: Reader, node: Node | None, axes: Mapping[str, Axis], given: frozenset[str]
 ) -> tuple[tuple[str, ...], ...]:
     """The groups of ``zip``. ``given`` names the axes, those that could not be read among them."""
-    if node is None:
-        return ()
     hint = "a list of groups, as in [[base, cuda]]"
     items = reader.items(node, "'zip'", "a list of lists of axes", hint)
     if items is None:
@@ -169,7 +170,7 @@ def _zips(
 
 
 def _group(
-    reader: Reader, group: Items, axes: dict[str, Axis], given: frozenset[str], taken: dict[str, int]
+    reader: Reader, group: Items, axes: Mapping[str, Axis], given: frozenset[str], taken: dict[str, int]
 ) -> tuple[str, ...]:
     problems = reader.problems
     names = []
@@ -203,30 +204,20 @@ def _group(
     return tuple(names)
 
 
+def _entries(reader: Reader, top: Table, name: str, wanted: str) -> list[Table]:
+    """The mappings in a section that is a list of them."""
+    items = reader.items(_section(top, name), f"'{name}'", f"a list of {wanted}", "start each with '- '")
+    entries = items.nodes if items is not None else ()
+    tables = [reader.table(entry, f"an entry of '{name}'") for entry in entries]
+    return [table for table in tables if table is not None]
+
+
 def _include(reader: Reader, top: Table) -> tuple[Layer, ...]:
-    node = _section(top, "include")
-    items = (
-        reader.items(node, "'include'", "a list of cells", "start each with '- '")
-        if node is not None
-        else None
-    )
-    tables = (
-        [reader.table(child, "an entry of 'include'", "a mapping") for child in items.nodes] if items else []
-    )
-    return tuple(reader.layer(table, "in 'include'") for table in tables if table is not None)
+    return tuple(reader.layer(table, "in 'include'") for table in _entries(reader, top, "include", "cells"))
 
 
 def _exclude(reader: Reader, top: Table) -> tuple[Rule, ...]:
-    node = _section(top, "exclude")
-    items = (
-        reader.items(node, "'exclude'", "a list of rules", "start each with '- '")
-        if node is not None
-        else None
-    )
-    tables = (
-        [reader.table(child, "an entry of 'exclude'", "a mapping") for child in items.nodes] if items else []
-    )
-    rules = (_rule(reader, table) for table in tables if table is not None)
+    rules = [_rule(reader, table) for table in _entries(reader, top, "exclude", "rules")]
     return tuple(rule for rule in rules if rule is not None)
 
 
@@ -248,7 +239,7 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
             braces(glob)
         except BadGlob as error:
             problems.add(str(error), node.span, "braces list alternatives: '{3.8,3.9}'")
-        globs[name] = Setting((glob,), node.span)
+        globs[name] = Glob(glob, node.span)
     reason = None
     if "reason" in table.entries:
         reason = reader.text(table.entries["reason"][1], PROSE, "'reason'")
@@ -271,7 +262,7 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
 
 def _options(reader: Reader, top: Table) -> Options:
     node = _section(top, "options")
-    table = reader.table(node, "'options'") if node is not None else None
+    table = reader.table(node, "'options'")
     if table is None:
         return Options()
     reader.unknown(table, keys.OPTIONS, " in 'options'")

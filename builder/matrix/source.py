@@ -32,10 +32,7 @@ class Problems:
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
-        # One character for one character, so that carets stay under what they point at, and nothing that a
-        # file holds can steer the terminal it is shown on.
-        shown = _masked(_NOT_YAML.sub("\N{REPLACEMENT CHARACTER}", text).replace("\t", " "))
-        self._shown = "\n".join(line[:MAX_LINE] for line in shown.splitlines())
+        self._lines = _BREAK.split(text)
         self._found: dict[Diagnostic, None] = {}
         self.noted = 0
         """How often something was noted: whether it grew tells whether a part of the file is sound."""
@@ -57,7 +54,18 @@ class Problems:
         return iter(self._found)
 
     def error(self) -> MatrixError:
-        return MatrixError(self.path, tuple(self._found), self._shown)
+        """All of it as one error, with the lines of the file as they can be shown."""
+        shown = "\n".join(_shown(line[:MAX_LINE]) for line in self._lines)
+        return MatrixError(self.path, tuple(self._found), shown)
+
+
+def _shown(line: str) -> str:
+    """A line with one character for each of its own, so that carets stay under what they point at, and with
+    nothing in it that could steer the terminal or turn the reading direction."""
+    line = _masked(line).replace("\t", " ")
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
 
 def _masked(text: str) -> str:
