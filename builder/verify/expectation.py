@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from builder.model import Difference, Pinned, RegistryBase
+from builder.model import Difference
+from builder.recipe.expect import expectation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from builder.model import Pinned
     from builder.verify.document import ProbeDocument
 
 _PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})
 """The frameworks that the probe always reports where they are installed."""
-
-_RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
-_CUDNN_WHEEL = re.compile(r"nvidia-cudnn(-cu\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +36,8 @@ class Expectation:
 
     @classmethod
     def of(cls, pinned: Pinned) -> Self:
-        """From a lock: the frameworks' exact versions; CUDA and cuDNN by what the base or the wheels hold."""
-        wheels: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
-        cuda = cudnn = None
-        if pinned.cell.cuda.provider == "base" and isinstance(pinned.base, RegistryBase):
-            cuda, cudnn = pinned.base.variable("CUDA_VERSION"), pinned.base.variable("NV_CUDNN_VERSION")
-        elif pinned.cell.cuda.provider == "wheels":
-            cuda, cudnn = _wheel(wheels, _RUNTIME_WHEEL), _wheel(wheels, _CUDNN_WHEEL)
-        names = [canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks]
-        return cls(
-            python=pinned.cell.python,
-            frameworks=tuple((name, wheels[name]) for name in names if name in wheels),
-            cuda=first_parts(cuda, 2),
-            cudnn=first_parts(cudnn, 3),
-        )
+        """From a lock: the same that its image's ``expect.json`` says."""
+        return cls.from_document(json.loads(expectation(pinned)))
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -97,9 +84,9 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
     for name, version in asked.frameworks:
         actual = installed.get(family(name))
         if actual is not None and not same_version(version, actual):
-            yield Difference(what=name, asked=version, found=actual)
+            yield Difference(what=f"framework {name}", asked=version, found=actual)
         elif sound and family(name) in _PROBED and family(name) not in installed:
-            yield Difference(what=name, asked=version, found="nothing")
+            yield Difference(what=f"framework {name}", asked=version, found="nothing")
     yield from _loaded("cuda", asked.cuda, _loaded_versions(found, "cuda", "libcudart.so"), 2, demanded=False)
     yield from _loaded(
         "cudnn", asked.cudnn, _loaded_versions(found, "cudnn", "libcudnn.so"), 3, demanded=measured
@@ -136,7 +123,3 @@ def _loaded_versions(found: ProbeDocument, key: str, soname: str) -> list[str]:
     """What the frameworks say they loaded; where none says so, the mapped library itself."""
     loaded = [str((row.loaded or {})[key]) for row in found.frameworks if (row.loaded or {}).get(key)]
     return loaded or [row.version for row in found.libraries if row.version and row.name.startswith(soname)]
-
-
-def _wheel(wheels: Mapping[str, str], name: re.Pattern[str]) -> str | None:
-    return next((version for wheel, version in sorted(wheels.items()) if name.fullmatch(wheel)), None)

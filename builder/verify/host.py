@@ -67,14 +67,14 @@ _FAULTS = (
     ),
     _known(
         r"load library failed: libnvidia-ml\.so|libnvidia-ml\.so\.1: cannot open",
-        cause="no-driver",
+        cause="driver-missing",
         summary="the NVIDIA driver's libraries are not on this machine, or not where the toolkit looks",
         remedy="install NVIDIA's driver; if it is there, set its root in"
         " /etc/nvidia-container-runtime/config.toml",
     ),
     _known(
         r"driver/library version mismatch",
-        cause="driver-lib-mismatch",
+        cause="driver-library-mismatch",
         summary="the driver was upgraded, and the old kernel module is still loaded",
         remedy="sudo reboot, or unload and load the module nvidia",
     ),
@@ -86,7 +86,7 @@ _FAULTS = (
     ),
     _known(
         r"Failed to initialize NVML: Unknown Error",
-        cause="cgroup-denied",
+        cause="device-access-denied",
         summary="the container has lost its right to open the GPU's device nodes",
         remedy="start the container anew; against its return:"
         " sudo nvidia-ctk system create-dev-char-symlinks --create-all",

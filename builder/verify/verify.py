@@ -172,7 +172,7 @@ def _report(
     found = parse(json.dumps(document))
     verdict, cause, summary = Verdict(found.verdict), found.cause, found.summary
     remedy = str(found.remedy) if found.remedy else None
-    if verdict is Verdict.UNVERIFIED and asked and fault is None:
+    if verdict is Verdict.UNVERIFIED and asked and not found.gpus and fault is None:
         fault = lost_on_the_way()
     if fault is not None and verdict in {Verdict.UNVERIFIED, Verdict.HOST}:
         verdict, cause, summary, remedy = Verdict.HOST, fault.cause, fault.summary, fault.remedy

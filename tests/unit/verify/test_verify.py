@@ -58,7 +58,7 @@ def test_a_gpu_that_the_engine_cannot_hand_out_is_a_host_fault(image: Image) -> 
         ),
         (
             "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open",
-            "no-driver",
+            "driver-missing",
             "install NVIDIA's driver",
         ),
         (
@@ -68,11 +68,11 @@ def test_a_gpu_that_the_engine_cannot_hand_out_is_a_host_fault(image: Image) -> 
         ),
         (
             "initialization error: nvml error: driver/library version mismatch",
-            "driver-lib-mismatch",
+            "driver-library-mismatch",
             "reboot",
         ),
-        ("Failed to initialize NVML: Driver/library version mismatch", "driver-lib-mismatch", "reboot"),
-        ("Failed to initialize NVML: Unknown Error", "cgroup-denied", "start the container anew"),
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver-library-mismatch", "reboot"),
+        ("Failed to initialize NVML: Unknown Error", "device-access-denied", "start the container anew"),
         ("a text that nobody has seen yet", "container-no-gpu", "rtbuild doctor"),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_probe_that_fails_is_no_verdict(image: Image, run: Run, said: str) -> 
         verify(image, engine=EngineDouble(run=run), expect=ASKED)
     assert caught.value.exit_code == 1
     assert caught.value.returncode == run.returncode
-    assert caught.value.tail == tuple(run.stderr.splitlines())
+    assert caught.value.tail == tuple((run.stderr or run.stdout).splitlines())
 
 
 def test_an_exit_code_that_contradicts_the_verdict(image: Image, document) -> None:
@@ -209,3 +209,17 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
     report = verify(image, engine=engine, expect=ASKED, store=ReportStore(tmp_path))
     assert report.test_double
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
+    from builder.probe.causes import CAUSES
+    from builder.verify.host import _FAULTS, host_fault, lost_on_the_way, no_way_in
+
+    given = {known.cause for known in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
+    given |= {no_way_in(("/dev/nvidia0",)).cause, lost_on_the_way().cause}
+    assert given <= set(CAUSES)
+
+
+def test_a_gpu_that_was_seen_and_not_used_is_not_called_lost(image: Image, document) -> None:
+    seen = document(**{**WITH_GPU, "verdict": "unverified"})
+    assert verify(image, engine=EngineDouble(gpu=T4_HOST, run=says(seen)), expect=ASKED).cause is None

@@ -76,8 +76,11 @@ def test_what_was_asked_was_found(document) -> None:
     ("changes", "expected"),
     [
         ({"python": "3.10.2"}, ("python", "3.9", "3.10.2")),
-        ({"frameworks": [{"name": "tensorflow", "version": "2.8.3"}]}, ("tensorflow", "2.8.4", "2.8.3")),
-        ({"frameworks": []}, ("tensorflow", "2.8.4", "nothing")),
+        (
+            {"frameworks": [{"name": "tensorflow", "version": "2.8.3"}]},
+            ("framework tensorflow", "2.8.4", "2.8.3"),
+        ),
+        ({"frameworks": []}, ("framework tensorflow", "2.8.4", "nothing")),
         (
             {"libraries": [{"name": "libcudnn.so.8", "path": "/x", "version": "8.5.0"}]},
             ("cudnn", "8.6.0", "8.5.0"),
