@@ -1,0 +1,79 @@
+"""Compiles the test doubles: the fake driver, fake cuDNN 7 to 9, fake toolkit libraries. Each once per session."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent / "doubles"
+_WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
+_PARTS = {
+    8: {
+        "ops_infer": ("-DPART_BASE", "-DPART_DESC", "-DCHECK_NAME=cudnnOpsInferVersionCheck"),
+        "ops_train": ("-DCHECK_NAME=cudnnOpsTrainVersionCheck",),
+        "cnn_infer": ("-DPART_CONV", "-DCHECK_NAME=cudnnCnnInferVersionCheck"),
+        "cnn_train": ("-DPART_TRAIN", "-DCHECK_NAME=cudnnCnnTrainVersionCheck"),
+        "adv_infer": ("-DCHECK_NAME=cudnnAdvInferVersionCheck",),
+        "adv_train": ("-DCHECK_NAME=cudnnAdvTrainVersionCheck",),
+    },
+    9: {
+        "graph": ("-DPART_BASE", "-DCHECK_NAME=cudnnGraphVersionCheck"),
+        "ops": ("-DPART_DESC", "-DCHECK_NAME=cudnnOpsVersionCheck"),
+        "cnn": ("-DPART_CONV", "-DPART_TRAIN", "-DCHECK_NAME=cudnnCnnVersionCheck"),
+        "adv": ("-DCHECK_NAME=cudnnAdvVersionCheck",),
+        "engines_precompiled": (),
+        "engines_runtime_compiled": (),
+        "heuristic": (),
+    },
+}
+_CUDART = {10: 10020, 11: 11080, 12: 12090, 13: 13000}
+
+
+class Doubles:
+    """A compiler with a memory; every method gives the folder in which the library lies."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def compile(self, target: Path, source: str, *flags: str) -> Path:
+        """One shared library, named by the file it goes into."""
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            command = ["gcc", "-shared", "-fPIC", "-O1", *_WARNINGS, f"-Wl,-soname,{target.name}"]
+            command += [*flags, "-o", str(target), str(SOURCES / source), "-ldl"]
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        return target
+
+    def driver(self) -> Path:
+        return self.compile(self.root / "driver" / "libcuda.so.1", "fake_driver.c").parent
+
+    def wrapper(self) -> Path:
+        """The LD_PRELOADed dlopen of a profiler; this one a file."""
+        return self.compile(self.root / "wrapper" / "dlopen_wrapper.so", "dlopen_wrapper.c")
+
+    def cudnn(self, version: str, flavour: int = 12) -> Path:
+        """All files of a fake cuDNN of this version, built for CUDA ``flavour``."""
+        major, minor, patch = (int(part) for part in version.split("."))
+        number = major * (10000 if major >= 9 else 1000) + minor * 100 + patch
+        folder = self.root / f"cudnn-{version}-cu{flavour}"
+        base = f"libcudnn_{'graph' if major >= 9 else 'ops_infer'}.so.{major}"
+        flags = (f"-DVERSION={number}", f"-DCUDART={_CUDART[flavour]}", f'-DBASE="{base}"', "-Wl,-rpath,$ORIGIN")
+        if major == 7:
+            parts = ("-DPART_BASE", "-DPART_DESC", "-DPART_CONV", "-DPART_TRAIN")
+            self.compile(folder / "libcudnn.so.7", "fake_cudnn.c", *flags, *parts)
+            return folder
+        for part, defines in _PARTS[major].items():
+            self.compile(folder / f"libcudnn_{part}.so.{major}", "fake_cudnn.c", *flags, *defines)
+        shim = folder / f"libcudnn.so.{major}"
+        self.compile(shim, "fake_cudnn_shim.c", f"-DMAJOR={major}", "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags")
+        return folder
+
+    def toolkit(self, name: str, number: int = 12040) -> Path:
+        """A fake of any other CUDA library; the file."""
+        return self.compile(self.root / f"toolkit-{number}" / name, "fake_toolkit.c", f"-DVERSION={number}")
+
+    def requester(self, target: Path, needed: tuple[Path, ...], *flags: str) -> Path:
+        """A library of a framework, linked against others."""
+        links = [part for file in needed for part in (f"-L{file.parent}", f"-l:{file.name}")]
+        number = "-DVERSION=0"
+        return self.compile(target, "fake_toolkit.c", number, "-Wl,--no-as-needed", *links, *flags)

@@ -1,0 +1,146 @@
+"""Faults in the files of a cuDNN, with doubles in the place of the real one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fault_list import fault
+from fault_scene import replace, swap
+
+if TYPE_CHECKING:
+    from fault_scene import Scene
+
+
+@fault("no cuDNN at all beside a working GPU", verdict="broken", cause="cudnn-missing")
+def no_cudnn(scene: Scene) -> None:
+    scene.driver()
+
+
+@fault("a sub-library deleted from the set", verdict="broken", cause="cudnn-sublibrary-missing")
+def sublibrary_deleted(scene: Scene) -> None:
+    (scene.cudnn() / "libcudnn_cnn.so.9").unlink()
+
+
+@fault("an engine library deleted, which shows at no call", verdict="broken", cause="cudnn-sublibrary-missing")
+def engine_deleted(scene: Scene) -> None:
+    (scene.cudnn() / "libcudnn_engines_precompiled.so.9").unlink()
+
+
+@fault("cuDNN 8 without its training library", verdict="broken", cause="cudnn-sublibrary-missing")
+def train_library_deleted(scene: Scene) -> None:
+    (scene.cudnn("8.9.7") / "libcudnn_cnn_train.so.8").unlink()
+
+
+@fault("one sub-library from a neighbouring patch release", verdict="broken", cause="cudnn-sublibrary-mismatch")
+def sublibrary_of_another_patch(scene: Scene) -> None:
+    swap(scene.cudnn() / "libcudnn_cnn.so.9", scene.build.cudnn("9.10.1") / "libcudnn_cnn.so.9")
+
+
+@fault("cuDNN 8 with one library from another release", verdict="broken", cause="cudnn-sublibrary-mismatch")
+def sublibrary_of_another_release_8(scene: Scene) -> None:
+    name = "libcudnn_cnn_infer.so.8"
+    swap(scene.cudnn("8.9.7") / name, scene.build.cudnn("8.9.2") / name)
+
+
+@fault("an empty library", verdict="broken", cause="cudnn-file-corrupt")
+def library_empty(scene: Scene) -> None:
+    replace(scene.cudnn() / "libcudnn_graph.so.9", b"")
+
+
+@fault("a Git LFS pointer in the place of a library", verdict="broken", cause="cudnn-file-corrupt")
+def library_is_text(scene: Scene) -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0000\nsize 4096\n"
+    replace(scene.cudnn() / "libcudnn.so.9", pointer)
+
+
+@fault("a 32-bit library", verdict="broken", cause="cudnn-file-corrupt")
+def library_of_32_bits(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_ops.so.9"
+    data = bytearray(path.read_bytes())
+    data[4] = 1  # EI_CLASS: ELFCLASS32
+    replace(path, bytes(data))
+
+
+@fault("a library for another machine", verdict="broken", cause="cudnn-file-corrupt")
+def library_of_another_machine(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_ops.so.9"
+    data = bytearray(path.read_bytes())
+    data[18:20] = (22).to_bytes(2, "little")  # e_machine: IBM S/390
+    replace(path, bytes(data))
+
+
+@fault("a library cut off in the middle", verdict="broken", cause="cudnn-file-corrupt")
+def library_truncated(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_graph.so.9"
+    replace(path, path.read_bytes()[:6000])
+
+
+@fault("a link to a library that is gone", verdict="broken", cause="cudnn-file-corrupt")
+def link_dangling(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_graph.so.9"
+    path.unlink()
+    path.symlink_to("libcudnn_graph.so.9.10.2")
+
+
+@fault("the cuDNN for CUDA 11 installed over the one for CUDA 12", verdict="broken", cause="package-overwritten")
+def cu11_over_cu12(scene: Scene) -> None:
+    scene.cudnn()
+    for path in scene.build.cudnn("9.10.2", 11).iterdir():
+        swap(scene.cudnn_lib / path.name, path)
+    scene.record("nvidia-cudnn-cu11", "9.10.2.21", sorted(scene.cudnn_lib.iterdir()))
+
+
+@fault("one of two owners uninstalled, the files of both gone", verdict="broken", cause="package-overwritten")
+def files_of_a_listed_package_gone(scene: Scene) -> None:
+    for path in scene.cudnn().iterdir():
+        path.unlink()
+
+
+@fault("cuDNN for another CUDA than its package says", verdict="broken", cause="cudnn-cuda-flavour")
+def cudnn_of_another_cuda(scene: Scene) -> None:
+    for path in scene.cudnn().iterdir():
+        swap(path, scene.build.cudnn("9.10.2", 11) / path.name)
+    scene.record("nvidia-cudnn-cu12", "9.10.2.0", sorted(scene.cudnn_lib.iterdir()))
+
+
+@fault("another version's folder on LD_LIBRARY_PATH", verdict="broken", cause="cudnn-shadowed")
+def shadowed_by_an_incomplete_folder(scene: Scene) -> None:
+    scene.cudnn()
+    other = scene.folder("opt/cudnn/lib")
+    swap(other / "libcudnn_graph.so.9", scene.build.cudnn("9.1.0") / "libcudnn_graph.so.9")
+    scene.search(other)
+
+
+@fault("a preloaded dlopen wrapper, as profilers bring it", verdict="broken", cause="preload-interference")
+def dlopen_wrapper(scene: Scene) -> None:
+    scene.cudnn()
+    scene.env["LD_PRELOAD"] = str(scene.build.wrapper())
+
+
+@fault("a framework's own version check switched off", verdict="broken", cause="check-disabled")
+def check_disabled(scene: Scene) -> None:
+    scene.cudnn()
+    scene.env["PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK"] = "1"
+
+
+@fault("another cuDNN than the matrix asked for", verdict="broken", cause="expect-mismatch")
+def cudnn_not_as_expected(scene: Scene) -> None:
+    scene.cudnn()
+    scene.expect(cudnn="9.1.0", frameworks={})
+
+
+@fault("another Python than the matrix asked for", verdict="broken", cause="expect-mismatch")
+def python_not_as_expected(scene: Scene) -> None:
+    scene.cudnn()
+    scene.expect(cudnn="9.10.2", python="3.4", frameworks={})
+
+
+@fault("the matrix asked for a cuDNN and none is there", verdict="broken", cause="cudnn-missing")
+def expected_cudnn_absent(scene: Scene) -> None:
+    scene.expect(cudnn="9.10.2", frameworks={})
+
+
+@fault("a package that needs another cuDNN than is installed", verdict="broken", cause="package-pin-mismatch")
+def pin_missed(scene: Scene) -> None:
+    scene.cudnn("9.1.0")
+    scene.record("somenet", "1.0", [], requires=("nvidia-cudnn-cu12 (==9.10.2.21)",))

@@ -1,0 +1,79 @@
+"""Faults of the convolution itself: a fake driver and a fake cuDNN that compute on the CPU and go wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fault_list import fault
+
+if TYPE_CHECKING:
+    from fault_scene import Scene
+
+
+def _with_gpu(scene: Scene, faults: str, version: str = "9.10.2", **settings: object) -> None:
+    scene.cudnn(version)
+    scene.driver(**settings)
+    scene.env["RTBUILD_DOUBLE_CUDNN"] = faults
+
+
+@fault("forward convolution gives wrong numbers", verdict="broken", cause="wrong-result")
+def wrong_forward(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionForward=wrong")
+
+
+@fault("only the gradient by the data is wrong", verdict="broken", cause="wrong-result")
+def wrong_backward_data(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardData=wrong", "8.9.7")
+
+
+@fault("only the gradient by the filter is wrong", verdict="broken", cause="wrong-result")
+def wrong_backward_filter(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardFilter=wrong", "7.6.5")
+
+
+@fault("a copy from the GPU comes back changed", verdict="host", cause="driver-error")
+def wrong_copy(scene: Scene) -> None:
+    scene.cudnn()
+    scene.driver("cuMemcpyDtoH_v2=wrong")
+
+
+@fault("cudnnCreate fails for want of memory", verdict="busy", cause="out-of-memory")
+def handle_out_of_memory(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=4", "8.9.7", free=16 << 20)
+
+
+@fault("memory for the convolution, none for its workspace", verdict="busy", cause="out-of-memory")
+def workspace_out_of_memory(scene: Scene) -> None:
+    faults = [f"cudnnConvolution{name}=4004" for name in ("Forward", "BackwardData", "BackwardFilter")]
+    _with_gpu(scene, ",".join(faults))
+
+
+@fault("a convolution that fails with no reason below it", verdict="broken", cause="execution-failed")
+def execution_failed(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardData=5003")
+
+
+@fault("cuDNN says that it has no kernels for this GPU", verdict="unsupported-gpu", cause="cudnn-arch-dropped")
+def arch_mismatch(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=6", "8.9.7")
+
+
+@fault("a GPU older than cuDNN 9.11 serves", verdict="unsupported-gpu", cause="cudnn-arch-dropped")
+def gpu_too_old(scene: Scene) -> None:
+    _with_gpu(scene, "", "9.11.0", capability=70)
+
+
+@fault("a convolution that never ends", verdict="broken", cause="hang")
+def convolution_hangs(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionForward=hang")
+    scene.args += ["--timeout", "3"]
+
+
+@fault("a convolution that kills the process", verdict="broken", cause="crash")
+def convolution_crashes(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardFilter=segv")
+
+
+@fault("cuDNN aborts as it creates a handle", verdict="broken", cause="crash")
+def handle_aborts(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=abort")
