@@ -22,7 +22,7 @@ _CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 def expectation(pinned: Pinned) -> bytes:
     """The document, with ``null`` for what is not known before the image is built."""
     cell = pinned.cell
-    packages = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
+    packages: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
     names = [canonicalize_name(Requirement(text).name) for text in cell.frameworks]
     cuda, cudnn = _versions(pinned, packages)
     document = {

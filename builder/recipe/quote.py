@@ -23,10 +23,10 @@ class Quoted(str):
     __slots__ = ()
 
 
-def _matching(kind: str, pattern: str, example: str) -> Callable[[str], Quoted]:
+def _matching(kind: str, pattern: str, example: str) -> Callable[[object], Quoted]:
     compiled = re.compile(pattern)
 
-    def check(value: str) -> Quoted:
+    def check(value: object) -> Quoted:
         if not isinstance(value, str) or not compiled.fullmatch(value):
             raise CellError(f"{value!r} is no {kind}", hint=f"a {kind} looks like {example}")
         return Quoted(value)
@@ -89,7 +89,7 @@ def image(reference: str, digest: str) -> Quoted:
     return Quoted(f"{_reference(reference.partition('@')[0])}@{_digest(digest)}")
 
 
-def epoch(value: int) -> Quoted:
+def epoch(value: object) -> Quoted:
     """Seconds since 1970."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 35:
         raise CellError(f"{value!r} is no date in seconds since 1970", hint="lock the matrix again")
@@ -127,7 +127,7 @@ def index_url(text: str) -> Quoted:
     return Quoted(text)
 
 
-def _printable(text: str) -> str:
+def _printable(text: object) -> str:
     if not isinstance(text, str):
         raise CellError(f"{text!r} is no text")
     for position, character in enumerate(text):

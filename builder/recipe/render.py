@@ -33,8 +33,8 @@ _LAST_WITH_DISTUTILS = Version("3.11")
 def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     """The build context of ``pinned``. ``probe`` is ``cudnn-verify``; ``version`` is rtbuild's own.
 
-    The recipe's ``inputs`` stands in the Dockerfile as a label, so it is taken over the files as they are with
-    zeros in that place.
+    The recipe's ``inputs`` stands in the Dockerfile as a label, so it is taken over the files as they are
+    with zeros in that place.
 
     Raises:
         CellError: a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.

@@ -1,0 +1,176 @@
+"""An operating system to stand on, put together offline from the lock's own Debian packages.
+
+mmdebstrap does the work (https://gitlab.mister-muffin.de/josch/mmdebstrap): the packages become a local
+archive, apt and dpkg install them from there, and what two runs do not share is removed. With the same
+packages, the same date and the same mmdebstrap the tar is the same, byte for byte.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError, CommandError, MissingToolError
+from builder.layers.debian_archive import write_archive
+from builder.model import digest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from builder.model import Deb, RootfsBase
+
+SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
+"""Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
+
+_HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
+_TAIL = 25
+"""Lines of mmdebstrap's log in an error."""
+
+
+def cached_rootfs(
+    base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[Deb]], Sequence[Path]]
+) -> Path:
+    """The tar of ``base`` below ``cache/rootfs/``, made at the first call; later ones check its SHA-256.
+
+    ``fetch`` gives the packages' verified files, and is called only when the tar has to be made. Processes and
+    threads that want the same system wait for the first of them.
+
+    Raises:
+        MissingToolError: this machine has no mmdebstrap.
+        CellError: a package is not what the lock says, or the packages do not make a system.
+    """
+    key = digest_of(
+        {
+            "suite": base.suite,
+            "epoch": base.epoch,
+            "debs": [deb.sha256 for deb in base.debs],
+            "mmdebstrap": _version(),
+            "finish": hashlib.sha256(SCRIPT.read_bytes()).hexdigest(),
+        }
+    ).removeprefix("sha256:")
+    folder = cache / "rootfs"
+    folder.mkdir(parents=True, exist_ok=True)
+    tar, recorded = folder / f"{key}.tar", folder / f"{key}.sha256"
+    with (folder / f"{key}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == _sha256(tar):
+            return tar
+        recorded.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{key[:12]}.", dir=folder) as beside:
+            made = make(base, fetch(base.debs), Path(beside) / tar.name)
+            digest = _sha256(made)
+            made.rename(tar)
+            (Path(beside) / recorded.name).write_text(digest, "ascii")
+            (Path(beside) / recorded.name).rename(recorded)
+    return tar
+
+
+def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
+    """Write ``out``, the tar of a system with exactly ``debs``, the files of ``base.debs`` in their order.
+
+    As root mmdebstrap uses chroot; without, a user namespace, for which ``/etc/subuid`` must have a line.
+
+    Raises:
+        MissingToolError: this machine has no mmdebstrap.
+        CellError: a package is not what the lock says, or the packages do not make a system.
+    """
+    version = _version()
+    with tempfile.TemporaryDirectory(prefix="rtbuild-rootfs-") as work:
+        folder = Path(work)
+        folder.chmod(0o755)  # in a user namespace apt reads it as another user
+        archive, finish, log = folder / "archive", folder / "finish", folder / "log"
+        write_archive(base.debs, debs, archive)
+        shutil.copyfile(SCRIPT, finish)
+        finish.chmod(0o755)
+        command = _command(base, archive=archive, finish=finish)
+        with log.open("wb") as output, out.open("wb") as tar:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=tar,
+                stderr=output,
+                env=_environment(base),
+                umask=0o022,
+                check=False,
+            )
+        if done.returncode != 0:
+            out.unlink()
+            raise CommandError(
+                f"mmdebstrap {version} could not put {base.suite} together from {len(debs)} packages",
+                command=command,
+                returncode=done.returncode,
+                tail=log.read_text("utf-8", "replace").splitlines()[-_TAIL:],
+                hint=None if os.geteuid() == 0 else "without root it needs newuidmap and a line in /etc/subuid",
+            )
+    _check_packages(base, out)
+    return out
+
+
+def _version() -> str:
+    """``1.3.5``. Raises MissingToolError."""
+    for tool in ("mmdebstrap", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise MissingToolError(f"a rootfs base is made with {tool}, which this machine lacks", hint=_HINT)
+    done = subprocess.run(["mmdebstrap", "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.strip().removeprefix("mmdebstrap ")
+
+
+def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
+    """The target is standard output: the file then belongs to us, whatever the mode."""
+    architectures = sorted({deb.architecture for deb in base.debs} - {"all"})
+    return [
+        "mmdebstrap",
+        "--mode=root" if os.geteuid() == 0 else "--mode=unshare",
+        # `custom` installs what is named and nothing else; the other variants add packages of their own.
+        "--variant=custom",
+        "--include=" + ",".join(sorted(deb.package for deb in base.debs)),
+        "--architectures=" + ",".join(architectures),
+        "--format=tar",
+        "--dpkgopt=force-unsafe-io",  # no fsync for each file: the system is thrown away once it is a tar
+        "--skip=output/dev",  # Docker makes /dev itself
+        f"--customize-hook={finish}",
+        base.suite,
+        "-",
+        # Trusted because write_archive has just compared every package with the lock's SHA-256.
+        f"deb [trusted=yes] copy://{archive} ./",
+    ]
+
+
+def _environment(base: RootfsBase) -> dict[str, str]:
+    """Nothing of the user's environment but where things are: maintainer scripts see it."""
+    kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "USER") if name in os.environ}
+    # Without /sbin a user's PATH lacks ldconfig and start-stop-daemon, which dpkg demands.
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
+    return {**kept, "PATH": path, "LC_ALL": "C.UTF-8", "SOURCE_DATE_EPOCH": str(base.epoch)}
+
+
+def _check_packages(base: RootfsBase, tar: Path) -> None:
+    """dpkg's own list, against the lock: apt may have left something out."""
+    wanted = {(deb.package, deb.version) for deb in base.debs}
+    with tarfile.open(tar) as archive:
+        member = archive.extractfile("./var/lib/dpkg/status")
+        text = member.read().decode() if member is not None else ""
+    found = set()
+    for paragraph in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line[1:])
+        if fields.get("Status") == "install ok installed":
+            found.add((fields["Package"], fields["Version"]))
+    if found != wanted:
+        differing = ", ".join(sorted(f"{name} {version}" for name, version in found ^ wanted))
+        tar.unlink()
+        raise CellError(
+            f"{base.suite} does not hold what its lock says: {differing}",
+            hint="lock the matrix again: `rtbuild lock --upgrade`",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
