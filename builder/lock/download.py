@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 _Item = TypeVar("_Item")
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+"""Bytes written at a time, and the most that a broken line makes one download twice."""
 _WORTH_ANOTHER_TRY = 1 << 20
 """An attempt that brought this many bytes does not count against the limit of attempts."""
 

@@ -27,6 +27,7 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 INDEXES = (INDEX, DOCKER_INDEX)
 MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
+_MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})?(?:/\S*)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -82,7 +83,9 @@ class Place:
     mirror_of: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.host}, mirror of {self.mirror_of}" if self.mirror_of else self.host
+        if self.mirror_of is not None:
+            return f"{self.host}, mirror of {self.mirror_of}"
+        return DOCKER_HUB if self.host == _HUB_ADDRESS else self.host
 
 
 def place_of(reference: Reference, mirrors: Mapping[str, str]) -> Place:
@@ -110,7 +113,7 @@ def parse_mirrors(texts: Iterable[str]) -> dict[str, str]:
         if not text:
             continue
         name, equals, mirror = text.partition("=")
-        if not (equals and name and re.fullmatch(r"(?:https?://)?[^/\s]+(?:/\S*)?", mirror)):
+        if not (equals and name and _MIRROR.fullmatch(mirror)):
             raise UsageError(
                 f"registry mirror '{text}' has not the form registry=mirror",
                 hint="as in docker.io=localhost:5000, or docker.io=mirror.example/prefix",

@@ -327,14 +327,15 @@ def _reference(reference: str | Reference) -> Reference:
 
 
 def _read(response: requests.Response, name: Reference, place: Place) -> bytes:
-    if response.headers.get("Content-Type", "").startswith("text/html"):
-        raise _no_registry(name, place, "a web page")
     content = bytearray()
     try:
-        for block in response.iter_content(1 << 16):
-            content += block
-            if len(content) > _LARGEST_DOCUMENT:
-                raise _no_registry(name, place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
+        with response:
+            if response.headers.get("Content-Type", "").startswith("text/html"):
+                raise _no_registry(name, place, "a web page")
+            for block in response.iter_content(1 << 16):
+                content += block
+                if len(content) > _LARGEST_DOCUMENT:
+                    raise _no_registry(name, place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
     except requests.RequestException as problem:
         raise RegistryError(f"{name} from {place}: {explain(problem)}", hint="try again") from problem
     return bytes(content)
@@ -358,7 +359,8 @@ def _altered(what: str, place: Place, expected: str, found: str) -> RegistryErro
 def _refusal(response: requests.Response, name: Reference, place: Place) -> RegistryError:
     """Why a registry said no, by status; its own words are added where it has some."""
     status = response.status_code
-    said = _own_words(response)
+    with response:
+        said = _own_words(response)
     login = name.host if place.mirror_of is None else place.host
     if response.headers.get("Content-Type", "").startswith("text/html") and status < 500:
         return _no_registry(name, place, f"a web page (HTTP {status})")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,10 @@ def docker_login(host: str) -> Login | None:
     """
     name = None if host.endswith(DOCKER_HUB) else host
     try:
-        found = docker.auth.load_config().resolve_authconfig(name)
+        with warnings.catch_warnings():
+            # The SDK warns of a helper that is not installed, and then raises.
+            warnings.simplefilter("ignore")
+            found = docker.auth.load_config().resolve_authconfig(name)
     except docker.errors.DockerException as problem:
         raise RegistryError(
             f"Docker's stored login for {host} cannot be read: {problem}",

@@ -159,7 +159,7 @@ def _named(name: str, text: str) -> bool:
 
 
 def _advice(text: str) -> str:
-    if "Python ABI tag" in text or "Requires-Python" in text or "Python>=" in text:
+    if re.search(r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]", text):
         return "take a Python that the package has wheels for, or another version of the package"
     if "platform tag" in text:
         return "these wheels need a newer glibc: take a newer base, or another version of the package"

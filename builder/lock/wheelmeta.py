@@ -1,0 +1,201 @@
+"""What a wheel says of itself while it stays where it is: its metadata and single members, by HTTP range.
+
+The metadata sibling is used where the index offers one (PEP 658, PEP 714,
+https://packaging.python.org/en/latest/specifications/simple-repository-api/). A server that cannot be read from
+makes the result unknown, with the reason; no guess is made.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import requests
+
+from builder import resources
+from builder.compat.wheel import members_of, truth_from_members
+from builder.lock.http import explain
+from builder.lock.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from builder.compat import WheelTruth
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """What was read of one member: its content, and hash and size to show for it."""
+
+    name: str
+    content: bytes
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def size(self) -> int:
+        return len(self.content)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remote:
+    """What was read of a remote wheel. ``unknown`` says why something that was asked for is missing."""
+
+    file: str
+    members: tuple[Member, ...] = ()
+    unknown: tuple[str, ...] = ()
+    transferred: int = 0
+    """Bytes of all answers; 0 where everything came from the cache."""
+
+    def member(self, name: str) -> bytes | None:
+        return next((member.content for member in self.members if member.name == name), None)
+
+    @property
+    def metadata(self) -> bytes | None:
+        """The ``METADATA`` file, from the archive or from its sibling."""
+        names = (m.name for m in self.members if re.fullmatch(r"[^/]+\.dist-info/METADATA", m.name))
+        name = next(names, None)
+        return self.member(name) if name else None
+
+
+def read_remote(
+    url: str,
+    session: Session,
+    members: Sequence[str],
+    *,
+    sha256: str | None = None,
+    size: int | None = None,
+    metadata_sha256: str | bool = False,
+    cache: Path | None = None,
+) -> Remote:
+    """``METADATA`` and the named members of the wheel at ``url``.
+
+    ``sha256`` is the wheel's hash from the index or lock: the key of the cache under ``cache`` (default: the
+    user's). Without it nothing is cached. ``size`` spares nothing but is checked against what the server says.
+    ``metadata_sha256`` is what the index says of the metadata sibling: its hash, True for one without a hash,
+    False where it offers none. A member named in ``members`` that the wheel does not have is left out silently.
+
+    No exception leaves this function for anything a server does; see :attr:`Remote.unknown`.
+    """
+    file = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    metadata = f"{_dist_info(file)}/METADATA"
+    wanted = (metadata, *members)
+    stored = _Cache(cache or resources.cache() / "wheelmeta", sha256)
+    have = stored.read()
+    reader = RemoteZip(url=url, session=session, size=size)
+    unknown: list[str] = []
+    found = {name: content for name in wanted if (content := have.get(name)) is not None}
+    missing = [name for name in wanted if name not in have]
+    try:
+        if metadata in missing and metadata_sha256:
+            content = _sibling(reader, metadata_sha256)
+            if content is not None:
+                found[metadata] = content
+                missing.remove(metadata)
+        if missing:
+            found |= reader.members(missing)
+    except UnknownError as problem:
+        unknown.append(f"{file}: {problem}")
+    except requests.RequestException as problem:
+        unknown.append(f"{file}: {explain(problem)}")
+    if reader.transferred and not unknown:
+        stored.write({name: found.get(name) for name in wanted} | have)
+    return Remote(
+        file=file,
+        members=tuple(Member(name=name, content=found[name]) for name in wanted if name in found),
+        unknown=tuple(unknown),
+        transferred=reader.transferred,
+    )
+
+
+def truth_of_wheel(
+    url: str,
+    session: Session,
+    *,
+    sha256: str | None = None,
+    size: int | None = None,
+    metadata_sha256: str | bool = False,
+    cache: Path | None = None,
+) -> tuple[WheelTruth, Remote]:
+    """What the wheel at ``url`` says of itself, and what was read for it.
+
+    Fields that could not be read are None in the truth, and the remote's ``unknown`` says why.
+    """
+    file = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
+    remote = read_remote(
+        url,
+        session,
+        members_of(file),
+        sha256=sha256,
+        size=size,
+        metadata_sha256=metadata_sha256,
+        cache=cache,
+    )
+    contents = {member.name: member.content for member in remote.members}
+    return truth_from_members(file, remote.metadata, contents, sha256=sha256), remote
+
+
+def _dist_info(file: str) -> str:
+    """``torch-2.9.1.dist-info`` of ``torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl``."""
+    return "-".join(file.removesuffix(".whl").split("-")[:2]) + ".dist-info"
+
+
+def _sibling(reader: RemoteZip, expected: str | bool) -> bytes | None:
+    """The metadata file beside the wheel; None where it is not there after all, or differs."""
+    headers = {"Accept-Encoding": "identity"}
+    with reader.session.get(_beside(reader.url), stream=True, headers=headers) as answer:
+        if answer.status_code != 200 or is_html(answer):
+            return None
+        content = reader.body(answer, LIMIT // 2)
+    matches = isinstance(expected, bool) or hashlib.sha256(content).hexdigest() == expected
+    return content if matches and content.startswith(b"Metadata-Version:") else None
+
+
+def _beside(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(path=parts.path + ".metadata", fragment="").geturl()
+
+
+class _Cache:
+    """Members by the hash of their wheel: a wheel never changes, so nothing here goes stale."""
+
+    def __init__(self, folder: Path, sha256: str | None) -> None:
+        self.path = folder / sha256[:2] / f"{sha256}.json" if sha256 else None
+
+    def read(self) -> dict[str, bytes | None]:
+        if self.path is None:
+            return {}
+        try:
+            document = json.loads(self.path.read_text("utf-8"))
+            if document["schema"] != SCHEMA:
+                return {}
+            members: Mapping[str, str | None] = document["members"]
+            return {name: None if text is None else base64.b64decode(text) for name, text in members.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+            return {}  # absent or damaged: read again, and written anew
+
+    def write(self, members: Mapping[str, bytes | None]) -> None:
+        if self.path is None:
+            return
+        texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in sorted(members.items())}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.path.parent)
+            with os.fdopen(handle, "w", encoding="utf-8") as out:
+                json.dump({"schema": SCHEMA, "members": texts}, out, indent=1)
+            Path(temporary).replace(self.path)
+        except OSError:
+            return  # a cache that cannot be written costs time, nothing else
