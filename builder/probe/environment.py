@@ -12,7 +12,6 @@ _STEERING = re.compile(
     r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|TF_|XLA_|JAX_|PYTORCH_|TORCH_CUDNN|"
     r"MXNET_CUDNN|FLAGS_|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
 )
-_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES")
 # Variables that turn off a framework's own comparison of compiled and loaded cuDNN, and the values that do.
 _SKIPS = {
     "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": ("1",),

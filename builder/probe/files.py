@@ -12,7 +12,7 @@ from .sublibraries import named_sublibraries
 
 def scene_facts(scene):
     """The part of a scene that other stages and the report need, as JSON."""
-    facts = {key: scene[key] for key in ("copies", "consumers", "candidates", "wheel_folders")}
+    facts = {key: scene[key] for key in ("copies", "orphans", "consumers", "candidates", "wheel_folders")}
     facts["libraries_found"] = scene["libraries"]
     return facts
 

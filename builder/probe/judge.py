@@ -19,6 +19,14 @@ _TOOLKIT = re.compile(r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver
 _ABSENT = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
 _SYMBOL = re.compile(r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error")
 _CORRUPT = re.compile(r"file too short|invalid ELF header|wrong ELF class|cannot map|ELF load command")
+# Which check a call belongs to that was in flight when the process died.
+_CALL_CHECKS = (
+    (re.compile(r"import "), "F01"),
+    (re.compile(r"cudnn\w*VersionCheck"), "C03"),
+    (re.compile(r"cudnnCreate$"), "C06"),
+    (re.compile(r"cudnn\w*(Descriptor|OutputDim)"), "C04"),
+    (re.compile(r"cudnnConvolution|cudnnGetConvolution"), "C07"),
+)
 _FIRST_CHECK = {
     "driver": "D03",
     "runtime": "R02",
@@ -52,9 +60,7 @@ def dlerror_of(path):
 def default_judge(run):
     """Turn a run that died, raised or failed without a cause into checks with causes."""
     if run.ending["kind"] != "done":
-        identifier = "H01" if run.ending["kind"] == "hang" else _FIRST_CHECK[run.stage.layer]
-        if run.ending["kind"] == "signal" and run.stage.layer in ("framework", "coimport"):
-            identifier = "F01" if (run.in_flight or "").startswith("import") else "H02"
+        identifier = _check_of_call(run)
         where = " in %s" % run.in_flight if run.in_flight else ""
         evidence = {"in_flight": run.in_flight, "ending": run.ending, "stderr": run.stderr[-4000:]}
         if run.kernel:
@@ -63,6 +69,16 @@ def default_judge(run):
     for check in run.checks:
         if check["outcome"] == "failed" and check["cause"] is None:
             run.decide(check, find_cause(run, check))
+
+
+def _check_of_call(run):
+    if run.ending["kind"] == "hang":
+        return "H01"
+    for pattern, identifier in _CALL_CHECKS:
+        if pattern.match(run.in_flight or ""):
+            return identifier
+    dead = run.ending["kind"] == "signal" and run.stage.layer in ("framework", "coimport")
+    return "H02" if dead else _FIRST_CHECK.get(run.stage.layer, "H02")
 
 
 def judge_cudnn(run):

@@ -3,7 +3,7 @@
 import os
 import re
 
-from .cuda import need_ctypes
+from .cuda import ctypes, need_ctypes
 from .cudnn import FLOAT, Cudnn
 from .distributions import search_folders
 from .judge import judge_cudnn
@@ -26,7 +26,7 @@ def each_candidate(facts):
 
 def preload_toolkit(ctx, shim):
     """Load what the sub-libraries need of CUDA and the loader would not find on its own, as frameworks do."""
-    ctypes = need_ctypes()
+    need_ctypes()
     loader, wheel_folders = Loader(), find_wheel_folders(search_folders())
     folder = os.path.dirname(shim)
     done = []
@@ -69,6 +69,8 @@ def library_stage(ctx):
     _check_cuda_flavour(ctx, cudnn, cudart)
     _check_versions(ctx, cudnn)
     _check_layout(ctx, cudnn)
+    if ctx.facts.get("gpu_state") != "works":
+        _create_without_gpu(ctx, cudnn)
     _check_mapped(ctx, cudnn)
 
 
@@ -134,6 +136,14 @@ def _check_layout(ctx, cudnn):
         ctx.fails(
             "C04", "the output would be %r, not %r" % (shape, data["dy_shape"]), "wrong-result", evidence
         )
+
+
+def _create_without_gpu(ctx, cudnn):
+    """cudnnCreate must come back, with an error: a shim that does not fit its parts aborts here."""
+    handle = ctypes.c_void_p()
+    status = cudnn.status("cudnnCreate", ctypes.byref(handle))
+    evidence = {"status": status, "name": cudnn.status_name(status), "reason": cudnn.last_error()}
+    ctx.not_run("C06", "no GPU; cudnnCreate comes back with %s" % evidence["name"], evidence)
 
 
 def _check_mapped(ctx, cudnn):

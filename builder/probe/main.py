@@ -54,6 +54,7 @@ def make_parser():
     parser.add_argument(
         "--explain", metavar="CAUSE", help="explain a cause ('all': the whole list as Markdown)"
     )
+    parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
@@ -103,6 +104,15 @@ def command_to_start(source):
     return [sys.executable, name]
 
 
+def open_standard_streams():
+    """Put /dev/null where a standard stream is closed: the next file opened would take its place."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def leave_own_folder():
     """Take the probe's own folder off the path: what lies beside a downloaded file is not installed."""
     path = globals().get("__file__")
@@ -123,6 +133,7 @@ def read_options(arguments):
         "no_gpu": arguments.no_gpu,
         "only": arguments.only,
         "timeout": arguments.timeout,
+        "pid": arguments.pid,
     }
 
 
@@ -222,6 +233,11 @@ def run_probe(argv):
         return 0
     if not sys.platform.startswith("linux"):
         raise UsageError("cudnn-verify examines Linux; this is %s" % sys.platform)
+    if source is None:
+        raise UsageError(
+            "counter-tests start this file anew, and there is none: it came through a pipe.\n"
+            "Save it first, then run: python3 cudnn_verify.py"
+        )
     older = read_older(arguments.compare) if arguments.compare else None
     options = read_options(arguments)
     progress, clear = show_progress(sys.stderr)
@@ -245,6 +261,7 @@ def say(text):
 
 def probe(argv=None):
     """Run the probe as a command; every way out is an exit code."""
+    open_standard_streams()
     leave_own_folder()
     if not REGISTERED:
         return PROBE_FAULT

@@ -25,6 +25,7 @@ LAYERS = (
     "convolution",
     "framework",
     "coimport",
+    "session",
 )
 # Stages of this layer are never scheduled; judges start them.
 COUNTER_LAYER = "counter-test"

@@ -43,12 +43,7 @@ def _check_shims(ctx):
         return
     candidates = ctx.facts.get("candidates", [])
     if not candidates:
-        wanted = ctx.expect.get("cudnn")
-        if wanted:
-            text = "cuDNN %s is expected, and there is none here" % wanted
-            ctx.fails("E06", text, "cudnn-missing", {"copies": copies})
-        else:
-            ctx.not_run("E06", "no cuDNN here to resolve")
+        _check_absence(ctx)
         return
     mixed = {row["path"]: mixed_folders(row, loader) for row in candidates}
     mixed = {path: names for path, names in mixed.items() if names}
@@ -60,6 +55,21 @@ def _check_shims(ctx):
             "sub-libraries come from another folder than their shim; the cuDNN stage shows whether they fit"
         )
     ctx.passed("E06", "; ".join(lines), {"consumers": consumers, "mixed": mixed}, note=note)
+
+
+def _check_absence(ctx):
+    """No shim at all: a fault where a package, an expectation or left-over parts ask for one."""
+    orphans = ctx.facts.get("orphans", [])
+    listed = sorted(n for n in ctx.facts.get("packages", {}) if n.startswith("nvidia-cudnn-cu"))
+    evidence = {"orphans": orphans, "packages": listed, "expected": ctx.expect.get("cudnn")}
+    if orphans:
+        text = "%(folder)s holds parts of cuDNN %(major)d, but no libcudnn.so.%(major)d" % orphans[0]
+        ctx.fails("E06", text, "cudnn-missing", evidence)
+    elif ctx.expect.get("cudnn") or listed:
+        who = listed[0] + " is installed" if listed else "cuDNN %s is expected" % ctx.expect["cudnn"]
+        ctx.fails("E06", "%s, and there is no libcudnn here" % who, "cudnn-missing", evidence)
+    else:
+        ctx.not_run("E06", "no cuDNN here to resolve", evidence)
 
 
 def _lost(row, copies):

@@ -75,9 +75,14 @@ class Run(object):
 
     def _environment(self):
         dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
-        if not dropped and not self.counter & {"verbose", "fresh"}:
+        changed = self.params.get("environment") or {}
+        if not dropped and not changed and not self.counter & {"verbose", "fresh"}:
             return None
         environment = {name: value for name, value in os.environ.items() if name not in dropped}
+        for name, value in changed.items():
+            environment.pop(name, None)
+            if value is not None:
+                environment[name] = value
         if "verbose" in self.counter:
             environment.update(_VERBOSE)
         return environment

@@ -47,12 +47,18 @@ def child_main(name, params, fd):
         ctx.send(
             {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
         )
+    os._exit(0 if flush_output() else 1)
+
+
+def flush_output():
+    """Write out what is buffered, so that a fork does not print it twice; false where nobody takes it."""
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
     except (OSError, ValueError):
-        os._exit(1)
-    os._exit(0)
+        return False
+    return True
 
 
 def execute(name, params, timeout, environment=None, program=None):
@@ -62,8 +68,7 @@ def execute(name, params, timeout, environment=None, program=None):
     starts the probe anew (``python cudnn_verify.py --child NAME``), needed with ``environment``.
     Keys: lines, stdout, stderr, code, signal, hang, seconds, mapped, kernel.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     pipes = [_pipe() for _ in range(4)]
     start = time.time()
     pid = os.fork()

@@ -3,6 +3,7 @@ loaded.
 """
 
 import os
+import re
 
 from .consumers import find_consumers
 from .distributions import list_folder, read_distributions, search_folders
@@ -22,7 +23,8 @@ def look_around():
     libraries = _inventory(places, loader)
     consumers = find_consumers(folders, distributions, loader, wheel_folders)
     scene = {"folders": folders, "distributions": distributions, "wheel_folders": wheel_folders}
-    scene.update(libraries=libraries, copies=_copies(libraries), consumers=consumers, loader=loader)
+    scene["copies"], scene["orphans"] = _copies(libraries)
+    scene.update(libraries=libraries, consumers=consumers, loader=loader)
     scene["candidates"] = choose_candidates(scene)
     return scene
 
@@ -76,15 +78,19 @@ def _inventory(places, loader):
 
 
 def _copies(libraries):
-    """Every folder with a cuDNN in it: {folder, kind, major, version, files, missing}."""
+    """(copies, orphans): the folders with a cuDNN in them, and those with parts of one but no shim."""
     by_folder = {}
     for row in libraries:
         if row["name"].startswith("libcudnn"):
             by_folder.setdefault(os.path.dirname(row["path"]), []).append(row)
-    copies = []
+    copies, orphans = [], []
     for folder in sorted(by_folder):
         names = {row["name"]: row for row in by_folder[folder]}
-        for major in sorted({m for m in map(shim_major, names) if m is not None}):
+        shims = {m for m in map(shim_major, names) if m is not None}
+        parts = {int(n.rsplit(".", 1)[1]) for n in names if re.match(r"libcudnn_\w+\.so\.\d+$", n)}
+        for major in sorted(parts - shims):
+            orphans.append({"folder": folder, "major": major, "files": len(names)})
+        for major in sorted(shims):
             missing = [name for name in required_sublibraries(major) if name not in names]
             copy = {
                 "folder": folder,
@@ -95,7 +101,7 @@ def _copies(libraries):
             copy["shim"] = os.path.join(folder, shim_name(major))
             copy["version"] = folder_version(folder, major)
             copies.append(copy)
-    return copies
+    return copies, orphans
 
 
 def choose_candidates(scene):

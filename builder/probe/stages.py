@@ -10,6 +10,7 @@ from .library import library_stage
 from .packages import packages_stage
 from .resolution import resolver_stage
 from .runtime import runtime_stage
+from .session import session_stage
 
 REGISTERED = (
     environment_stage,
@@ -22,4 +23,5 @@ REGISTERED = (
     convolution_stage,
     framework_by_stage,
     coimport_stage,
+    session_stage,
 )

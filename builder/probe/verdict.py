@@ -17,7 +17,7 @@ def decide_verdict(checks, facts, options):
             "verdict": VERDICT_OF_SIDE[cause.side],
             "cause": cause.id,
             "side": cause.side,
-            "summary": first["summary"],
+            "summary": "%s: %s" % (cause.title, first["summary"]),
             "remedy": cause.remedy,
             "consequences": [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest],
             "first": first,

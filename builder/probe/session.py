@@ -1,0 +1,58 @@
+"""A running process beside the probe (``--pid``, a notebook's kernel): how it started, what it holds."""
+
+import os
+
+from .environment import start_environment
+from .maps import mapped_libraries
+from .protocol import stage
+from .run import run_named
+
+_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+
+
+def judge_session(run):
+    """Variables that were changed later matter only where cuDNN loads with them and not without."""
+    late = dict(run.new_facts).get("late")
+    if not late:
+        return
+    for candidate in run.facts.get("candidates", ())[:1]:
+        now = run_named(run.program, "cudnn", candidate=candidate)
+        before = {name: start for name, (start, _) in late.items()}
+        then = run_named(run.program, "cudnn", candidate=candidate, environment=before)
+        outcome = "confirmed" if now.sound and not then.sound else "refuted"
+        detail = "cuDNN %s with the variables as they are, %s as the process was started"
+        words = {True: "loads", False: "does not load"}
+        run.prove("start environment", outcome, detail % (words[now.sound], words[then.sound]))
+        if outcome == "confirmed":
+            names = ", ".join(sorted(late))
+            text = "%s was changed inside the process: a new one would find cuDNN, this one does not" % names
+            run.fail("E02", text, "env-set-too-late", {"late": late})
+
+
+@stage("session", layer="session", timeout=20, judge=judge_session)
+def session_stage(ctx):
+    """Compare the process with its start and with the disk."""
+    pid = ctx.params.get("pid")
+    if pid is None:
+        return
+    start, libraries = start_environment(pid), mapped_libraries(pid)
+    if start is None or libraries is None:
+        ctx.not_run("C05", "nothing can be seen of process %d" % pid)
+        return
+    late = {}
+    for name in _LOADER_VARIABLES:
+        if start.get(name) != os.environ.get(name):
+            late[name] = (start.get(name), os.environ.get(name))
+    ctx.fact("late", late)
+    deleted = [row["path"] for row in libraries if row["deleted"]]
+    evidence = {"pid": pid, "libraries": libraries, "late": late}
+    if deleted:
+        text = "process %d still holds %s, which was replaced on disk" % (pid, deleted[0])
+        ctx.fails("C05", text, "stale-process", evidence)
+        return
+    note = None
+    if late:
+        note = "%s differs from what the process was started with, and has no effect in it" % ", ".join(
+            sorted(late)
+        )
+    ctx.passed("C05", "process %d holds no library that is gone from disk" % pid, evidence, note=note)
