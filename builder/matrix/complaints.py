@@ -20,7 +20,6 @@ _UNCLOSED = "close it where the value ends"
 
 # Part of PyYAML's context, part of its problem, what to say instead, what to do. The first that fits counts.
 _WORDS = (
-    ("", "found character '\\t'", "a tab where YAML wants blanks", "indent with spaces"),
     ("", "cannot start any token", "this character cannot start a value", _FRONT),
     ("alias", "", "a '*' in front makes an alias of a value", _GLOB),
     ("anchor", "", "a '&' in front makes an anchor of a value", _FRONT),

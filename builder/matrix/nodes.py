@@ -70,7 +70,8 @@ def compose(text: str, path: Path, problems: Problems) -> Node:
     loaders: list[type[yaml.SafeLoader | yaml.CSafeLoader]] = [yaml.SafeLoader]
     if hasattr(yaml, "CSafeLoader"):
         # Ten times as fast. Where it stumbles, the loader in Python says why: its words are the better ones,
-        # and so a file's errors read the same on a machine without libyaml.
+        # and so a file's errors read the same on a machine without libyaml (a '? ' inside brackets apart,
+        # which libyaml takes as text).
         loaders.insert(0, yaml.CSafeLoader)
     failure: Exception | None = None
     for loader in loaders:
@@ -225,8 +226,9 @@ class _Composer:
         start, stop = event.start_mark, (end or event).end_mark
         if start is None or stop is None:
             return self._problems.span(1, 1)
-        same_line = start.line == stop.line
-        width = max(1, stop.column - start.column) if same_line else 1
+        # Where a collection without brackets ends, the two loaders do not agree.
+        bounded = end is None or bool(getattr(event, "flow_style", False))
+        width = max(1, stop.column - start.column) if bounded and start.line == stop.line else 1
         return self._problems.span(start.line + 1, start.column + 1, width)
 
     def _fatal(self, message: str, span: Span, hint: str) -> NoReturn:

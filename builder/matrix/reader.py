@@ -167,7 +167,8 @@ class Reader:
         self.unknown(table, keys.PROVIDER, " in 'cuda'")
         provider, packages = table.entries.get("from"), table.entries.get("packages")
         if provider is None:
-            self.problems.add("'cuda' has no 'from'", table.span, hint)
+            if "from" not in meant(table, keys.PROVIDER):
+                self.problems.add("'cuda' has no 'from'", table.span, hint)
             return ()
         name = self.text(provider[1], keys.PROVIDER["from"].syntax, "'from'")
         required = self.texts(packages[1], keys.PROVIDER["packages"].syntax, "'packages'") if packages else ()
@@ -192,12 +193,13 @@ class Reader:
         return self.problems.span(node.span.line, node.span.column + quotes + bad.offset, bad.width)
 
 
-def meant(table: Table) -> frozenset[str]:
-    """The keys of a cell that a mapping gives, misspelt ones among them."""
+def meant(table: Table, valid: Iterable[str] = tuple(keys.CELL)) -> frozenset[str]:
+    """The keys that a mapping gives, misspelt ones under their right name: none of them is missing."""
+    valid = frozenset(valid)
     if table.partial:
-        return frozenset(keys.CELL)
+        return valid
     return frozenset(
-        name if name in keys.CELL else nearest(name, keys.CELL) or name for name in table.entries
+        name if name in valid else nearest(name, sorted(valid)) or name for name in table.entries
     )
 
 

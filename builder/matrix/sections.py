@@ -54,7 +54,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> Document:
 
 
 def _head(reader: Reader, top: Table) -> dict[str, str | None]:
-    if "version" not in top.entries:
+    if "version" not in meant(top, (*keys.HEAD, *keys.SECTIONS)):
         reader.problems.add(
             "the file does not say which 'version' of the format it is",
             reader.problems.span(1, 1),
@@ -247,7 +247,7 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
             problems.add(
                 "'reason' is empty", table.entries["reason"][1].span, "say why these cells are left out"
             )
-    else:
+    elif "reason" not in meant(table, (*globbed, "reason")):
         problems.add("this rule has no 'reason'", table.span, 'say why these cells are left out: reason: "…"')
     if not set(table.entries) - {"reason"}:
         problems.add(

@@ -175,3 +175,6 @@ def _check_characters(text: str, problems: Problems) -> None:
                 problems.span(number, bad.start() + 1),
                 "take it out, or write it as an escape inside double quotes",
             )
+        elif (tab := re.split("(?:^| )#", line, maxsplit=1)[0].find("\t")) >= 0:
+            # YAML allows some tabs; PyYAML's two loaders do not agree on which.
+            problems.add("a tab", problems.span(number, tab + 1), "indent and separate with spaces")
