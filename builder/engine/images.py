@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import docker
+import requests
 
 from builder.errors import CellError
 from builder.model import digest_of
@@ -83,7 +84,7 @@ def content_digest(document: Mapping[str, Any]) -> str:
 
 def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
     """The image of that name or digest; None where the store has none."""
-    with _said_by_engine(f"inspect {reference}"):
+    with said_by_engine(f"inspect {reference}"):
         try:
             document = client.images.get(reference).attrs
         except docker.errors.ImageNotFound:
@@ -105,7 +106,7 @@ def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
 
 def find(client: docker.DockerClient, inputs: str) -> StoredImage | None:
     """An image that was built from these inputs: a named one where there are several."""
-    with _said_by_engine("list images"):
+    with said_by_engine("list images"):
         found = client.api.images(filters={"label": f"{INPUTS_LABEL}={inputs}"})
     names = sorted(tag for entry in found for tag in entry.get("RepoTags") or () if tag != "<none>:<none>")
     names += sorted(entry["Id"] for entry in found)
@@ -118,7 +119,7 @@ def find(client: docker.DockerClient, inputs: str) -> StoredImage | None:
 
 def history(client: docker.DockerClient, reference: str) -> tuple[HistoryEntry, ...]:
     """How the image came to be, the newest step first."""
-    with _said_by_engine(f"history of {reference}"):
+    with said_by_engine(f"history of {reference}"):
         entries = client.images.get(reference).history()
     return tuple(HistoryEntry(created_by=entry["CreatedBy"], size=int(entry["Size"])) for entry in entries)
 
@@ -128,13 +129,13 @@ def tag(client: docker.DockerClient, reference: str, new: str) -> None:
     repository, separator, name = new.rpartition(":")
     if not separator or "/" in name:
         repository, name = new, "latest"
-    with _said_by_engine(f"tag {reference} as {new}"):
+    with said_by_engine(f"tag {reference} as {new}"):
         client.api.tag(reference, repository, name)
 
 
 def remove(client: docker.DockerClient, reference: str) -> bool:
     """Remove a name, and the image with its last one; False where there was none."""
-    with _said_by_engine(f"remove {reference}"):
+    with said_by_engine(f"remove {reference}"):
         try:
             client.api.remove_image(reference)
         except docker.errors.ImageNotFound:
@@ -144,7 +145,7 @@ def remove(client: docker.DockerClient, reference: str) -> bool:
 
 def read_file(client: docker.DockerClient, reference: str, path: str, limit: int) -> bytes | None:
     """One file out of an image, of a container that is never started; None where there is no such file."""
-    with _said_by_engine(f"read {path} in {reference}"):
+    with said_by_engine(f"read {path} in {reference}"):
         container = client.api.create_container(reference, command=["-"], network_disabled=True)["Id"]
         try:
             chunks, _ = client.api.get_archive(container, path)
@@ -164,13 +165,14 @@ def read_file(client: docker.DockerClient, reference: str, path: str, limit: int
 
 
 @contextmanager
-def _said_by_engine(what: str) -> Iterator[None]:
+def said_by_engine(what: str) -> Iterator[None]:
+    """Make a CellError of what the engine answers, or of its silence."""
     try:
         yield
     except docker.errors.APIError as error:
         raise CellError(f"the engine could not {what}: {error.explanation or error}") from error
-    except docker.errors.DockerException as error:
-        raise CellError(f"the engine could not {what}: {error}") from error
+    except (docker.errors.DockerException, requests.RequestException) as error:
+        raise CellError(f"the engine did not answer ({what}): {error}", hint="rtbuild doctor") from error
 
 
 def _platform(document: Mapping[str, Any]) -> str:

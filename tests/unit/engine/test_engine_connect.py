@@ -111,9 +111,7 @@ def test_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_engine(tmp_path: Path, client) -> None:
     client(tmp_path / "nowhere.sock")
-    with pytest.raises(
-        MissingToolError, match=r"no Docker Engine answers at .*No such file"
-    ) as caught:
+    with pytest.raises(MissingToolError, match=r"no Docker Engine answers at .*No such file") as caught:
         connect()
     assert str(caught.value.hint).startswith("sudo ")
 
