@@ -43,6 +43,8 @@ def _repair(text: str) -> str:
 
 def _requirement(text: str) -> str:
     parsed = parse(text)
+    if parsed.url is not None and "://" not in parsed.url:
+        raise BadValue(f"'{text}' is no requirement", _repair(text))
     if parsed.url is not None:
         raise BadValue(
             f"'{text}' names a file by its URL",
@@ -70,7 +72,7 @@ def _framework(text: str) -> str:
             f"the framework '{text}' has a condition",
             "a cell knows its Python and platform; say it with 'exclude' or 'include'",
         )
-    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    extras = f"[{','.join(sorted(map(canonicalize_name, parsed.extras)))}]" if parsed.extras else ""
     return f"{canonicalize_name(parsed.name)}{extras}=={Version(specifiers[0].version)}"
 
 

@@ -140,19 +140,19 @@ def test_credentials_are_not_repeated(monkeypatch):
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? "])
 def test_depth_is_bounded(load_text, opening):
     text = "version: 1\naxes:\n  " + opening * 400
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(MatrixError, match="nested more than 12 levels deep"):
         load_text(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_aliases_cannot_multiply(load_text):
     text = "version: 1\ndefaults:\n  pip: &a [" + ", ".join(["x"] * 400) + "]\naxes:\n  pip:\n"
     text += "    - *a\n" * 400
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(MatrixError, match="unfolds to more than 100,000 values"):
         load_text(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_an_error_in_an_anchor_is_told_once(load_text):

@@ -186,10 +186,10 @@ def test_a_thousand_cells_load_in_half_a_second(load_text):
         )
     )
     for text in (product, entries):
-        started = time.perf_counter()
+        started = time.process_time()
         cells = load_text(text).cells
         assert len(cells) == 1000
-        assert time.perf_counter() - started < 0.5
+        assert time.process_time() - started < 0.5
 
 
 # -- properties
