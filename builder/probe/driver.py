@@ -265,7 +265,7 @@ def _check_memory(ctx, driver, rows):
     rows[0]["memory_free"] = free
     ctx.fact("gpus", rows)
     if back != data:
-        ctx.fails("D05", "4096 bytes came back from the GPU changed", "wrong-result", evidence)
+        ctx.fails("D05", "4096 bytes came back from the GPU changed", "driver-error", evidence)
         return
     ctx.fact("gpu_state", "works")
     ctx.passed("D05", "context, 1 MiB and a copy there and back; %d MiB free" % (free >> 20), evidence)

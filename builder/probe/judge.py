@@ -238,7 +238,8 @@ def _by_fault(run, text):
 
 
 def _fallback(run):
-    if run.ending["kind"] == "raised" and run.stage.layer in ("framework", "coimport"):
+    importing = (run.in_flight or "import").startswith("import")
+    if run.ending["kind"] == "raised" and run.stage.layer in ("framework", "coimport") and importing:
         return "framework-import"
     if run.ending["kind"] in ("signal", "exit"):
         return "crash"

@@ -12,11 +12,12 @@ def decide_verdict(checks, facts, options):
         strong = [check for check in failed if not (check["evidence"] or {}).get("weak") and not _late(check)]
         first = (strong or failed)[0]
         cause = CAUSES[first["cause"]]
+        side = side_of(first)
         rest = [check for check in failed if check is not first]
         return {
-            "verdict": VERDICT_OF_SIDE[cause.side],
+            "verdict": VERDICT_OF_SIDE[side],
             "cause": cause.id,
-            "side": cause.side,
+            "side": side,
             "summary": "%s: %s" % (cause.title, first["summary"]),
             "remedy": cause.remedy,
             "consequences": [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest],
@@ -32,6 +33,13 @@ def decide_verdict(checks, facts, options):
         "consequences": [],
         "first": None,
     }
+
+
+def side_of(check):
+    """Whose fault it is: the cause's side; a driver that hangs or kills the process is the machine's."""
+    if check["stage"] == "driver" and check["cause"] in ("hang", "crash"):
+        return "host"
+    return CAUSES[check["cause"]].side
 
 
 def _late(check):
