@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Self
 
 from builder.engine.events import BuildEvent, StepFinished, StepOutput, StepStarted, Transfer
+from builder.errors import CellError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,8 +24,11 @@ class BuildLog:
     """Writes a build's log, one line at a time, and keeps the last lines of each step."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("w", encoding="utf-8", buffering=1)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("w", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise CellError(f"the build's log cannot be written: {error}") from error
         self._began = time.monotonic()
         self._numbers: dict[str, int] = {}
         self._tails: dict[str, deque[str]] = {}

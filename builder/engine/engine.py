@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from builder.engine import container, images
 from builder.engine.build import BuildRequest, command_line, run_build
@@ -73,7 +73,7 @@ class Engine:
 
     @cached_property
     def _facts(self) -> EngineFacts:
-        info = self._client.info()
+        info = self._info()
         local = self._connection.endpoint.local
         containerd = ["driver-type", _CONTAINERD] in (info.get("DriverStatus") or ())
         return EngineFacts(
@@ -87,6 +87,11 @@ class Engine:
             host=self._connection.endpoint.host,
             gpu=gpu_facts(info, local=local),
         )
+
+    def _info(self) -> dict[str, Any]:
+        with images.said_by_engine("describe itself"):
+            info: dict[str, Any] = self._client.info()
+        return info
 
     def build(
         self,
@@ -134,6 +139,10 @@ class Engine:
         if image is None:
             raise CellError(
                 f"{tag} was built, but the engine has no such image", hint=f"the whole log: {log}"
+            )
+        if direct and image.digest != done.digest:
+            raise CellError(
+                f"{tag} is {image.digest}, but this build made {done.digest}: another took its name"
             )
         return BuiltImage(image=image, seconds=done.seconds, steps=done.steps, cached=done.cached, log=log)
 
@@ -194,7 +203,7 @@ class Engine:
         """Free bytes where the engine keeps images; None where that is not on this machine."""
         if not self._connection.endpoint.local:
             return None
-        root = Path(self._client.info().get("DockerRootDir", ""))
+        root = Path(self._info().get("DockerRootDir", ""))
         return shutil.disk_usage(root).free if root.is_dir() else None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from builder.engine.build import _ESCALATION, BuildRequest, Finished, command_line, run_build
 from builder.engine.events import BuildEvent, StepFinished
-from builder.errors import CancelledError, CommandError
+from builder.errors import CancelledError, CellError, CommandError
 
 DATA = Path(__file__).parent / "data"
 
@@ -184,3 +184,11 @@ def test_an_error_in_the_listener_leaves_no_process(double) -> None:
     with pytest.raises(ZeroDivisionError):
         build(folder, on_event=broken)
     assert gone(int((folder / "pid").read_text()))
+
+
+def test_a_log_that_cannot_be_written_is_said_before_the_build(double) -> None:
+    folder = double("exit 0")
+    (folder / "logs").write_text("in the way")
+    with pytest.raises(CellError, match="log cannot be written"):
+        build(folder)
+    assert not (folder / "pid").exists()
