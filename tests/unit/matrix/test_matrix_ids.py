@@ -72,11 +72,18 @@ def test_a_long_id_ends_in_a_hash_of_the_whole():
     assert re.fullmatch("[0-9a-f]{12}", one[-12:])
 
 
-NAMES = st.from_regex(r"[a-z][a-z0-9]{0,20}(-[a-z0-9]{1,10})?", fullmatch=True)
-VERSIONS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,4}(rc[0-9])?(\+cu[0-9]{2,3})?", fullmatch=True)
+LETTERS = "abcxyz019"
+NAMES = st.lists(st.text(LETTERS, min_size=1, max_size=12), min_size=1, max_size=3).map("-".join)
+VERSIONS = st.builds(
+    "{}{}{}".format,
+    st.lists(st.integers(0, 300), min_size=1, max_size=5).map(lambda parts: ".".join(map(str, parts))),
+    st.sampled_from(["", "rc1", ".post2", "a0"]),
+    st.sampled_from(["", "+cu118", "+cu12.1", "+local-1"]),
+)
+TAGS = st.builds("{}{}".format, st.sampled_from([*LETTERS, "_", "T"]), st.text(LETTERS + "_.-T", max_size=60))
 BASES = st.one_of(
     st.sampled_from(["rootfs:debian/bullseye", "rootfs:debian/trixie", f"a/b@{DIGEST}"]),
-    st.from_regex(r"[a-z0-9]{1,9}(/[a-z0-9]{1,9}){0,2}:[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}", fullmatch=True),
+    st.builds("{}/{}:{}".format, NAMES, NAMES, TAGS),
 )
 
 
