@@ -1,17 +1,41 @@
-"""What a failed check of a framework is laid to, by running the stage again under other conditions."""
+"""What a failure of a framework is laid to: a message chooses a counter-test, and that decides.
 
-from .judge import default_judge
+The texts are those that the frameworks print for more than one cause; each row's test tells them apart.
+"""
+
+import re
+
+from .judge import default_judge, find_cause, shorten
+from .versions import numbers
+
+_MEMORY_TEXT = re.compile(
+    r"out of memory|RESOURCE_EXHAUSTED|ALLOC_FAILED|ALLOCATION_FAILED|Failed to get convolution algorithm|"
+    r"No algorithm worked|valid cuDNN algorithm|determine best cudnn|"
+    r"CUDNN_STATUS_(INTERNAL_ERROR|NOT_INITIALIZED)|"
+    r"create cudnn handle",
+    re.I,
+)
+_KERNEL_TEXT = re.compile(r"no kernel image|MAPPING_ERROR|not compatible with the current PyTorch", re.I)
+_ARCH_TEXT = re.compile(r"ARCH_MISMATCH|not compatible with devices with SM", re.I)
+_DRIVER_TEXT = re.compile(r"driver version is insufficient|driver .*too old|unsupported toolchain", re.I)
 
 
 def judge_framework(run):
-    """First the checks whose meaning only the framework stages know, then the default judge for the rest."""
+    """First what only the framework stages know, then the default judge for the rest."""
     for check in run.checks:
         if check["outcome"] == "failed" and not check["cause"]:
             if check["id"] in ("F02", "C03"):
                 _explain_version(run, check)
             elif check["id"] == "F04":
                 _explain_silent_cpu(run, check)
-    default_judge(run)
+    flying = run.in_flight or ""
+    if run.ending["kind"] == "raised" and flying and not flying.startswith("import"):
+        evidence = {"in_flight": flying, "ending": run.ending, "stderr": run.stderr[-4000:]}
+        number = "F07" if "training" in flying else "F05" if "convolution" in flying else "F04"
+        check = run.fail(number, "%s in %s" % (shorten(run.ending["text"]), flying), None, evidence)
+        run.decide(check, _cause_of_exception(run, check))
+    else:
+        default_judge(run)
 
 
 def _explain_version(run, check):
@@ -35,3 +59,33 @@ def _explain_silent_cpu(run, check):
             run.decide(check, cause)
             return
     run.decide(check, "framework-silent-cpu")
+
+
+def _cause_of_exception(run, check):
+    """The cause of an exception out of a computation."""
+    text = run.ending["text"] + "\n" + run.stderr
+    gpu = (run.facts.get("gpus") or [{}])[0]
+    about = [value for key, value in run.new_facts if key == "framework"]
+    compiled = (about[-1] if about else {}).get("compiled") or {}
+    if _MEMORY_TEXT.search(text):
+        again = run.again("small")
+        run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")
+        free, total = gpu.get("memory_free"), gpu.get("memory_total")
+        if again.sound or (free is not None and free < (256 << 20)):
+            run.prove("memory", "confirmed", "%s of %s bytes were free before" % (free, total))
+            return "out-of-memory"
+    if _DRIVER_TEXT.search(text):
+        api = (run.facts.get("driver") or {}).get("api")
+        older = numbers(api)[:2] < numbers(compiled.get("cuda"))[:2]
+        what = "the driver serves CUDA %s, the framework is built for %s" % (api, compiled.get("cuda"))
+        run.prove("driver version", "confirmed" if older else "refuted", what)
+        if older:
+            return "driver-too-old"
+    if _KERNEL_TEXT.search(text) or _ARCH_TEXT.search(text):
+        raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % gpu.get(
+            "compute_capability"
+        )
+        run.prove("convolution", "confirmed", raw)
+        return "framework-arch-missing" if _KERNEL_TEXT.search(text) else "cudnn-arch-dropped"
+    cause = find_cause(run, check)
+    return "execution-failed" if cause == "framework-import" else cause

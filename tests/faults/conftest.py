@@ -11,9 +11,9 @@ import pytest
 from builder.recipe.bundle import bundle
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fault_doubles import Doubles  # noqa: E402
-from fault_scene import Scene  # noqa: E402
-from fault_wheels import wheel_tree  # noqa: E402
+from fault_doubles import Doubles
+from fault_scene import Scene
+from fault_wheels import wheel_tree
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +30,7 @@ def doubles(tmp_path_factory: pytest.TempPathFactory) -> Doubles:
 
 @pytest.fixture(scope="session")
 def bare_machine() -> None:
-    """The faults stand for themselves only where the machine brings neither a driver nor a cuDNN of its own."""
+    """The faults stand for themselves only on a machine with neither a driver nor a cuDNN of its own."""
     for name in ("libcuda.so.1", "libcudnn.so.9", "libcudnn.so.8"):
         try:
             ctypes.CDLL(name)

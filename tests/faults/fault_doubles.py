@@ -1,4 +1,4 @@
-"""Compiles the test doubles: the fake driver, fake cuDNN 7 to 9, fake toolkit libraries. Each once per session."""
+"""Compiles the test doubles, each once per session: fake driver, fake cuDNN 7 to 9, fake toolkit libraries."""
 
 from __future__ import annotations
 
@@ -57,7 +57,12 @@ class Doubles:
         number = major * (10000 if major >= 9 else 1000) + minor * 100 + patch
         folder = self.root / f"cudnn-{version}-cu{flavour}"
         base = f"libcudnn_{'graph' if major >= 9 else 'ops_infer'}.so.{major}"
-        flags = (f"-DVERSION={number}", f"-DCUDART={_CUDART[flavour]}", f'-DBASE="{base}"', "-Wl,-rpath,$ORIGIN")
+        flags = (
+            f"-DVERSION={number}",
+            f"-DCUDART={_CUDART[flavour]}",
+            f'-DBASE="{base}"',
+            "-Wl,-rpath,$ORIGIN",
+        )
         if major == 7:
             parts = ("-DPART_BASE", "-DPART_DESC", "-DPART_CONV", "-DPART_TRAIN")
             self.compile(folder / "libcudnn.so.7", "fake_cudnn.c", *flags, *parts)
@@ -65,7 +70,9 @@ class Doubles:
         for part, defines in _PARTS[major].items():
             self.compile(folder / f"libcudnn_{part}.so.{major}", "fake_cudnn.c", *flags, *defines)
         shim = folder / f"libcudnn.so.{major}"
-        self.compile(shim, "fake_cudnn_shim.c", f"-DMAJOR={major}", "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags")
+        self.compile(
+            shim, "fake_cudnn_shim.c", f"-DMAJOR={major}", "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"
+        )
         return folder
 
     def toolkit(self, name: str, number: int = 12040) -> Path:

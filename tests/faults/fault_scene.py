@@ -1,7 +1,7 @@
 """An environment with something wrong in it: a virtual environment, libraries in folders, and variables.
 
-Nothing here touches the machine: every file lies under one temporary folder, the probe runs as a user runs it
-(``python cudnn_verify.py --json``), and a file that is changed is written anew, so that hard links stay whole.
+Nothing here touches the machine: every file lies under one temporary folder, the probe runs as a user runs
+it (``python cudnn_verify.py --json``), and a changed file is written anew, so that hard links stay whole.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Scene:
 
     def __post_init__(self) -> None:
         base = Path(self.python).resolve()
-        version = "python%d.%d" % sys.version_info[:2]
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
         self.venv = self.root / "venv"
         self.site = self.venv / "lib" / version / "site-packages"
         self.site.mkdir(parents=True)
@@ -115,7 +115,9 @@ class Scene:
         (info / "METADATA").write_text(head + "".join(f"Requires-Dist: {line}\n" for line in requires))
         rows = []
         for file in files:
-            digest = base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(file.read_bytes()).digest()).rstrip(b"=").decode()
+            )
             rows.append(f"{os.path.relpath(file, self.site)},sha256={digest},{file.stat().st_size}\n")
         (info / "RECORD").write_text("".join(rows))
 
@@ -153,7 +155,7 @@ def link_tree(source: Path, target: Path) -> None:
         aim = target / path.relative_to(source)
         if path.is_symlink():
             aim.parent.mkdir(parents=True, exist_ok=True)
-            aim.symlink_to(os.readlink(path))
+            aim.symlink_to(path.readlink())
         elif path.is_dir():
             aim.mkdir(parents=True, exist_ok=True)
         elif "__pycache__" not in path.parts:

@@ -21,7 +21,9 @@ def sublibrary_deleted(scene: Scene) -> None:
     (scene.cudnn() / "libcudnn_cnn.so.9").unlink()
 
 
-@fault("an engine library deleted, which shows at no call", verdict="broken", cause="cudnn-sublibrary-missing")
+@fault(
+    "an engine library deleted, which shows at no call", verdict="broken", cause="cudnn-sublibrary-missing"
+)
 def engine_deleted(scene: Scene) -> None:
     (scene.cudnn() / "libcudnn_engines_precompiled.so.9").unlink()
 
@@ -31,7 +33,9 @@ def train_library_deleted(scene: Scene) -> None:
     (scene.cudnn("8.9.7") / "libcudnn_cnn_train.so.8").unlink()
 
 
-@fault("one sub-library from a neighbouring patch release", verdict="broken", cause="cudnn-sublibrary-mismatch")
+@fault(
+    "one sub-library from a neighbouring patch release", verdict="broken", cause="cudnn-sublibrary-mismatch"
+)
 def sublibrary_of_another_patch(scene: Scene) -> None:
     swap(scene.cudnn() / "libcudnn_cnn.so.9", scene.build.cudnn("9.10.1") / "libcudnn_cnn.so.9")
 
@@ -82,7 +86,9 @@ def link_dangling(scene: Scene) -> None:
     path.symlink_to("libcudnn_graph.so.9.10.2")
 
 
-@fault("the cuDNN for CUDA 11 installed over the one for CUDA 12", verdict="broken", cause="package-overwritten")
+@fault(
+    "the cuDNN for CUDA 11 installed over the one for CUDA 12", verdict="broken", cause="package-overwritten"
+)
 def cu11_over_cu12(scene: Scene) -> None:
     scene.cudnn()
     for path in scene.build.cudnn("9.10.2", 11).iterdir():
@@ -111,7 +117,7 @@ def shadowed_by_an_incomplete_folder(scene: Scene) -> None:
     scene.search(other)
 
 
-@fault("a preloaded dlopen wrapper, as profilers bring it", verdict="broken", cause="preload-interference")
+@fault("a preloaded dlopen wrapper, as profilers bring it", verdict="host", cause="preload-interference")
 def dlopen_wrapper(scene: Scene) -> None:
     scene.cudnn()
     scene.env["LD_PRELOAD"] = str(scene.build.wrapper())

@@ -45,7 +45,7 @@ def handle_out_of_memory(scene: Scene) -> None:
 @fault("memory for the convolution, none for its workspace", verdict="busy", cause="out-of-memory")
 def workspace_out_of_memory(scene: Scene) -> None:
     faults = [f"cudnnConvolution{name}=4004" for name in ("Forward", "BackwardData", "BackwardFilter")]
-    _with_gpu(scene, ",".join(faults))
+    _with_gpu(scene, ",".join(faults), free=1 << 20)
 
 
 @fault("a convolution that fails with no reason below it", verdict="broken", cause="execution-failed")
@@ -53,7 +53,9 @@ def execution_failed(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionBackwardData=5003")
 
 
-@fault("cuDNN says that it has no kernels for this GPU", verdict="unsupported-gpu", cause="cudnn-arch-dropped")
+@fault(
+    "cuDNN says that it has no kernels for this GPU", verdict="unsupported-gpu", cause="cudnn-arch-dropped"
+)
 def arch_mismatch(scene: Scene) -> None:
     _with_gpu(scene, "cudnnCreate=6", "8.9.7")
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import faults_driver  # noqa: F401
 import faults_files  # noqa: F401
+import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
 import pytest
 from fault_list import FAULTS, Fault
@@ -26,3 +27,32 @@ def test_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
     assert outcome.report["verdict"] != "works"
+
+
+@pytest.mark.parametrize("version", ["7.6.5", "8.9.7", "9.10.2"])
+def test_sound_doubles_pass_every_check(version: str, scene: Scene) -> None:
+    """The faults prove something only if the same parts without a fault pass; never as evidence, though."""
+    scene.cudnn(version)
+    scene.driver()
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    assert ("convolution", "C07") in outcome.checks("passed")
+    assert outcome.report["test_double"] is True
+
+
+def test_sound_framework_passes_every_check(scene: Scene) -> None:
+    scene.cudnn()
+    scene.driver()
+    scene.framework("torch")
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    passed = outcome.checks("passed")
+    assert {("torch", number) for number in ("F01", "P03", "F02", "F03", "F04", "F05", "F07")} <= set(passed)
+    assert outcome.report["test_double"] is True
+
+
+def test_no_two_causes_are_excused_as_one() -> None:
+    """Every cause that the list can give without NVIDIA's own files is met by a fault of its own."""
+    assert len(QUICK) >= 25
+    assert len({row.cause for row in QUICK}) >= 25
+    assert all(row.verdict != "works" for row in QUICK)
