@@ -224,9 +224,7 @@ def _probe_error(run: ProbeRun, image: Image, what: str) -> CommandError:
         command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
         returncode=run.returncode,
         tail=tail[-_TAIL_LINES:],
-        hint="run the command to see it; rtbuild verify --timeout SECONDS gives it more time"
-        if run.timed_out
-        else "run the command to see it",
+        hint="run the command to see it happen",
     )
 
 

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
+import subprocess
+import sys
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
 
 from builder.errors import CellError
+from builder.recipe.bundle import bundle
 from builder.verify.document import EXIT_CODES, ProbeDocument, json_schema, parse
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def test_a_report_is_read_and_more_than_asked_is_kept(document) -> None:
@@ -64,3 +73,15 @@ def test_every_verdict_has_its_own_exit_code() -> None:
 
     assert set(EXIT_CODES) == {verdict.value for verdict in Verdict}
     assert len(set(EXIT_CODES.values())) == len(EXIT_CODES)
+
+
+def test_the_real_probe_s_report_is_read(tmp_path: Path) -> None:
+    program = tmp_path / "cudnn-verify"
+    program.write_bytes(bundle())
+    command = [sys.executable, str(program), "--json"]
+    done = subprocess.run(command, capture_output=True, check=False, timeout=120)
+    found = parse(done.stdout)
+    assert done.returncode == EXIT_CODES[found.verdict]
+    assert found.probe.sha256 == hashlib.sha256(bundle()).hexdigest()
+    assert found.python_version() == platform.python_version()
+    assert not found.test_double
