@@ -100,13 +100,13 @@ class Apt:
     def plan(self, packages: Sequence[str]) -> tuple[Download, ...]:
         """What ``packages`` (names or apt patterns) would download into an empty system, by name."""
         done = self._run(
-            "install", "--print-uris", "--yes", "-qq", "-o", "Acquire::ForceHash=SHA256", "--", *packages
+            "install", "--print-uris", "--yes", "-q", "-o", "Acquire::ForceHash=SHA256", "--", *packages
         )
         if done.returncode != 0:
-            raise self._failure(f"apt cannot install {' '.join(packages)}", done.stderr)
-        return tuple(
-            sorted(map(_download, done.stdout.splitlines()), key=lambda d: (d.package, d.architecture))
-        )
+            # apt explains unmet dependencies on stdout.
+            raise self._failure(f"apt cannot install {' '.join(packages)}", done.stdout + done.stderr)
+        addresses = (line for line in done.stdout.splitlines() if line.startswith("'"))
+        return tuple(sorted(map(_download, addresses), key=lambda d: (d.package, d.architecture)))
 
     def dates(self) -> tuple[int, ...]:
         """The ``Date`` of each Release file, in seconds since 1970."""
@@ -154,18 +154,19 @@ class Apt:
         )
 
     @staticmethod
-    def _failure(what: str, stderr: str) -> PackageIndexError:
-        lines = [line for line in redact(stderr).splitlines() if line.startswith(("E:", "W:", "  "))]
+    def _failure(what: str, said: str) -> PackageIndexError:
+        wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
+        lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
         hint = "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources"
-        if "Unable to locate package" in stderr or "has no installation candidate" in stderr:
+        if "Unable to locate package" in said or "was not found" in said:
             hint = "check the name of the package: the suite's archive does not have it"
-        elif "unmet dependencies" in stderr:
+        elif "unmet dependencies" in said:
             hint = "these packages cannot be installed together: loosen the versions asked for"
-        elif "is expired" in stderr:
+        elif "is expired" in said:
             hint = "this mirror is no longer updated: name another one in RTBUILD_DEBIAN_MIRROR"
-        elif "NO_PUBKEY" in stderr or "is not signed" in stderr:
+        elif "NO_PUBKEY" in said or "is not signed" in said:
             hint = "the archive is not signed with Debian's key: is debian-archive-keyring up to date?"
-        return PackageIndexError("\n".join([what, *(f"  {line.strip()}" for line in lines)]), hint=hint)
+        return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
 
 
 def host_acquire_options() -> list[str]:

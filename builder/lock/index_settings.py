@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -45,12 +46,8 @@ def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = Non
     notes: list[str] = []
     pip = _pip_settings(environ)
     uv_default, uv_extra = _ask_uv(environ)
-    builtin, _ = _ask_uv({k: v for k, v in environ.items() if k not in _UV_INDEX_VARIABLES}, "--no-config")
-    if not builtin:
-        raise MissingToolError("uv does not say which package index it uses", hint="rtbuild needs uv >= 0.9")
-
-    default = builtin[0]
-    candidates = [url for url in uv_default if url != builtin[0]] + pip.get("index-url", [])
+    default = builtin = _uv_builtin()
+    candidates = [url for url in uv_default if url != builtin] + pip.get("index-url", [])
     for url in candidates:
         if _portable(url, notes):
             default = url
@@ -97,6 +94,16 @@ def _portable(url: str, notes: list[str]) -> bool:
         return True
     notes.append(f"index {redact(url)} is not used: a lock must work on every machine")
     return False
+
+
+@functools.cache
+def _uv_builtin() -> str:
+    """The index that uv uses where nothing is configured."""
+    environ = {key: value for key, value in os.environ.items() if key not in _UV_INDEX_VARIABLES}
+    default, _ = _ask_uv(environ, "--no-config")
+    if not default:
+        raise MissingToolError("uv does not say which package index it uses", hint="rtbuild needs uv >= 0.9")
+    return default[0]
 
 
 def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[str]]:

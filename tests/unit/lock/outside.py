@@ -10,7 +10,9 @@ import zipfile
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from builder.model import Base, Cell, Cuda, Deb, Matrix, Pinned, RegistryBase, RootfsBase, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,19 +47,20 @@ class Server:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # else every answer waits 40 ms for an acknowledgement
 
             def _answer(self) -> None:
                 parts = urlsplit(self.path)
                 length = int(self.headers.get("Content-Length") or 0)
                 request = Request(
                     self.command,
-                    parts.path,
+                    unquote(parts.path),
                     parse_qs(parts.query),
                     {key.lower(): value for key, value in self.headers.items()},
                     self.rfile.read(length),
                 )
                 outer.requests.append(request)
-                route = outer._routes.get(parts.path)
+                route = outer._routes.get(request.path)
                 answer = (
                     route(request) if route else Answer(404, b"nothing here", {"Content-Type": "text/plain"})
                 )
@@ -206,3 +209,63 @@ class FakeIndex:
         return Answer(
             200, json.dumps(document).encode(), {"Content-Type": "application/vnd.pypi.simple.v1+json"}
         )
+
+
+def lock_wheel(name: str, number: int = 1, *, size: int = 1000, uploaded: int = 1_600_000_000) -> Wheel:
+    return Wheel(
+        name=name,
+        version=f"{number}.0",
+        file=f"{name.replace('-', '_')}-{number}.0-py3-none-any.whl",
+        sha256=sha256(f"{name} {number}".encode()),
+        size=size,
+        uploaded=uploaded,
+    )
+
+
+def lock_deb(package: str, version: str = "1:2.0-3+deb11u1", archive: str = "debian") -> Deb:
+    return Deb(
+        package=package,
+        version=version,
+        architecture="amd64",
+        file=f"pool/main/{package[0]}/{package}/{package}_2.0-3+deb11u1_amd64.deb",
+        sha256=sha256(package.encode()),
+        size=2000,
+        archive=archive,
+    )
+
+
+def lock_registry_base(reference: str = "nvidia/cuda:x", **labels: str) -> RegistryBase:
+    return RegistryBase(
+        reference=reference,
+        digest="sha256:" + sha256(reference.encode()),
+        env=(("CUDA_VERSION", "11.8.0"), ("NV_CUDNN_VERSION", "8.6.0.163")),
+        labels=tuple(sorted(labels.items())),
+        size=3000,
+    )
+
+
+def lock_cell(cell_id: str, **changes: Any) -> Cell:
+    values: dict[str, Any] = {
+        "id": cell_id,
+        "matrix": "tf28",
+        "frameworks": ("tensorflow==2.8.4",),
+        "python": "3.9",
+        "base": Base(kind="rootfs", name="debian/bullseye"),
+        "cuda": Cuda(provider="wheels", packages=("nvidia-cudnn-cu11==8.6.0.163",)),
+        "pip": ("numpy==1.23.5",),
+    }
+    return Cell(**(values | changes))
+
+
+def lock_pinned(cell: Cell, *, base: RegistryBase | RootfsBase | None = None) -> Pinned:
+    system = RootfsBase(
+        suite="bullseye",
+        debs=(lock_deb("bash"), lock_deb("python3", archive="debian-security")),
+        epoch=1_500_000_000,
+    )
+    wheels = (lock_wheel("nvidia-cudnn-cu11", size=10), lock_wheel("tensorflow"), lock_wheel("numpy"))
+    return Pinned(cell=cell, base=base or system, wheels=wheels, epoch=1_600_000_000)
+
+
+def lock_matrix(path: Path, *cells: Cell) -> Matrix:
+    return Matrix(name="tf28", path=path, description="", cells=cells)

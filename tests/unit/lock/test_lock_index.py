@@ -11,12 +11,12 @@ from outside import Answer, FakeIndex, Server, sha256
 from builder.errors import PackageIndexError
 from builder.lock.index import Index, cache_path
 from builder.lock.index_settings import IndexSettings
+from builder.model import Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.lock.http import Client
-    from builder.model import Wheel
 
 TARGET: dict[str, Any] = {"python": "3.9", "platform": "linux/amd64", "glibc": "2.31"}
 
@@ -159,11 +159,10 @@ def test_variables_that_would_decide_unseen_are_dropped(
 
 
 @pytest.fixture
-def locked(index: Index, fake_index: FakeIndex) -> Wheel:
-    fake_index.add("thing", "1.0")
-    (wheel,) = index.resolve(["thing"], **TARGET)
-    index._known.clear()
-    return wheel
+def locked(fake_index: FakeIndex) -> Wheel:
+    path = fake_index.add("thing", "1.0")
+    content = path.read_bytes()
+    return Wheel(name="thing", version="1.0", file=path.name, sha256=sha256(content), size=len(content))
 
 
 def test_a_replaced_file_is_refused(

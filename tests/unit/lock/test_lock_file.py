@@ -1,0 +1,192 @@
+"""The lock file: what is written is what is read, and what cannot be is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
+
+from builder.errors import UsageError
+from builder.lock import Status, check, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock.file import render
+from builder.lock.schema import json_schema
+from builder.model import Base
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return lock_path(tmp_path / "tf28.yaml")
+
+
+def test_it_stands_beside_the_matrix() -> None:
+    assert lock_path(Path("matrices/tf28.yaml")) == Path("matrices/tf28.lock.json")
+
+
+def test_nothing_is_lost(path: Path) -> None:
+    rootfs, registry = lock_cell("a"), lock_cell("b", base=Base(kind="registry", name="nvidia/cuda:x"))
+    pins = {"a": lock_pinned(rootfs), "b": lock_pinned(registry, base=lock_registry_base())}
+    written = merge(path, lock_matrix(path, rootfs, registry), pins)
+    read = read_lock(path)
+    assert read == written
+    assert read is not None
+    for cell in (rootfs, registry):
+        pinned = pinned_cell(cell, read)
+        assert pinned == pins[cell.id]
+        assert pinned is not None
+        assert pinned.inputs == pins[cell.id].inputs
+
+
+def test_the_text(path: Path, golden: Callable[[str, str], None]) -> None:
+    rootfs, registry = lock_cell("a"), lock_cell("b", base=Base(kind="registry", name="nvidia/cuda:x"))
+    pins = {"b": lock_pinned(registry, base=lock_registry_base()), "a": lock_pinned(rootfs)}
+    merge(path, lock_matrix(path, rootfs, registry), pins)
+    golden("lock/tf28.lock.json", path.read_text())
+
+
+def test_the_published_schema(path: Path, generated: Callable[[str, str], None]) -> None:
+    generated("docs/lock.schema.json", json_schema())
+    merge(path, lock_matrix(path, lock_cell("a")), {"a": lock_pinned(lock_cell("a"))})
+    document = json.loads(path.read_text())
+    jsonschema.validate(document, json.loads(json_schema()))
+
+
+def test_status() -> None:
+    cell = lock_cell("a")
+    lockfile = merge_in_memory(cell)
+    assert status(cell, None) is Status.MISSING
+    assert status(lock_cell("b"), lockfile) is Status.MISSING
+    assert status(cell, lockfile) is Status.FRESH
+    assert status(dataclasses.replace(cell, env=(("A", "1"),)), lockfile) is Status.FRESH
+    changed = dataclasses.replace(cell, pip=("rich",))
+    assert status(changed, lockfile) is Status.STALE
+    assert pinned_cell(changed, lockfile) is None
+    out = dataclasses.replace(lock_cell("b"), excluded="for a reason")
+    assert check(lock_matrix(Path("m.yaml"), cell, changed, out), lockfile) == [
+        ("a", Status.FRESH),
+        ("a", Status.STALE),
+    ]
+
+
+def merge_in_memory(cell: Any) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = lock_path(Path(folder) / "m.yaml")
+        return merge(path, lock_matrix(path, cell), {cell.id: lock_pinned(cell)})
+
+
+def test_a_stale_entry_says_what_it_was_made_with() -> None:
+    lockfile = merge_in_memory(lock_cell("a", apt=("git",)))
+    moved = lock_cell("a", apt=("curl",), base=Base(kind="registry", name="nvidia/cuda:x"))
+    old = pinned_cell(moved, lockfile, stale=True)
+    assert old is not None
+    assert (str(old.cell.base), old.cell.apt) == ("rootfs:debian/bullseye", ("git",))
+
+
+def test_cells_that_were_not_locked_now_keep_their_entries(path: Path) -> None:
+    a, b = lock_cell("a"), lock_cell("b")
+    merge(path, lock_matrix(path, a, b), {"a": lock_pinned(a), "b": lock_pinned(b)})
+    newer = dataclasses.replace(lock_pinned(a), epoch=99)
+    lockfile = merge(path, lock_matrix(path, a, b), {"a": newer})
+    assert [lockfile.cells[key].epoch for key in ("a", "b")] == [99, lock_pinned(b).epoch]
+    assert set(merge(path, lock_matrix(path, b), {}).cells) == {"b"}
+
+
+def test_the_same_content_is_not_written_again(path: Path) -> None:
+    cell = lock_cell("a")
+    merge(path, lock_matrix(path, cell), {"a": lock_pinned(cell)})
+    before = path.stat().st_ino
+    merge(path, lock_matrix(path, cell), {"a": lock_pinned(cell)})
+    assert path.stat().st_ino == before
+    assert [entry.name for entry in path.parent.glob("*lock*")] == [path.name]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_two_files_of_one_name(path: Path) -> None:
+    """An index may have replaced a file since, and two indexes may each have one of that name."""
+    a, b = lock_cell("a"), lock_cell("b")
+    other = dataclasses.replace(lock_wheel("numpy", 2), file=lock_wheel("numpy").file)
+    pins = {"a": lock_pinned(a), "b": dataclasses.replace(lock_pinned(b), wheels=(other,))}
+    merge(path, lock_matrix(path, a, b), pins)
+    read = read_lock(path)
+    assert read is not None
+    assert read.cells["b"].wheels == (other,)
+    assert read.cells["a"].wheels == pins["a"].wheels
+
+
+def edit(text: str, change: Callable[[dict[str, Any]], None]) -> str:
+    document = json.loads(text)
+    change(document)
+    return json.dumps(document)
+
+
+def first(table: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda document: next(iter(document[table].values()))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda d: d.update(schema=2), "has schema 2"),
+        (lambda d: d.update(schema="1"), "schema"),
+        (lambda d: d.pop("wheels"), "wheels"),
+        (lambda d: d.update(more=1), "more"),
+        (lambda d: d["wheels"].clear(), "not in its table"),
+        (lambda d: d["debs"].clear(), "not in its table"),
+        (lambda d: d["rootfs"].clear(), "not in its table"),
+        (lambda d: first("wheels")(d).update(sha256="short"), "sha256"),
+        (lambda d: first("wheels")(d).update(size="10"), "size"),
+        (lambda d: first("wheels")(d).update(size=-1), "size"),
+        (lambda d: first("wheels")(d).update(file="../../etc/x.whl"), "file"),
+        (lambda d: first("debs")(d).update(file="pool/../../x.deb"), "file"),
+        (lambda d: first("debs")(d).update(file="/etc/x.deb"), "file"),
+        (lambda d: first("debs")(d).update(archive="elsewhere"), "archive"),
+        (lambda d: first("cells")(d).update(inputs="sha256:0"), "inputs"),
+    ],
+)
+def test_a_damaged_lock(path: Path, change: Callable[[dict[str, Any]], None], words: str) -> None:
+    merge(path, lock_matrix(path, lock_cell("a")), {"a": lock_pinned(lock_cell("a"))})
+    path.write_text(edit(path.read_text(), change))
+    with pytest.raises(UsageError, match=words) as caught:
+        read_lock(path)
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "top level"),
+        (b"{\n<<<<<<< HEAD\n}", "conflict markers"),
+        (b"\xff\xfe", "not a lock file"),
+    ],
+)
+def test_no_lock_at_all(path: Path, content: bytes, words: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        read_lock(path)
+
+
+def test_no_file(path: Path) -> None:
+    assert read_lock(path) is None
+
+
+def test_a_change_is_one_line_of_diff() -> None:
+    cell = lock_cell("a")
+    before = render(merge_in_memory(cell)).splitlines()
+    lockfile = merge_in_memory(cell)
+    entry = lockfile.cells["a"]
+    moved = dataclasses.replace(
+        entry, wheels=(dataclasses.replace(entry.wheels[0], uploaded=5), *entry.wheels[1:])
+    )
+    after = render(dataclasses.replace(lockfile, cells={"a": moved})).splitlines()
+    assert len(before) == len(after)
+    assert sum(one != two for one, two in zip(before, after, strict=True)) == 1

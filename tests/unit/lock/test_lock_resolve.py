@@ -1,0 +1,179 @@
+"""One cell out of its parts, with stand-ins for the three outside worlds that count what is asked of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
+
+from builder.errors import CellError
+from builder.lock import pin
+from builder.lock.resolve import LARGE, requirements, stacked, system_of
+from builder.model import Base, RootfsBase
+
+UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
+CUDA = Base(kind="registry", name="nvidia/cuda:11.8.0-base-ubuntu22.04")
+
+
+class Outside:
+    """Index, registry and Debian in one; ``asked`` lists the calls."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.wheels = (lock_wheel("numpy"), lock_wheel("tensorflow", size=LARGE + 1, uploaded=1_700_000_000))
+        self.labels = UBUNTU
+        self.epoch = 1_650_000_000
+        self.extra: tuple[str, ...] = ()
+
+    def with_extra(self, extra: tuple[str, ...]) -> Outside:
+        self.extra = extra
+        return self
+
+    def inspect(self, reference: str, platform: str) -> Any:
+        self.asked.append(("inspect", reference, platform))
+        return lock_registry_base(reference, **self.labels)
+
+    def resolve(self, *args: Any, **options: Any) -> Any:
+        if isinstance(args[0], str):
+            self.asked.append(("debian", args[0], tuple(options["packages"])))
+            return RootfsBase(suite=args[0], debs=(lock_deb("bash"),), epoch=self.epoch)
+        self.asked.append(("index", args[0], options))
+        return self.wheels
+
+
+def lock(outside: Outside, cell: Any, **options: Any) -> Any:
+    return pin(cell, index=outside, registry=outside, debian=outside, **options)  # type: ignore[arg-type]
+
+
+def test_a_rootfs_cell() -> None:
+    outside = Outside()
+    cell = lock_cell("a", apt=("git", "curl"), index=("https://x.invalid/cu118",))
+    pinned = lock(outside, cell)
+    assert outside.asked[0] == ("debian", "bullseye", ("curl", "git"))
+    kind, asked, options = outside.asked[1]
+    assert (kind, asked) == (
+        "index",
+        ("tensorflow==2.8.4", "nvidia-cudnn-cu11==8.6.0.163", "numpy==1.23.5", "pip"),
+    )
+    assert (options["python"], options["platform"], options["glibc"]) == ("3.9", "linux/amd64", "2.31")
+    assert outside.extra == ("https://x.invalid/cu118",)
+    assert [wheel.name for wheel in pinned.wheels] == ["tensorflow", "numpy"]
+    assert pinned.epoch == 1_700_000_000
+    outside.epoch = 1_800_000_000
+    assert lock(outside, cell).epoch == 1_800_000_000
+
+
+def test_a_registry_cell() -> None:
+    outside = Outside()
+    lock(outside, lock_cell("a", base=CUDA, python="3.11"))
+    assert outside.asked[0] == ("inspect", CUDA.name, "linux/amd64")
+    assert outside.asked[1][2]["glibc"] == "2.35"
+
+
+@pytest.mark.parametrize(
+    ("base", "python", "words"),
+    [
+        (Base(kind="rootfs", name="debian/bullseye"), "3.10", r"rootfs:debian/bullseye has Python 3\.9,"),
+        (CUDA, "3.9", r"ubuntu22\.04 has Python 3\.10 and 3\.11, and the cell wants 3\.9"),
+    ],
+)
+def test_a_python_that_the_base_has_not(base: Base, python: str, words: str) -> None:
+    with pytest.raises(CellError, match=words) as caught:
+        lock(Outside(), lock_cell("a", base=base, python=python))
+    assert "set python to" in (caught.value.hint or "")
+
+
+def test_a_system_that_nothing_names() -> None:
+    outside = Outside()
+    outside.labels = {}
+    notes: list[str] = []
+    base = Base(kind="registry", name="our.registry/base:1")
+    lock(outside, lock_cell("a", base=base, python="3.12"), note=notes.append)
+    assert outside.asked[1][2]["glibc"] == "2.17"
+    assert "our.registry/base:1" in notes[0]
+
+
+def test_what_was_locked_stays() -> None:
+    outside = Outside()
+    cell = lock_cell("a", apt=("git",))
+    before = lock(outside, cell)
+    outside.asked.clear()
+    changed = dataclasses.replace(cell, pip=("rich",))
+    after = lock(outside, changed, previous=before)
+    assert after.base is before.base
+    ((kind, _, options),) = outside.asked
+    assert (kind, options["previous"], options["upgrade"]) == ("index", before.wheels, False)
+
+
+@pytest.mark.parametrize(
+    ("changes", "upgrade"),
+    [
+        ({"apt": ("git", "curl")}, False),
+        ({"base": Base(kind="rootfs", name="debian/bookworm"), "python": "3.11"}, False),
+        ({}, True),
+        ({}, ["debian/bullseye"]),
+    ],
+)
+def test_when_a_base_is_resolved_again(changes: dict[str, Any], upgrade: Any) -> None:
+    outside = Outside()
+    cell = lock_cell("a", apt=("git",))
+    before = lock(outside, cell)
+    outside.asked.clear()
+    lock(outside, dataclasses.replace(cell, **changes), previous=before, upgrade=upgrade)
+    assert [call[0] for call in outside.asked] == ["debian", "index"]
+
+
+def test_apt_packages_do_not_move_a_registry_base() -> None:
+    outside = Outside()
+    cell = lock_cell("a", base=CUDA, python="3.10")
+    before = lock(outside, cell)
+    outside.asked.clear()
+    lock(outside, dataclasses.replace(cell, apt=("git",)), previous=before, upgrade=["numpy"])
+    assert [call[0] for call in outside.asked] == ["index"]
+
+
+def test_the_order_of_layers() -> None:
+    big, small = LARGE + 1, 10
+    wheels = [
+        lock_wheel("zlib", size=small),
+        lock_wheel("torch", size=big),
+        lock_wheel("nvidia-nvtx-cu12", size=small),
+        lock_wheel("absl", size=small),
+        lock_wheel("nvidia-cublas-cu12", size=big),
+        lock_wheel("triton", size=big),
+    ]
+    assert [wheel.name for wheel in stacked(wheels)] == [
+        "nvidia-cublas-cu12",
+        "nvidia-nvtx-cu12",
+        "torch",
+        "triton",
+        "absl",
+        "zlib",
+    ]
+    assert stacked(wheels) == stacked(reversed(wheels))
+
+
+@pytest.mark.parametrize(
+    ("reference", "labels", "expected"),
+    [
+        ("nvidia/cuda:12.4.1-base-ubuntu22.04", {}, "ubuntu22.04"),
+        ("nvidia/cuda:10.0-base-ubuntu1804@sha256:0", {}, "ubuntu18.04"),
+        ("ubuntu:24.04", {}, "ubuntu24.04"),
+        ("python:3.11-slim-bookworm", {}, "debian/bookworm"),
+        ("our.registry:5000/ubuntu22.04/base:1", {}, None),
+        ("misleading:ubuntu18.04", UBUNTU, "ubuntu22.04"),
+    ],
+)
+def test_the_system_of_a_base(reference: str, labels: dict[str, str], expected: str | None) -> None:
+    assert system_of(lock_registry_base(reference, **labels)) == expected
+
+
+def test_nothing_is_asked_twice() -> None:
+    assert requirements(lock_cell("a", pip=("pip", "tensorflow==2.8.4", "rich"))) == (
+        "tensorflow==2.8.4",
+        "nvidia-cudnn-cu11==8.6.0.163",
+        "pip",
+        "rich",
+    )
