@@ -30,6 +30,8 @@ SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
 
 _HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
+_FORMAT = 2
+"""To be raised when this module makes another tar of the same packages."""
 _TAIL = 25
 """Lines of mmdebstrap's log in an error."""
 
@@ -48,6 +50,7 @@ def cached_rootfs(
     """
     key = digest_of(
         {
+            "format": _FORMAT,
             "suite": base.suite,
             "epoch": base.epoch,
             "debs": [deb.sha256 for deb in base.debs],
@@ -110,6 +113,7 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
                 hint=None if os.geteuid() == 0 else "without root it needs newuidmap and a line in /etc/subuid",
             )
     _check_packages(base, out)
+    _add_dev(base, out)
     return out
 
 
@@ -134,7 +138,7 @@ def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
         "--architectures=" + ",".join(architectures),
         "--format=tar",
         "--dpkgopt=force-unsafe-io",  # no fsync for each file: the system is thrown away once it is a tar
-        "--skip=output/dev",  # Docker makes /dev itself
+        "--skip=output/dev",  # no device nodes, which a rootless engine cannot make; see _add_dev
         f"--customize-hook={finish}",
         base.suite,
         "-",
@@ -169,6 +173,14 @@ def _check_packages(base: RootfsBase, tar: Path) -> None:
             f"{base.suite} does not hold what its lock says: {differing}",
             hint="lock the matrix again: `rtbuild lock --upgrade`",
         )
+
+
+def _add_dev(base: RootfsBase, tar: Path) -> None:
+    """An empty ``/dev``, on which an engine mounts its own."""
+    folder = tarfile.TarInfo("./dev")
+    folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, base.epoch
+    with tarfile.open(tar, "a", format=tarfile.USTAR_FORMAT) as archive:
+        archive.addfile(folder)
 
 
 def _sha256(path: Path) -> str:
