@@ -1,0 +1,76 @@
+"""The convolution in whole numbers."""
+
+import struct
+
+from builder.probe.convolution import allowed, decode, encode
+from builder.probe.cudnn import FLOAT, HALF
+from builder.probe.reference import (
+    answers,
+    backward_data,
+    backward_filter,
+    bias_relu,
+    forward,
+    largest_difference,
+)
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def test_a_convolution_done_by_hand():
+    x = [1, 2, 3, 4]
+    w = [1, 0, 0, 0, 1, 0, 0, 0, 2]
+    assert forward(x, (1, 1, 2, 2), w, (1, 1, 3, 3)) == [1 + 2 * 4, 2, 3, 4 + 1]
+
+
+def test_gradients_belong_to_the_forward_pass():
+    """y is linear in x and in w, so <y, dy> = <x, dx> = <w, dw>: an error in any of the three shows."""
+    data = answers()
+    energy = dot(data["y"], data["dy"])
+    assert energy == dot(data["x"], data["dx"]) == dot(data["w"], data["dw"])
+    assert energy != 0
+
+
+def test_each_gradient_is_the_derivative():
+    data = answers()
+    for name, where, gradient in (("x", 37, data["dx"]), ("w", 11, data["dw"])):
+        moved = {"x": list(data["x"]), "w": list(data["w"])}
+        moved[name][where] += 1
+        y = forward(moved["x"], data["x_shape"], moved["w"], data["w_shape"])
+        assert dot(y, data["dy"]) - dot(data["y"], data["dy"]) == gradient[where]
+
+
+def test_every_value_is_exact_in_half_precision():
+    data = answers()
+    for name in ("x", "w", "dy", "y", "dx", "dw"):
+        packed = struct.pack(f"<{len(data[name])}e", *data[name])
+        assert list(struct.unpack(f"<{len(data[name])}e", packed)) == data[name]
+    largest = {name: max(map(abs, data[name])) for name in ("x", "w", "dy")}
+    assert 27 * largest["x"] * largest["w"] < 2048, (
+        "FP16 holds every whole number up to 2048, in any order of adding"
+    )
+    assert 36 * largest["dy"] * largest["w"] < 2048
+    assert 64 * largest["x"] * largest["dy"] < 2048
+
+
+def test_numbers_survive_the_way_to_the_gpu():
+    for kind in (FLOAT, HALF):
+        assert decode(encode([-3, 0, 129], kind), kind) == [-3.0, 0.0, 129.0]
+
+
+def test_only_transforms_may_round():
+    wanted = [0, 129]
+    assert allowed("Forward", 0, FLOAT, wanted) == 0
+    assert allowed("BackwardFilter", 3, HALF, wanted) == 0
+    assert 0 < allowed("Forward", 6, FLOAT, wanted) < 0.5
+    assert 0 < allowed("BackwardData", 4, HALF, wanted) < 0.5
+
+
+def test_differences():
+    assert largest_difference([1.0, 2.0], [1, 4]) == 2
+    assert largest_difference([1.0, float("nan")], [1, 4]) == float("inf")
+    assert largest_difference([1.0], [1, 4]) == float("inf")
+    assert bias_relu([1, -5, 2, 2], [1, -2], 2) == [2, 0, 0, 0]
+    assert backward_data([1], [2], (1, 1, 1, 1), (1, 1, 1, 1), pad=0) == [2]
+    assert backward_filter([3], [2], (1, 1, 1, 1), (1, 1, 1, 1), pad=0) == [6]

@@ -1,0 +1,122 @@
+"""One verdict and one cause out of many checks."""
+
+import pytest
+
+from builder.probe.causes import CAUSES, EXIT_CODES, PROBE_FAULT, VERDICT_OF_SIDE
+from builder.probe.verdict import decide_verdict
+
+GPU = {"gpus": [{"name": "Tesla T4"}]}
+
+
+def check(number, outcome="passed", cause=None, stage="convolution", **evidence):
+    row = {"id": number, "outcome": outcome, "summary": "what was seen", "cause": cause, "stage": stage}
+    return dict(row, evidence=evidence, note=None)
+
+
+def failed(number, cause, stage="cudnn", **evidence):
+    return check(number, "failed", cause, stage, **evidence)
+
+
+def decide(checks, facts=None, **options):
+    return decide_verdict(checks, facts or {}, options)
+
+
+def test_the_first_layer_that_fails_is_the_cause_and_the_rest_follow():
+    found = decide(
+        [check("E01"), failed("E05", "cudnn-sublibrary-missing", "files"), failed("F01", "crash", "torch")]
+    )
+    assert (found["verdict"], found["cause"], found["side"]) == (
+        "broken",
+        "cudnn-sublibrary-missing",
+        "image",
+    )
+    assert found["remedy"] == CAUSES["cudnn-sublibrary-missing"].remedy
+    assert [(row["id"], row["stage"]) for row in found["consequences"]] == [("F01", "torch")]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        failed("P02", "package-overwritten", "packages", weak=True),
+        failed("E02", "check-disabled", "environment"),
+    ],
+)
+def test_what_explains_no_failure_steps_back_behind_one_that_does(first):
+    found = decide([dict(first), failed("C03", "cudnn-sublibrary-mismatch")])
+    assert found["cause"] == "cudnn-sublibrary-mismatch"
+    assert decide([dict(first)])["cause"] == first["cause"]
+
+
+@pytest.mark.parametrize(
+    ("cause", "verdict"),
+    [
+        ("cudnn-shadowed", "broken"),
+        ("framework-arch-missing", "unsupported-gpu"),
+        ("driver-too-old", "host"),
+        ("out-of-memory", "busy"),
+    ],
+)
+def test_whose_fault_it_is(cause, verdict):
+    assert decide([failed("X", cause)])["verdict"] == verdict
+
+
+def test_a_driver_that_hangs_is_the_machines_fault():
+    assert decide([failed("H01", "hang", "driver")])["verdict"] == "host"
+    assert decide([failed("H01", "hang", "torch")])["verdict"] == "broken"
+
+
+def test_works_needs_a_convolution_on_a_gpu():
+    assert decide([check("C07")], GPU)["verdict"] == "works"
+    assert decide([check("C07", "not_run")], GPU)["verdict"] == "unverified"
+    assert decide([check("C01")], {})["verdict"] == "unverified"
+    assert decide([check("C07")], GPU, only="convolution")["verdict"] == "unverified"
+
+
+def test_every_framework_that_reported_must_have_convolved():
+    facts = dict(GPU, frameworks=[{"name": "torch"}, {"name": "jax"}])
+    both = [check("C07"), check("F05", stage="torch"), check("F05", stage="jax")]
+    assert decide(both, facts)["verdict"] == "works"
+    assert decide(both[:2], facts)["verdict"] == "unverified"
+    assert decide([*both[:2], check("F05", "not_run", stage="jax")], facts)["verdict"] == "unverified"
+
+
+def test_a_cpu_build_is_excused_only_beside_a_cuda_build_that_was_meant():
+    cpu = failed("P03", "framework-cpu-build", "torch")
+    consumers = [{"framework": "tensorflow", "optional": False}]
+    assert decide([dict(cpu)])["cause"] == "framework-cpu-build"
+    assert decide([dict(cpu)], {"consumers": consumers})["cause"] is None
+    asked = {"frameworks": {"tensorflow": "2.18.0"}}
+    assert decide([dict(cpu)], expect=asked)["cause"] is None
+    assert decide([dict(cpu)], {"consumers": consumers}, expect={"frameworks": {"torch": "2.6"}})["cause"]
+
+
+def test_a_missed_pin_is_a_remark_where_the_gpu_proved_it_harmless():
+    pin = failed("P01", "package-pin-mismatch", "packages")
+    facts = dict(GPU, frameworks=[{"name": "torch"}])
+    found = [dict(pin), check("C07"), check("F05", stage="torch")]
+    assert decide(found, facts)["verdict"] == "works"
+    assert found[0]["note"].startswith("missed, and yet it works")
+    assert decide([dict(pin), check("C07")], facts)["cause"] == "package-pin-mismatch"
+    assert decide([dict(pin)])["cause"] == "package-pin-mismatch"
+
+
+def test_nothing_at_all_is_said_to_be_nothing():
+    assert "nothing to check" in decide([check("E01")])["summary"]
+    assert "--no-gpu" in decide([check("E01")], no_gpu=True)["summary"]
+
+
+def test_verdicts_causes_and_exit_codes_fit_together():
+    assert EXIT_CODES == {
+        "works": 0,
+        "unverified": 10,
+        "broken": 20,
+        "unsupported-gpu": 21,
+        "host": 22,
+        "busy": 23,
+    }
+    assert PROBE_FAULT == 30
+    for identifier, cause in CAUSES.items():
+        assert identifier == cause.id
+        assert VERDICT_OF_SIDE[cause.side] in EXIT_CODES
+        assert cause.source.startswith("https://")
+        assert all((cause.title, cause.remedy, cause.explanation))
