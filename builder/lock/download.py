@@ -29,7 +29,7 @@ _WORTH_ANOTHER_TRY = 1 << 20
 """An attempt that brought this many bytes does not count against the limit of attempts."""
 
 
-class StoppedError(Exception):
+class StoppedError(CellError):
     """Another download of the batch failed, or the user pressed Ctrl-C; nothing is wrong with this one."""
 
 
@@ -258,7 +258,10 @@ class _Download:
                 with self.part.open("ab" if have else "wb") as file:
                     for block in response.iter_content(_CHUNK):
                         if self.stop is not None and self.stop():
-                            raise StoppedError
+                            raise StoppedError(
+                                f"the download of {self.content.what} was stopped",
+                                hint="what has arrived is kept, and the next run continues there",
+                            )
                         file.write(block)
                         digest.update(block)
                         have += len(block)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
 from packaging.markers import Marker
@@ -151,7 +151,7 @@ class Index:
         """Where the wheel may be had, best first. The lock names no host: the project's page is asked."""
         known = self._known.get(wheel.sha256)
         if known is not None:
-            yield known
+            yield self._with_any_login(known)
         others: list[str] = []
         offered = False
         for index in (*self.settings.extra, self.settings.default):
@@ -161,7 +161,7 @@ class Index:
                 if file.sha256 in (None, wheel.sha256):
                     offered = True
                     if file.url != known:
-                        yield file.url
+                        yield _with_login(file.url, index)
                 else:
                     others.append(f"{redact(index)} has it with sha256:{file.sha256}")
         if not offered and known is None:
@@ -172,6 +172,11 @@ class Index:
                 hint=f"it may be deleted there, or another index is configured than when it was locked; "
                 f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
             )
+
+    def _with_any_login(self, url: str) -> str:
+        for index in (*self.settings.extra, self.settings.default):
+            url = _with_login(url, index)
+        return url
 
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         url = f"{index}/{canonicalize_name(name)}/"
@@ -218,6 +223,7 @@ class Index:
     def _size(self, url: str, file: str) -> int:
         """An index in HTML does not say how large a file is; the server that has it does."""
         try:
+            url = self._with_any_login(url)
             response = self._client.head(url, headers={"Accept-Encoding": "identity"})
             if response.status_code != 200:
                 response = self._client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
@@ -238,6 +244,15 @@ class Index:
 
 def _no_note(_text: str) -> None:
     return None
+
+
+def _with_login(url: str, index: str) -> str:
+    """The address with the login of the index's own address, if both are on one host; as pip does it."""
+    login, at, host = urlsplit(index).netloc.rpartition("@")
+    parts = urlsplit(url)
+    if at and parts.netloc == host and parts.scheme == urlsplit(index).scheme:
+        return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+    return url
 
 
 def cache_path(wheel: Wheel, cache: Path) -> Path:

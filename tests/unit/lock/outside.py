@@ -117,6 +117,9 @@ class Server:
         self.on(path, serve)
         return self.url + path
 
+    def route(self, path: str) -> Callable[[Request], Answer]:
+        return self._routes[path]
+
     def asked(self, path: str) -> list[Request]:
         return [request for request in self.requests if request.path == path]
 

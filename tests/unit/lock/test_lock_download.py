@@ -206,7 +206,7 @@ def test_together_stops_the_others_after_a_failure(tmp_path: Path) -> None:
             raise PackageIndexError("bad")
         while not stopped():
             threading.Event().wait(0.001)
-        raise download.StoppedError
+        raise download.StoppedError("stopped")
 
     with pytest.raises(PackageIndexError, match="bad"):
         download.together(["slow", "bad", *map(str, range(50))], work, threads=2)
@@ -219,8 +219,20 @@ def test_together_stops_from_outside(tmp_path: Path) -> None:
 
     def work(item: str, _report: object, stopped: object) -> Path:
         if stopped():
-            raise download.StoppedError
+            raise download.StoppedError("stopped")
         return tmp_path
 
     with pytest.raises(download.StoppedError):
         download.together(["a", "b"], work, threads=2, stop=stop)
+
+
+def test_what_was_stopped_is_continued_by_the_next_run(
+    server: Server, client: Client, tmp_path: Path
+) -> None:
+    url = server.file("/thing.whl", BODY)
+    arrived: list[int] = []
+    with pytest.raises(download.StoppedError, match=r"thing\.whl was stopped"):
+        bring(client, [url], tmp_path / "thing.whl", progress=arrived.append, stop=lambda: sum(arrived) > 0)
+    assert 0 < sum(arrived) < len(BODY)
+    assert bring(client, [url], tmp_path / "thing.whl").read_bytes() == BODY
+    assert server.requests[1].headers["range"] == f"bytes={sum(arrived)}-"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import Answer, FakeIndex, Server, sha256
+from outside import Answer, FakeIndex, Request, Server, sha256
 
 from builder.errors import PackageIndexError
 from builder.lock.index import Index, cache_path
@@ -212,3 +213,36 @@ def test_a_moved_file_is_found_again(
 ) -> None:
     index._known[locked.sha256] = f"{server.url}/moved/{locked.file}"
     assert index.fetch(locked, cache=tmp_path).is_file()
+
+
+def test_the_login_of_an_index_goes_to_its_own_host_only(
+    fake_index: FakeIndex, server: Server, client: Client, locked: Wheel, tmp_path: Path
+) -> None:
+    wanted = "Basic " + base64.b64encode(b"me:secret").decode()
+
+    def guarded(route: str) -> None:
+        inner = server.route(route)
+
+        def answer(request: Request) -> Answer:
+            return inner(request) if request.headers.get("authorization") == wanted else Answer(401)
+
+        server.on(route, answer)
+
+    fake_index.page("thing")[0]["url"] = f"{server.url}/files/{locked.file}"
+    guarded(f"/files/{locked.file}")
+    guarded("/simple/thing/")
+    private = Index(IndexSettings(default=fake_index.url.replace("//", "//me:secret@")), client=client)
+    assert private.fetch(locked, cache=tmp_path / "one").is_file()
+    (resolved,) = private.resolve(["thing"], **TARGET)
+    assert resolved.sha256 == locked.sha256
+    assert private.fetch(resolved, cache=tmp_path / "two").is_file()
+
+    other = Server()
+    try:
+        other.file(f"/{locked.file}", b"not it")
+        fake_index.page("thing")[0]["url"] = f"{other.url}/{locked.file}"
+        with pytest.raises(PackageIndexError, match="another one"):
+            Index(private.settings, client=client).fetch(locked, cache=tmp_path / "three")
+        assert all("authorization" not in request.headers for request in other.requests)
+    finally:
+        other.stop()
