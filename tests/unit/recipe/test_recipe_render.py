@@ -1,0 +1,107 @@
+"""Rendering is a function of the lock, and its digest moves with everything that decides the image."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+import recipe_cells
+
+from builder.errors import CellError
+from builder.model import Options
+from builder.recipe import render
+
+
+def of(pinned, *, probe=recipe_cells.PROBE, version="0.1.0"):
+    return render(pinned, probe=probe, version=version)
+
+
+@pytest.mark.parametrize("name", recipe_cells.LOCKS)
+def test_twice_the_same(name):
+    first, second = of(recipe_cells.LOCKS[name]), of(recipe_cells.LOCKS[name])
+    assert first == second
+
+
+def test_large_files():
+    assert of(recipe_cells.ROOTFS_WHEELS).blobs == {
+        "rootfs.tar": recipe_cells.BULLSEYE,
+        recipe_cells.PIP.file: recipe_cells.PIP,
+    }
+    assert of(recipe_cells.CPU).blobs == {recipe_cells.PIP.file: recipe_cells.PIP}
+
+
+def test_inputs_stand_in_the_image():
+    recipe = of(recipe_cells.CPU)
+    found = re.search(r'LABEL io\.rtbuild\.inputs="(.*)"', recipe.files["Dockerfile"].content.decode())
+    assert found is not None
+    assert found[1] == recipe.inputs
+    assert re.fullmatch("sha256:[0-9a-f]{64}", recipe.inputs)
+
+
+def change(pinned, **fields):
+    return dataclasses.replace(pinned, cell=dataclasses.replace(pinned.cell, **fields))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        of(recipe_cells.CPU, probe=b"another probe"),
+        of(recipe_cells.CPU, version="0.2.0"),
+        of(change(recipe_cells.CPU, env=(("A", "1"),))),
+        of(change(recipe_cells.CPU, apt=("libgomp1",))),
+        of(change(recipe_cells.CPU, id="another")),
+        of(change(recipe_cells.CPU, options=Options(compression="gzip"))),
+        of(change(recipe_cells.CPU, options=Options(strict_cudnn=True))),
+        of(dataclasses.replace(recipe_cells.CPU, epoch=1)),
+        of(dataclasses.replace(recipe_cells.CPU, base=recipe_cells.registry("ubuntu:22.04"))),
+        of(dataclasses.replace(recipe_cells.CPU, wheels=(recipe_cells.PIP,))),
+    ],
+    ids=["probe", "version", "env", "apt", "id", "compression", "strict", "epoch", "base", "wheels"],
+)
+def test_inputs_move_with(other):
+    assert other.inputs != of(recipe_cells.CPU).inputs
+
+
+def test_inputs_do_not_move_with_what_decides_nothing():
+    assert of(change(recipe_cells.CPU, gpus=("T4",))).inputs == of(recipe_cells.CPU).inputs
+
+
+def test_the_order_of_layers_is_not_the_order_of_requirements():
+    turned = dataclasses.replace(recipe_cells.ROOTFS_WHEELS, wheels=recipe_cells.ROOTFS_WHEELS.wheels[::-1])
+    first, second = of(recipe_cells.ROOTFS_WHEELS), of(turned)
+    assert first.files["requirements.txt"] == second.files["requirements.txt"]
+
+
+def test_without_pip_nothing_could_be_installed():
+    with pytest.raises(CellError, match="holds no pip") as caught:
+        of(dataclasses.replace(recipe_cells.CPU, wheels=()))
+    assert "rtbuild lock" in str(caught.value)
+
+
+def env(pinned):
+    lines = of(pinned).files["Dockerfile"].content.decode().splitlines()
+    return [line.removeprefix("ENV ").partition("=")[0] for line in lines if line.startswith("ENV ")]
+
+
+def test_the_driver_is_asked_for_once():
+    asked = ["NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES"]
+    assert env(recipe_cells.ROOTFS_WHEELS)[2:] == asked
+    assert env(recipe_cells.NVIDIA_TORCH) == ["PATH", "CUDNN_VERIFY_EXPECT"]  # its base says it
+    assert env(recipe_cells.CPU) == ["PATH", "CUDNN_VERIFY_EXPECT"]
+    assert (
+        env(change(recipe_cells.ROOTFS_WHEELS, env=(("NVIDIA_VISIBLE_DEVICES", "0"),))).count(asked[0]) == 1
+    )
+
+
+def test_the_path_of_the_base_is_kept():
+    text = of(recipe_cells.NVIDIA_CUDNN).files["Dockerfile"].content.decode()
+    assert f'ENV PATH="/opt/runtime/bin:{recipe_cells.NVIDIA_PATH}"' in text
+
+
+@pytest.mark.parametrize(
+    ("python", "wanted"), [("3.8", True), ("3.11", True), ("3.12", False), ("3.14", False), ("3.6", True)]
+)
+def test_distutils_until_python_3_12(python, wanted):
+    text = of(change(recipe_cells.NVIDIA_TORCH, python=python)).files["Dockerfile"].content.decode()
+    assert ("python3-distutils" in text) is wanted
