@@ -140,7 +140,7 @@ def test_a_dockerfile_that_does_not_parse(double) -> None:
         ("ERROR: failed to copy: write /x: no space left on device", "docker system df"),
         ("ERROR: Cannot connect to the Docker daemon at unix:///x. Is it running?", "rtbuild doctor"),
         (
-            "ERROR: failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+            "ERROR: rpc error: code = Unavailable desc = error reading from server: EOF",
             "the engine stopped in the middle",
         ),
     ],
