@@ -30,9 +30,7 @@ SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
 
 _HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
-_NO_ROOT = (
-    "without root it needs newuidmap (package uidmap) and lines of this user in /etc/subuid and /etc/subgid"
-)
+_NO_ROOT = "without root it needs newuidmap and lines of this user in /etc/subuid and /etc/subgid"
 _FORMAT = 2
 """To be raised when this module makes another tar of the same packages."""
 _TAIL = 25
