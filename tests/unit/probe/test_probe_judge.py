@@ -31,13 +31,17 @@ def make_run(kind, text, in_flight, *, layer="cudnn", stderr="", **ending):
             "cudnn-sublibrary-missing",
         ),
         (
-            "Could not load library libcudnn_cnn_infer.so.8. Error: "
-            "libnvrtc.so: cannot open shared object file: No such file or directory",
+            (
+                "Could not load library libcudnn_cnn_infer.so.8. Error: "
+                "libnvrtc.so: cannot open shared object file: No such file or directory"
+            ),
             "nvrtc-missing",
         ),
         (
-            "Could not load library libcudnn_ops_infer.so.8. Error: "
-            "libcublas.so.11: cannot open shared object file: No such file or directory",
+            (
+                "Could not load library libcudnn_ops_infer.so.8. Error: "
+                "libcublas.so.11: cannot open shared object file: No such file or directory"
+            ),
             "toolkit-library-missing",
         ),
         (

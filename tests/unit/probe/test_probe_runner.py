@@ -1,5 +1,6 @@
 """Children: whatever kills or stops one, the parent knows which call was in flight."""
 
+import faulthandler
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from builder.probe.runner import execute, find_stage
 def run_stage():
     """Register a function as a stage for one test, and run it."""
     known = list(STAGES)
+    faulthandler.disable()  # children die on purpose here, and pytest's handler would comment on it
 
     def run(function, timeout=20, **params):
         STAGES[:] = known
@@ -25,6 +27,7 @@ def run_stage():
 
     yield run
     STAGES[:] = known
+    faulthandler.enable()
 
 
 def test_a_stage_that_comes_to_its_end(run_stage):

@@ -1,0 +1,40 @@
+"""The probe as people get it: one file, run as a process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from builder.recipe.bundle import bundle
+
+
+class Probe:
+    """``cudnn-verify`` at a path, and a way to run it in a clean environment."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def run(self, *arguments: str, env=None, python=sys.executable, **options):
+        """Run it; variables that steer the loader or the probe are not inherited."""
+        clean = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"}
+        clean.update(env or {})
+        options.setdefault("stdin", subprocess.DEVNULL)
+        command = [python, str(self.path), *arguments]
+        return subprocess.run(
+            command, env=clean, capture_output=True, text=True, timeout=120, check=False, **options
+        )
+
+    def report(self, *arguments: str, **options):
+        done = self.run("--json", *arguments, **options)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory):
+    path = tmp_path_factory.mktemp("probe") / "cudnn_verify.py"
+    path.write_bytes(bundle())
+    return Probe(path)

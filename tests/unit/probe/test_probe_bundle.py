@@ -1,0 +1,101 @@
+"""One file out of many modules: the same bytes every time, readable, and for old interpreters."""
+
+import ast
+import hashlib
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from builder import resources
+from builder.probe.causes import CAUSES, causes_page
+from builder.probe.main import VERSION
+from builder.recipe.bundle import BundleError, bundle
+
+
+def test_the_same_bytes_every_time():
+    assert bundle() == bundle()
+
+
+def test_the_file_is_a_readable_script():
+    text = bundle().decode()
+    assert text.startswith("#!/usr/bin/env python3\n# cudnn-verify: ")
+    assert text.count('if __name__ == "__main__":') == 1
+    assert text.rstrip().endswith("sys.exit(probe())")
+    assert "from ." not in text.replace("from .module", "")
+    for module in resources.probe().glob("*.py"):
+        assert module.stem == "__init__" or f"\n# {module.stem}\n" in text
+
+
+def test_it_is_python_3_6_and_standard_library_only():
+    tree = ast.parse(bundle(), feature_version=(3, 6))
+    imported = {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
+    imported |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+    assert not imported & {"dataclasses", "importlib.metadata", "__future__", "typing"}
+
+
+def test_importing_it_does_nothing(probe):
+    code = "import cudnn_verify, sys; print(cudnn_verify.VERSION, 'ctypes.util' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=probe.path.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{VERSION} False\n"
+    assert done.stderr == ""
+
+
+def test_version_and_hash_are_its_own(probe):
+    project = tomllib.loads((resources.probe().parent.parent / "pyproject.toml").read_text())
+    digest = hashlib.sha256(probe.path.read_bytes()).hexdigest()
+    assert probe.run("--version").stdout == f"cudnn-verify {project['project']['version']}\nsha256 {digest}\n"
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({"a": "from .b import x as y\n", "b": "x = 1\n"}, "a.py:1: no alias and no star"),
+        ({"a": "from .b import *\n", "b": "x = 1\n"}, "a.py:1: no alias and no star"),
+        ({"a": "import os as system\n"}, "a.py:1: no alias"),
+        ({"a": "import numpy\n"}, "a.py:1: numpy is not in the standard library"),
+        ({"a": "from . import b\n", "b": ""}, "a.py:1: the probe is a flat package"),
+        (
+            {"a": "def f():\n    from .b import x\n", "b": "x = 1\n"},
+            "a.py:2: a relative import inside a function",
+        ),
+        ({"a": "x = 1\n", "b": "def x():\n    pass\n"}, "x is defined in b.py and in a.py"),
+        ({"a": "import os\n", "b": "os = 1\n"}, "os is defined in b.py and in an import"),
+        ({"a": "from .b import x\nz = 1\n", "b": "from .a import z\nx = 1\n"}, "a circle of imports"),
+        ({"a": "from .nowhere import x\n"}, "unknown modules: ['nowhere']"),
+    ],
+)
+def test_a_source_that_breaks_a_rule_is_refused(tmp_path, sources, message):
+    for name, text in sources.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    with pytest.raises(BundleError) as caught:
+        bundle(tmp_path)
+    assert message in str(caught.value)
+
+
+def test_modules_come_after_what_they_need(tmp_path):
+    (tmp_path / "a.py").write_text('"""First by name."""\n\nfrom .z import deep\n\nvalue = deep + 1\n')
+    (tmp_path / "z.py").write_text('"""Last by name."""\n\nimport os\n\ndeep = len(os.sep)\n')
+    scope = {}
+    exec(compile(bundle(tmp_path), "bundled", "exec"), scope)
+    assert scope["value"] == 2
+
+
+def test_the_page_of_causes_is_generated(generated):
+    generated("docs/causes.md", causes_page())
+
+
+def test_no_cause_is_only_on_paper():
+    """Every cause of the closed list is given by some stage or judge."""
+    sources = "".join(
+        p.read_text() for p in resources.probe().glob("*.py") if not p.stem.startswith("causes")
+    )
+    assert [cause for cause in CAUSES if f'"{cause}"' not in sources] == []

@@ -1,0 +1,264 @@
+"""The command as people meet it: bad input, odd machines, every way out."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from probe_elf import write_elf
+
+from builder.probe.main import probe as probe_main
+
+
+def test_a_bare_machine_has_nothing_to_check(probe):
+    done = probe.run()
+    assert done.returncode == 10, done.stderr
+    assert done.stdout.startswith("UNVERIFIED: there is neither a GPU nor cuDNN nor a framework here")
+    assert done.stderr == ""
+
+
+def test_the_report_is_one_document(probe):
+    done = probe.run("--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == 10
+    keys = "schema probe verdict cause side summary remedy proof consequences checks python gpus driver "
+    keys += "libraries frameworks differences test_double seconds"
+    assert set(keys.split()) <= set(report)
+    assert report["schema"] == 1
+    assert report["seconds"] < 20
+    assert {check["outcome"] for check in report["checks"]} <= {"passed", "failed", "not_run"}
+
+
+def test_quiet_is_one_line(probe):
+    assert probe.run("-q").stdout.count("\n") == 1
+
+
+def test_only_one_stage_claims_nothing(probe):
+    report = probe.report("--only", "driver")
+    assert report["verdict"] == "unverified"
+    assert {check["stage"] for check in report["checks"]} <= {
+        "environment",
+        "files",
+        "packages",
+        "resolver",
+        "driver",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "nothing"], "there is no stage nothing; there are: "),
+        (["--explain", "nothing"], "there is no cause nothing; there are: cudnn-missing"),
+        (
+            ["--expect", "/nowhere/expect.json"],
+            "cannot read the expectation /nowhere/expect.json: No such file",
+        ),
+        (["--compare", "/nowhere/old.json"], "cannot read the older report /nowhere/old.json"),
+        (["--frobnicate"], "unrecognized arguments: --frobnicate"),
+    ],
+)
+def test_a_wrong_call_is_one_clear_message(probe, arguments, message):
+    done = probe.run(*arguments)
+    assert done.returncode == 30
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_the_variable_names_an_expectation_too(probe, tmp_path):
+    wanted = tmp_path / "expect.json"
+    wanted.write_text('{"schema": 1, "cell": "c", "python": "2.7"}')
+    done = probe.run("--json", env={"CUDNN_VERIFY_EXPECT": str(wanted)})
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["cause"]) == (20, "expect-mismatch")
+    assert report["differences"][0]["what"] == "python"
+
+
+def test_explain_is_readable(probe):
+    text = probe.run("--explain", "cudnn-shadowed").stdout
+    assert text.startswith("cudnn-shadowed: Another cuDNN on LD_LIBRARY_PATH")
+    assert "What to do: " in text
+    assert "exit code 20" in text
+
+
+def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
+    def broken(*_):
+        raise ZeroDivisionError("surprise")
+
+    monkeypatch.setattr("builder.probe.main.run_probe", broken)
+    assert probe_main(["--json"]) == 30
+    said = capsys.readouterr().err
+    assert "this is a fault of the probe" in said
+    assert "ZeroDivisionError: surprise" in said
+    assert said.count("```") == 2
+
+
+@pytest.mark.parametrize(
+    "closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -c 1 >/dev/null"]
+)
+def test_nobody_listens(probe, closed):
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} {probe.path} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 10, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_standard_input_as_the_file(probe):
+    with probe.path.open("rb") as stream:
+        done = subprocess.run(
+            [sys.executable, "-", "-q"], stdin=stream, capture_output=True, text=True, check=False
+        )
+    assert (done.returncode, done.stdout[:10]) == (10, "unverified")
+    piped = subprocess.run(
+        [sys.executable, "-", "-q"], input=probe.path.read_text(), capture_output=True, text=True, check=False
+    )
+    assert piped.returncode == 30
+    assert "it came through a pipe" in piped.stderr
+
+
+def test_without_an_environment_in_a_folder_without_write_permission(probe):
+    done = subprocess.run(
+        [os.path.realpath(sys.executable), str(probe.path)],
+        env={"PYTHONIOENCODING": "ascii"},
+        cwd="/proc/self",
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 10, done.stderr
+    done.stdout.decode("ascii")
+
+
+def test_no_proc(probe):
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        pytest.skip("needs root and unshare")
+    script = f"umount -l /proc && exec {sys.executable} {probe.path} --json"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False)
+    if not done.stdout:
+        pytest.skip(f"no mount namespace here: {done.stderr}")
+    assert done.returncode == 10
+    assert json.loads(done.stdout)["verdict"] == "unverified"
+
+
+def test_a_libcudnn_that_is_a_text_file(probe, tmp_path):
+    (tmp_path / "libcudnn.so.9").write_text("hello\n")
+    report = probe.report(env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert (report["verdict"], report["cause"]) == ("broken", "cudnn-file-corrupt")
+    assert "not an ELF file" in report["summary"]
+
+
+def test_ten_thousand_files_on_the_path(probe, tmp_path):
+    for number in range(10000):
+        (tmp_path / f"libcudnn_not_{number}.txt").touch()
+    report = probe.report(env={"LD_LIBRARY_PATH": str(tmp_path), "PYTHONPATH": str(tmp_path)})
+    assert report["verdict"] == "unverified"
+    assert report["seconds"] < 10
+
+
+def test_a_broken_python_package(probe, tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("raise RuntimeError('boom')\n")
+    report = probe.report(env={"PYTHONPATH": str(tmp_path)})
+    assert (report["verdict"], report["cause"]) == ("broken", "framework-import")
+    assert "RuntimeError: boom" in report["summary"]
+
+
+def test_a_package_that_ends_the_process_is_no_end_of_the_probe(probe, tmp_path):
+    (tmp_path / "torch.py").write_text("import os\nos._exit(0)\n")
+    report = probe.report(env={"PYTHONPATH": str(tmp_path)})
+    assert report["verdict"] == "broken"
+    assert report["cause"] == "crash"
+
+
+def test_a_check_that_was_switched_off(probe):
+    report = probe.report(env={"PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": "1"})
+    assert report["cause"] == "check-disabled"
+
+
+def test_parts_without_a_shim(probe, tmp_path):
+    write_elf(tmp_path / "nvidia/cudnn/lib/libcudnn_ops.so.9")
+    report = probe.report(env={"PYTHONPATH": str(tmp_path)})
+    assert report["cause"] == "cudnn-missing"
+    assert "holds parts of cuDNN 9, but no libcudnn.so.9" in report["summary"]
+
+
+def test_what_changed_since_the_last_time(probe, tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(probe.run("--json").stdout)
+    (tmp_path / "lib").mkdir()
+    write_elf(tmp_path / "lib/libcudnn.so.7", soname="libcudnn.so.7")
+    report = probe.report("--compare", str(old), env={"LD_LIBRARY_PATH": str(tmp_path / "lib")})
+    changed = {row["what"]: (row["before"], row["now"]) for row in report["changes"]}
+    assert f"libraries {tmp_path}/lib/libcudnn.so.7" in changed
+    assert changed["variables LD_LIBRARY_PATH"] == (None, str(tmp_path / "lib"))
+    same = probe.report("--compare", str(old))
+    assert same["changes"] == []
+
+
+def test_a_notebook_runs_it_beside_the_kernel(probe):
+    code = (
+        "import os, cudnn_verify\n"
+        "os.environ['LD_LIBRARY_PATH'] = '/set/too/late'\n"
+        "class Shell:\n"
+        "    def register_magic_function(self, function, kind, name):\n"
+        "        print(kind, name, function('-q'))\n"
+        "cudnn_verify.load_ipython_extension(Shell())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=probe.path.parent, capture_output=True, text=True, check=True
+    )
+    assert "unverified: " in done.stdout
+    assert "line cudnn_verify 10" in done.stdout
+
+
+def test_a_running_process_that_started_with_other_variables(probe):
+    report = probe.report("--pid", str(os.getpid()), env={"LD_LIBRARY_PATH": "/set/too/late"})
+    check = next(row for row in report["checks"] if row["stage"] == "session")
+    assert check["outcome"] == "passed"
+    assert "LD_LIBRARY_PATH differs" in check["note"]
+    gone = probe.report("--pid", "99999999")
+    assert next(row for row in gone["checks"] if row["stage"] == "session")["outcome"] == "not_run"
+
+
+def interpreters():
+    """Every CPython from 3.6 on that answers here, by name or below a pyenv."""
+    found = {}
+    names = [shutil.which(f"python3.{minor}") for minor in range(6, 16)]
+    names += sorted(map(str, Path("~/.pyenv/versions").expanduser().glob("*/bin/python")))
+    for name in filter(None, names):
+        done = subprocess.run(
+            [name, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        version = done.stdout.strip()
+        if done.returncode == 0 and tuple(map(int, version.split("."))) >= (3, 6):
+            found.setdefault(version, name)
+    return found
+
+
+def test_every_interpreter_that_is_here(probe, tmp_path):
+    (tmp_path / "libcudnn.so.9").write_text("hello\n")
+    started = {}
+    for version, python in interpreters().items():
+        started[version] = subprocess.Popen(
+            [python, "-W", "error", str(probe.path), "--json"],
+            env={"LD_LIBRARY_PATH": str(tmp_path), "PATH": os.environ["PATH"]},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert started
+    for version, process in started.items():
+        out, err = process.communicate(timeout=60)
+        assert (version, process.returncode, err) == (version, 20, "")
+        assert json.loads(out)["cause"] == "cudnn-file-corrupt"

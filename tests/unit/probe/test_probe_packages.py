@@ -1,0 +1,166 @@
+"""Pins, owners, and what a dist-info says; expectations."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+
+from builder.probe.distributions import read_distributions, requirement
+from builder.probe.expectation import ExpectationError, find_differences, read_expectation
+from builder.probe.packages import satisfies
+
+
+def install(folder, name, version, *, requires=(), files=None):
+    """A dist-info as pip writes it; ``files``: relative path -> content, written and listed in RECORD."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    lines = [
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {text}" for text in requires),
+        "",
+        "Words",
+    ]
+    (info / "METADATA").write_text("\n".join(lines))
+    rows = []
+    for path, content in (files or {}).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(content)}")
+    (info / "RECORD").write_text("\n".join(rows) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "pins", "met"),
+    [
+        ("9.1.0.70", [("==", "9.1.0.70")], True),
+        ("9.10.2.21", [("==", "9.1.0.70")], False),
+        ("9.10.2", [(">=", "9.1"), ("<", "10")], True),
+        ("9.1", [("==", "9.1.0")], True),
+        ("9.1.5", [("==", "9.1.*")], True),
+        ("9.2", [("~=", "9.1")], True),
+        ("10.0", [("~=", "9.1")], False),
+        ("9.10.0", [("!=", "9.10.0")], False),
+        ("8.9", [(">", "8.9")], False),
+        ("8.9", [("<=", "8.9.0")], True),
+        ("8.9", [("===", "8.9")], True),
+    ],
+)
+def test_pins(version, pins, met):
+    assert satisfies(version, pins) is met
+
+
+def test_a_requirement_line():
+    line = "nvidia-cudnn-cu12 (==8.9.4.25) ; extra == 'and-cuda'"
+    assert requirement(line) == {
+        "name": "nvidia-cudnn-cu12",
+        "pins": [("==", "8.9.4.25")],
+        "optional": True,
+        "marker": "extra == 'and-cuda'",
+    }
+    assert requirement("numpy[extra]>=1.2,<2")["pins"] == [(">=", "1.2"), ("<", "2")]
+    assert requirement("torch @ file:///x.whl")["pins"] == []
+    assert requirement("") is None
+
+
+def test_distributions_are_read_and_broken_ones_survived(tmp_path):
+    install(tmp_path / "a", "Nvidia.cuDNN-cu12", "9.1.0.70", requires=["nvidia-cublas-cu12"])
+    install(tmp_path / "b", "nvidia-cudnn-cu12", "8.0")
+    (tmp_path / "a/empty-1.0.dist-info").mkdir()
+    (tmp_path / "a/junk-2.0.dist-info").mkdir()
+    (tmp_path / "a/junk-2.0.dist-info/METADATA").write_bytes(b"\xff\xfe\0\0")
+    found = read_distributions([str(tmp_path / "a"), str(tmp_path / "b"), str(tmp_path / "none")])
+    assert found["nvidia-cudnn-cu12"]["version"] == "9.1.0.70"
+    assert found["nvidia-cudnn-cu12"]["requires"] == ["nvidia-cublas-cu12"]
+    assert (found["empty"]["version"], found["junk"]["version"]) == ("1.0", "2.0")
+
+
+def p02(probe, folder):
+    report = probe.report("--only", "packages", env={"PYTHONPATH": str(folder)})
+    return next(check for check in report["checks"] if check["id"] == "P02")
+
+
+def test_two_packages_that_own_the_same_files(probe, tmp_path):
+    path = "nvidia/cudnn/lib/libcudnn_ops.so.9"
+    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"twelve"})
+    install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"eleven and more"})
+    check = p02(probe, tmp_path)
+    assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
+    assert "belongs to nvidia-cudnn-cu12 but is the file of nvidia-cudnn-cu11" in check["summary"]
+
+
+def test_equal_sizes_are_told_apart_by_their_hash(probe, tmp_path):
+    path = "nvidia/cudnn/lib/libcudnn_ops.so.9"
+    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"twelve"})
+    install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"eleven"})
+    assert p02(probe, tmp_path)["cause"] == "package-overwritten"
+
+
+def test_the_same_file_twice_and_files_as_installed_are_sound(probe, tmp_path):
+    path = "nvidia/cudnn/lib/libcudnn.so.9"
+    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})
+    install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"shim"})
+    check = p02(probe, tmp_path)
+    assert check["outcome"] == "passed"
+    assert "two owners" in check["note"]
+
+
+def test_a_package_whose_files_are_gone(probe, tmp_path):
+    path = "nvidia/cudnn/lib/libcudnn.so.9"
+    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})
+    (tmp_path / path).unlink()
+    check = p02(probe, tmp_path)
+    assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
+    assert "its libraries are gone" in check["summary"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read the expectation"),
+        ("{", "is no JSON document"),
+        ("[]", "is no JSON object"),
+        ('{"schema": 2}', "has schema 2, not 1"),
+        ('{"schema": 1, "cudn": "9"}', "has an unknown key: cudn"),
+        ('{"schema": 1, "frameworks": ["torch"]}', "frameworks is no JSON object"),
+    ],
+)
+def test_an_expectation_that_cannot_be_used(tmp_path, content, message):
+    path = tmp_path / "expect.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ExpectationError, match=message):
+        read_expectation(str(path))
+
+
+def test_what_was_asked_and_what_was_found(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VERSION", raising=False)
+    expect = {
+        "schema": 1,
+        "cell": "tf",
+        "python": "3.9",
+        "frameworks": {"tensorflow": "2.8.4", "torch": "2.6.0"},
+        "cuda": {"provider": "wheels", "version": "11.8"},
+        "cudnn": "8.6.0",
+        "packages": {"NumPy": "1.23.5", "protobuf": "3.19.6"},
+    }
+    path = tmp_path / "expect.json"
+    path.write_text(json.dumps(expect))
+    facts = {
+        "python": {"version": "3.9.18"},
+        "packages": {
+            "tensorflow": {"version": "2.8.4"},
+            "torch": {"version": "2.6.0+cu124"},
+            "numpy": {"version": "1.23.4"},
+            "nvidia-cuda-runtime-cu11": {"version": "11.8.89"},
+        },
+        "raw": [{"version": "8.6.0"}],
+    }
+    assert find_differences(read_expectation(str(path)), facts) == [
+        {"what": "package NumPy", "asked": "1.23.5", "found": "1.23.4"},
+        {"what": "package protobuf", "asked": "3.19.6", "found": "nothing"},
+    ]
+    facts["raw"] = [{"version": "8.5.0"}]
+    assert {"what": "cudnn", "asked": "8.6.0", "found": "8.5.0"} in find_differences(expect, facts)
