@@ -1,4 +1,4 @@
-"""Compiles the test doubles, each once per session: fake driver, fake cuDNN 7 to 9, fake toolkit libraries."""
+"""Compiles the test doubles, each once per session: a driver, cuDNN 7 to 9, toolkit libraries."""
 
 from __future__ import annotations
 

@@ -25,7 +25,57 @@ class RealWheel:
     """Globs of the files that are kept, below the folder it is unpacked into; all where empty."""
 
 
-WHEELS: dict[str, RealWheel] = {}
+_CUDNN9 = ("nvidia/cudnn/lib/*", "*.dist-info/*")
+WHEELS: dict[str, RealWheel] = {
+    "cudnn-9.10.2": RealWheel(
+        "nvidia-cudnn-cu12==9.10.2.21",
+        "949452be657fa16687d0930933f032835951ef0892b37d2d53824d1a84dc97a8",
+        keep=_CUDNN9,
+    ),
+    "cudnn-9.1.0": RealWheel(
+        "nvidia-cudnn-cu12==9.1.0.70",
+        "165764f44ef8c61fcdfdfdbe769d687e06374059fbb388b6c89ecb0e28793a6f",
+        keep=_CUDNN9,
+    ),
+    "cudnn-9.10.1-cnn": RealWheel(
+        "nvidia-cudnn-cu12==9.10.1.4",
+        "df73c4dab84df2c54f0a40e6427cde26e8d80feeffef02d749ee42d7da3c8204",
+        keep=("nvidia/cudnn/lib/libcudnn_cnn.so.9",),
+    ),
+    "cudnn-8.9.7": RealWheel(
+        "nvidia-cudnn-cu12==8.9.7.29",
+        "adf4f59ed7a1341103822ed8df6e144f4d47ea8b10d9bf0ea0047ba738fd7b02",
+        keep=_CUDNN9,
+    ),
+    "cudnn-8.9.2-cnn": RealWheel(
+        "nvidia-cudnn-cu12==8.9.2.26",
+        "5ccb288774fdfb07a7e7025ffec286971c06d8d7b4fb162525334616d7629ff9",
+        keep=("nvidia/cudnn/lib/libcudnn_cnn_infer.so.8",),
+    ),
+    "cudnn-9.10.2-cu11": RealWheel(
+        "nvidia-cudnn-cu11==9.10.2.21",
+        "e69235a0035588490c971432b5413f85791728089ec97db55aed72f90d7890f2",
+        keep=_CUDNN9,
+    ),
+    # The only wheel of an index that still holds a cuDNN 7.
+    "cudnn-7.6.5": RealWheel(
+        "cupy-cuda101==7.8.0",
+        "bbf32fd0ee78a115e699e4c92456488d2fb104269be924bed8102e8e80ab7f78",
+        python="3.7",
+        keep=("cupy/.data/lib/libcudnn.so.7",),
+    ),
+    "cublas": RealWheel(
+        "nvidia-cublas-cu12==12.4.5.8", "2fc8da60df463fdefa81e323eef2e36489e1c94335b5358bcb38360adf75ac9b"
+    ),
+    "nvrtc": RealWheel(
+        "nvidia-cuda-nvrtc-cu12==12.4.127", "a178759ebb095827bd30ef56598ec182b85547f1508941a3d560eb7ea1fbf338"
+    ),
+    "cudart": RealWheel(
+        "nvidia-cuda-runtime-cu12==12.4.127",
+        "64403288fa2136ee8e467cdc9c9427e0434110899d07c779f25b5c068934faa5",
+    ),
+}
+"""Real parts by name. Together they take 7 GB of the cache."""
 
 
 def wheel_tree(name: str) -> Path:

@@ -8,6 +8,8 @@ import faults_driver  # noqa: F401
 import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
+import faults_session  # noqa: F401
+import faults_toolkit  # noqa: F401
 import pytest
 from fault_list import FAULTS, Fault
 from fault_scene import EXIT_CODES
