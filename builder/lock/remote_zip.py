@@ -49,17 +49,37 @@ class RemoteZip:
     transferred: int = 0
     _end: bytes = field(default=b"", repr=False)
 
-    def members(self, names: Sequence[str]) -> dict[str, bytes]:
+    def members(self, names: Sequence[str]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """Contents of those of ``names`` that are there and could be read, and why others could not.
+
+        Raises:
+            UnknownError: Not even the directory could be found.
+        """
+        entries, why = self._find(names)
+        found: dict[str, bytes] = {}
+        for name, entry in entries.items():
+            try:
+                found[name] = self._content(entry)
+            except UnknownError as problem:
+                why = (*why, str(problem))
+        return found, why
+
+    def _find(self, names: Sequence[str]) -> tuple[dict[str, _Entry], tuple[str, ...]]:
         entries: dict[str, _Entry] = {}
-        for entry in self._entries():
-            if entry.name in names:
-                entries[entry.name] = entry
-                if len(entries) == len(names):
-                    break
-        return {name: self._content(entry) for name, entry in entries.items()}
+        try:
+            for entry in self._entries():
+                if entry.name in names:
+                    entries[entry.name] = entry
+                    if len(entries) == len(names):
+                        break
+        except UnknownError as problem:
+            if not entries:
+                raise
+            return entries, (str(problem),)
+        return entries, ()
 
     def _entries(self) -> Iterator[_Entry]:
-        """Entries of the central directory, those most likely wanted first, each part read when it is needed."""
+        """Entries of the directory, from its start, then from its end; each part is read when needed."""
         self._end, total = self._suffix(TAIL)
         start, length = _directory(self._end, total)
         first = total - len(self._end)

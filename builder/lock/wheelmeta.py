@@ -1,8 +1,8 @@
 """What a wheel says of itself while it stays where it is: its metadata and single members, by HTTP range.
 
-The metadata sibling is used where the index offers one (PEP 658, PEP 714,
-https://packaging.python.org/en/latest/specifications/simple-repository-api/). A server that cannot be read from
-makes the result unknown, with the reason; no guess is made.
+The metadata sibling is used where the index offers one: PEP 658 and PEP 714, now in
+https://packaging.python.org/en/latest/specifications/simple-repository-api/. A server that cannot be read
+from makes the result unknown, with the reason; no guess is made.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def read_remote(
 ) -> Remote:
     """``METADATA`` and the named members of the wheel at ``url``.
 
-    ``sha256`` is the wheel's hash from the index or lock: the key of the cache under ``cache`` (default: the
-    user's). Without it nothing is cached. ``size`` spares nothing but is checked against what the server says.
-    ``metadata_sha256`` is what the index says of the metadata sibling: its hash, True for one without a hash,
-    False where it offers none. A member named in ``members`` that the wheel does not have is left out silently.
+    ``sha256`` is the wheel's hash from the index or lock: the key of the cache, which is in the user's cache
+    folder unless ``cache`` names another; without a hash nothing is cached. ``size`` is what the index says,
+    and is checked. ``metadata_sha256`` is what the index says of the metadata sibling: its hash, True for one
+    without a hash, False where there is none. A member that the wheel does not have is left out silently.
 
     No exception leaves this function for anything a server does; see :attr:`Remote.unknown`.
     """
@@ -106,7 +106,9 @@ def read_remote(
                 found[metadata] = content
                 missing.remove(metadata)
         if missing:
-            found |= reader.members(missing)
+            read, why = reader.members(missing)
+            found |= read
+            unknown += [f"{file}: {reason}" for reason in why]
     except UnknownError as problem:
         unknown.append(f"{file}: {problem}")
     except requests.RequestException as problem:
