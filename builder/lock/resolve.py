@@ -47,7 +47,11 @@ def pin(
         CellError: the base has another Python than the cell wants, or something could not be resolved; see
             :mod:`.index`, :mod:`.registry` and :mod:`.debian` for the kinds.
     """
-    base = _base(cell, registry, debian, previous, upgrade)
+    own_names = {cell.base.name, str(cell.base)}
+    base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
+    base = None if base_moves else _kept_base(cell, previous)
+    if base is None:
+        base = _new_base(cell, registry, debian)
     system = system_of(base)
     row = load().systems.get(system) if system else None
     if row is None and note is not None:
@@ -67,7 +71,7 @@ def pin(
         platform=cell.platform,
         glibc=row.glibc if row is not None else _OLDEST_GLIBC,
         previous=previous.wheels if previous is not None else (),
-        upgrade=upgrade,
+        upgrade=upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names,
     )
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
@@ -123,12 +127,13 @@ def base_name(base: RegistryBase | RootfsBase) -> str:
     return f"rootfs:debian/{base.suite}" if isinstance(base, RootfsBase) else base.reference
 
 
-def _base(
-    cell: Cell, registry: Registry, debian: Debian, previous: Pinned | None, upgrade: Collection[str] | bool
-) -> RegistryBase | RootfsBase:
-    moves = upgrade if isinstance(upgrade, bool) else cell.base.name in upgrade
-    if previous is not None and not moves and _stands_on(previous.cell) == _stands_on(cell):
-        return previous.base
+def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:
+    if previous is None or _stands_on(previous.cell) != _stands_on(cell):
+        return None
+    return previous.base
+
+
+def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | RootfsBase:
     if cell.base.kind == "registry":
         return registry.inspect(cell.base.name, cell.platform)
     suite = cell.base.name.rpartition("/")[2]

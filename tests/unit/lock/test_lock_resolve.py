@@ -113,7 +113,8 @@ def test_what_was_locked_stays() -> None:
         ({"apt": ("git", "curl")}, False),
         ({"base": Base(kind="rootfs", name="debian/bookworm"), "python": "3.11"}, False),
         ({}, True),
-        ({}, ["debian/bullseye"]),
+        ({}, ["debian/bullseye", "numpy"]),
+        ({}, ["rootfs:debian/bullseye"]),
     ],
 )
 def test_when_a_base_is_resolved_again(changes: dict[str, Any], upgrade: Any) -> None:
@@ -123,6 +124,9 @@ def test_when_a_base_is_resolved_again(changes: dict[str, Any], upgrade: Any) ->
     outside.asked.clear()
     lock(outside, dataclasses.replace(cell, **changes), previous=before, upgrade=upgrade)
     assert [call[0] for call in outside.asked] == ["debian", "index"]
+    # uv knows no package of the base's name.
+    passed = outside.asked[1][2]["upgrade"]
+    assert passed is upgrade or passed == set(upgrade) & {"numpy"}
 
 
 def test_apt_packages_do_not_move_a_registry_base() -> None:
