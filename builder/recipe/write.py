@@ -6,13 +6,13 @@ import errno
 import os
 import shutil
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from builder.model import Recipe
 
@@ -32,8 +32,8 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         raise ValueError(f"no file is given for {', '.join(missing)}")
     _refuse_foreign(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent)
-    made = directory.parent / beside / directory.name
+    beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    made = beside / directory.name
     try:
         made.mkdir()
         epoch = (recipe.pinned.epoch, recipe.pinned.epoch)

@@ -32,8 +32,8 @@ axes:
 include:
   - {framework: six==1.17.0, base: "127.0.0.1:9/nobody/home:1"}
 """
-GOOD = "six1.17.0-py3.11-bookworm"
-OTHER = "six1.16.0-py3.11-bookworm"
+GOOD = "six1.17.0-py3.11-bookworm-cpu"
+OTHER = "six1.16.0-py3.11-bookworm-cpu"
 
 
 def rtbuild(folder: Path, *args: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
@@ -51,8 +51,9 @@ def rtbuild(folder: Path, *args: str, check: int | None = 0) -> subprocess.Compl
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[docker.DockerClient]:
-    with docker.from_env() as engine:
-        yield engine
+    engine = docker.from_env()
+    yield engine
+    engine.close()
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def test_cudnn_verify_prints_a_page_without_root_and_without_anything_to_write_t
 def test_the_second_run_has_nothing_to_build(project: Path, first: dict[str, Any]) -> None:
     start = time.monotonic()
     document = json.loads(
-        rtbuild(project, "build", "line.yaml", "--locked", "-s", "six*bookworm", "--json", "-q").stdout
+        rtbuild(project, "build", "line.yaml", "--locked", "-s", "six*bookworm*", "--json", "-q").stdout
     )
     for cell in document["cells"]:
         assert cell["image"]["reused"]
@@ -183,30 +184,42 @@ def test_the_rendered_recipe_builds_with_plain_docker(
 def test_ctrl_c_stops_what_runs_keeps_what_was_finished_and_the_next_run_goes_on(
     project: Path, first: dict[str, Any], client: docker.DockerClient
 ) -> None:
-    process = subprocess.Popen(
-        [
-            sys.executable, "-c", "from builder.cli import main; main()",
-            "build", "line.yaml", "--locked", "--no-cache", "-s", "six*bookworm",
-            "-j", "1", "--progress", "json",
-        ],
+    scratch = project / "scratch"  # build contexts are made there, which tells our builds from others'
+    scratch.mkdir()
+    command = [sys.executable, "-c", "from builder.cli import main; main()", "build", "line.yaml"]
+    command += ["--locked", "--no-cache", "-s", "six*bookworm*", "-j", "1", "--progress", "json"]
+    finished = []
+    with subprocess.Popen(
+        command,
         cwd=project,
+        env=os.environ | {"TMPDIR": str(scratch)},
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    finished = []
-    for line in process.stderr:
-        event = json.loads(line) if line.startswith("{") else {}
-        if event.get("event") == "CellFinished":
-            finished.append(event)
-        if len(finished) == 1 and event.get("event") == "StageStarted" and event["stage"] == "build":
-            os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 130
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            event = json.loads(line) if line.startswith("{") else {}
+            if event.get("event") == "CellFinished":
+                finished.append(event)
+            if len(finished) == 1 and event.get("event") == "StageStarted" and event["stage"] == "build":
+                os.kill(process.pid, signal.SIGINT)
+    assert process.returncode == 130
     assert [event["outcome"] for event in finished] == ["unverified", "cancelled"]
     left = subprocess.run(
-        ["pgrep", "-f", "buildx build.*rtbuild-"], capture_output=True, text=True, check=False
+        ["pgrep", "-f", f"buildx build.*{scratch}"], capture_output=True, text=True, check=False
     )
     assert left.stdout == "", "a build was left running"
+    assert list(scratch.iterdir()) == [], "a build context was left behind"
     after = json.loads(rtbuild(project, "build", "line.yaml", "--locked", "-s", GOOD, "--json", "-q").stdout)
     assert cells(after)[GOOD]["image"]["reused"]
+
+
+def test_a_gpu_that_the_engine_cannot_hand_out_is_the_hosts_fault(
+    project: Path, first: dict[str, Any]
+) -> None:
+    done = rtbuild(project, "verify", "line.yaml", "-s", GOOD, "--gpus", "all", "--json", check=5)
+    found = cells(json.loads(done.stdout))[GOOD]
+    assert found["outcome"] == "host"
+    assert found["verification"]["verdict"] == "host"
+    assert "toolkit" in found["verification"]["remedy"]

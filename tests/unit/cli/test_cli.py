@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer.main
+import typer.testing
 
 from builder.cli import boundary
 from builder.cli.app import app
@@ -62,7 +63,7 @@ def test_list_json_is_one_document_with_both() -> None:
 
 
 def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> None:
-    versions = ", ".join(f"six==1.{n}.0" for n in range(300))
+    versions = ",\n  ".join(f"six==1.{n}.0" for n in range(300))
     (tmp_path / "m.yaml").write_text(
         f"version: 1\nname: m\ndefaults: {{python: '3.11', base: 'rootfs:debian/bookworm', cuda: none}}\n"
         f"axes: {{framework: [{versions}]}}\n"
@@ -70,7 +71,7 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
     chunks = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
     assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
     assert chunks[0]["include"][0] == {
-        "cell": "six1.0.0-py3.11-bookworm",
+        "cell": "six1.0.0-py3.11-bookworm-cpu",
         "matrix": "m.yaml",
         "gpu": "any",
     }
@@ -183,12 +184,12 @@ def test_the_reference_is_what_help_says(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("NO_COLOR", "1")
+    runner = typer.testing.CliRunner()
     root = typer.main.get_command(app)
     assert isinstance(root, typer.main.TyperGroup)
     text = ["# Command line reference", "", "Made from `rtbuild --help`; a test keeps it true.", ""]
-    runner = [("rtbuild", rtbuild("--help").stdout)]
-    runner += [(f"rtbuild {name}", rtbuild(name, "--help").stdout) for name in root.commands]
-    for title, shown in runner:
-        assert shown.startswith("Usage:"), title
-        text += [f"## {title}", "", "```text", shown.replace("python -c", "rtbuild").rstrip(), "```", ""]
+    for words in [[], *([name] for name in root.commands)]:
+        shown = runner.invoke(app, [*words, "--help"], prog_name="rtbuild").stdout
+        assert shown.startswith("Usage: rtbuild")
+        text += [f"## {' '.join(['rtbuild', *words])}", "", "```text", shown.rstrip(), "```", ""]
     generated("docs/cli.md", "\n".join(text))
