@@ -17,7 +17,8 @@ import requests
 
 from builder.errors import RegistryError
 from builder.lock import download, oci
-from builder.lock.http import Client, explain, redact
+from builder.lock import registry_answers as answers
+from builder.lock.http import Client, explain
 from builder.lock.oci import Place, Reference, is_loopback, parse_mirrors, parse_reference, place_of
 from builder.lock.registry_auth import Challenge, Login, answer, docker_login
 from builder.model import RegistryBase
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
-
-_LARGEST_DOCUMENT = 16 << 20
-"""Bytes of a manifest or config that are read; the specification lets registries refuse those over 4 MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,16 +111,16 @@ class Registry:
         accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
         response = self._call("GET", place, f"manifests/{name.selector}", headers={"Accept": accept})
         if response.status_code != 200:
-            raise _refusal(response, name, place)
-        content = _read(response, name, place)
+            raise answers.refusal(response, name, place)
+        content = answers.read(response, name, place)
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
         if expected != digest:
-            raise _altered(f"{name}", place, expected, digest)
+            raise answers.altered(f"{name}", place, expected, digest)
         try:
             stated = json.loads(content).get("mediaType")
         except (ValueError, AttributeError):
-            raise _no_registry(name, place, "something that is no manifest") from None
+            raise answers.no_registry(name, place, "something that is no manifest") from None
         media_type = stated or response.headers.get("Content-Type", "").partition(";")[0]
         if media_type not in (*oci.INDEXES, *oci.MANIFESTS):
             raise RegistryError(
@@ -137,7 +135,7 @@ class Registry:
         place = place_of(name, self._mirrors)
         response = self._call("HEAD", place, f"blobs/{digest}")
         if response.status_code not in (200, 404):
-            raise _refusal(response, name, place)
+            raise answers.refusal(response, name, place)
         return response.status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:
@@ -149,7 +147,7 @@ class Registry:
         if response.status_code == 404:
             return None
         if response.status_code != 200:
-            raise _refusal(response, name, place)
+            raise answers.refusal(response, name, place)
         return response.headers.get("Docker-Content-Digest") or self.manifest(name).digest
 
     def fetch_blob(
@@ -170,7 +168,7 @@ class Registry:
             # Also obtains the token that the download then carries.
             response = self._call("HEAD", place, path)
             if response.status_code != 200:
-                raise _refusal(response, name.at(digest), place)
+                raise answers.refusal(response, name.at(digest), place)
             return [self._url(place, path)]
 
         def headers(_url: str) -> dict[str, str]:
@@ -195,7 +193,7 @@ class Registry:
         place = place_of(name, self._mirrors)
         begun = self._call("POST", place, "blobs/uploads/", actions="pull,push")
         if begun.status_code != 202:
-            raise _refusal(begun, name, place)
+            raise answers.refusal(begun, name, place)
         location = urljoin(begun.url, begun.headers["Location"])
         joint = "&" if urlsplit(location).query else "?"
         with file.open("rb") as content:
@@ -208,7 +206,7 @@ class Registry:
                 | {"Content-Type": "application/octet-stream", "Content-Length": str(file.stat().st_size)},
             )
         if done.status_code != 201:
-            raise _refusal(done, name, place)
+            raise answers.refusal(done, name, place)
         return True
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
@@ -224,11 +222,11 @@ class Registry:
             headers={"Content-Type": media_type},
         )
         if response.status_code != 201:
-            raise _refusal(response, name, place)
+            raise answers.refusal(response, name, place)
         digest = "sha256:" + hashlib.sha256(content).hexdigest()
         stored = response.headers.get("Docker-Content-Digest", digest)
         if stored != digest:
-            raise _altered(f"{name}", place, digest, stored)
+            raise answers.altered(f"{name}", place, digest, stored)
         return digest
 
     def _blob(self, name: Reference, digest: str) -> bytes:
@@ -236,11 +234,11 @@ class Registry:
         place = place_of(name, self._mirrors)
         response = self._call("GET", place, f"blobs/{digest}")
         if response.status_code != 200:
-            raise _refusal(response, name, place)
-        content = _read(response, name, place)
+            raise answers.refusal(response, name, place)
+        content = answers.read(response, name, place)
         found = "sha256:" + hashlib.sha256(content).hexdigest()
         if found != digest:
-            raise _altered(f"the config of {name}", place, digest, found)
+            raise answers.altered(f"the config of {name}", place, digest, found)
         return content
 
     def _call(
@@ -324,77 +322,3 @@ class Registry:
 
 def _reference(reference: str | Reference) -> Reference:
     return reference if isinstance(reference, Reference) else parse_reference(reference)
-
-
-def _read(response: requests.Response, name: Reference, place: Place) -> bytes:
-    content = bytearray()
-    try:
-        with response:
-            if response.headers.get("Content-Type", "").startswith("text/html"):
-                raise _no_registry(name, place, "a web page")
-            for block in response.iter_content(1 << 16):
-                content += block
-                if len(content) > _LARGEST_DOCUMENT:
-                    raise _no_registry(name, place, f"more than {_LARGEST_DOCUMENT >> 20} MiB")
-    except requests.RequestException as problem:
-        raise RegistryError(f"{name} from {place}: {explain(problem)}", hint="try again") from problem
-    return bytes(content)
-
-
-def _no_registry(name: Reference, place: Place, found: str) -> RegistryError:
-    return RegistryError(
-        f"{place} answers a question for {name} with {found}",
-        hint="is it a registry? A proxy may stand in between and want a login of its own",
-    )
-
-
-def _altered(what: str, place: Place, expected: str, found: str) -> RegistryError:
-    return RegistryError(
-        f"{place} gives another content for {what} than its digest says\n"
-        f"  expected {expected}\n  received {found}",
-        hint="nothing was kept; a proxy or mirror in between may have altered it",
-    )
-
-
-def _refusal(response: requests.Response, name: Reference, place: Place) -> RegistryError:
-    """Why a registry said no, by status; its own words are added where it has some."""
-    status = response.status_code
-    with response:
-        said = _own_words(response)
-    login = name.host if place.mirror_of is None else place.host
-    if response.headers.get("Content-Type", "").startswith("text/html") and status < 500:
-        return _no_registry(name, place, f"a web page (HTTP {status})")
-    if status == 404:
-        hint = "check the name and the tag"
-        if name.repository.endswith("nvidia/cuda"):
-            hint = (
-                "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer "
-                "tag, a mirror that kept it (--registry-mirror), or rootfs:debian/<suite> and CUDA's wheels"
-            )
-        return RegistryError(f"{name} does not exist in {place}{said}", hint=hint)
-    if status in (401, 403):
-        return RegistryError(
-            f"{place} does not show {name} without a login, or it does not exist{said}",
-            hint=f"check the name; if it is private: docker login {login}",
-        )
-    if status == 429:
-        return RegistryError(
-            f"{place} has had too many requests from this address{said}",
-            hint=f"wait, or docker login {login} for a higher limit, or use a mirror (--registry-mirror)",
-        )
-    kind = "has a problem of its own" if status >= 500 else "refuses"
-    return RegistryError(
-        f"{place} {kind}: HTTP {status} {response.reason} for {name}{said}", hint="try again later"
-    )
-
-
-def _own_words(response: requests.Response) -> str:
-    """``errors[0].message`` of the specification's error document, if that is what came."""
-    try:
-        if int(response.headers.get("Content-Length", "0")) > _LARGEST_DOCUMENT:
-            return ""
-        first = response.json()["errors"][0]
-        words = first.get("message") or first.get("code") or ""
-    except (requests.RequestException, ValueError, LookupError, TypeError, AttributeError):
-        return ""
-    return f" ({redact(str(words))})" if words else ""
