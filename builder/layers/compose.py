@@ -40,10 +40,12 @@ def compose(
     store: LayerStore,
     lease: Lease,
     check: Callable[[], None],
+    with_base: bool = True,
 ) -> tuple[Path, str]:
     """Write the layout of ``base`` with ``layers`` on top; returns its folder and the manifest's digest.
 
-    ``check`` is called only where this combination is new, and may refuse it.
+    ``check`` is called only where this combination is new, and may refuse it. Without ``with_base`` the
+    layout names the base's layers and does not hold them.
     """
     config = canonical_json(image_config(base, layers))
     manifest = canonical_json(
@@ -58,7 +60,8 @@ def compose(
         }
     )
     described = _descriptor(_MANIFEST, manifest)
-    name = described["digest"].removeprefix("sha256:")
+    name = described["digest"].removeprefix("sha256:") + ("" if with_base else "-without-base")
+    held = (*base.layers, *layers) if with_base else tuple(layers)
     target = store.folder("layouts") / name
     with store.keeping(lease, name):
         there = target.is_dir()
@@ -80,7 +83,7 @@ def compose(
         (temporary / "index.json").write_bytes(index)
         for document in (config, manifest):
             (blobs / hashlib.sha256(document).hexdigest()).write_bytes(document)
-        for digest in {layer.digest.removeprefix("sha256:") for layer in (*base.layers, *layers)}:
+        for digest in {layer.digest.removeprefix("sha256:") for layer in held}:
             (blobs / digest).symlink_to(f"{_LINKS}/{digest}")
         try:
             temporary.rename(target)

@@ -79,15 +79,19 @@ def wheels_context(
     wheel_paths: Mapping[str, Path],
     rootfs_tar: Path | None = None,
     source: BaseSource | None = None,
+    engine_has_base: bool = False,
     workers: int = 2,
     progress: Progress | None = None,
 ) -> WheelsContext:
     """Turn ``pinned`` into an OCI layout for ``--build-context wheels=oci-layout://…``.
 
     ``wheel_paths`` maps each wheel's sha256 to its file. A rootfs cell needs ``rootfs_tar``, a registry
-    cell ``source``. Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the
-    cell, or fights with another over a path; :class:`~builder.errors.MissingToolError` where the disk is
-    full.
+    cell ``source``. ``engine_has_base`` promises that the engine's containerd image store holds the registry
+    base (``docker pull`` by digest, and keep it): then its layers are not fetched a second time, and the
+    layout names them without holding them.
+
+    Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights
+    with another over a path; :class:`~builder.errors.MissingToolError` where the disk is full.
     """
     started = time.monotonic()
     cell = pinned.cell
@@ -109,14 +113,19 @@ def wheels_context(
             groups = _groups(pinned.wheels)
             order = sorted(groups, key=lambda group: -sum(wheel.size for wheel in group))
             futures = {group: pool.submit(_layer, group, work) for group in order}
-            base, fetched = _base(pinned, work, rootfs_tar, source)
+            base, fetched = _base(pinned, work, rootfs_tar, source, fetch=not engine_has_base)
             made = [futures[group].result() for group in groups]
         for one in made:
             for name, requires in one.record.details["requires_python"].items():
                 check_python(name, requires, cell)
         layers = tuple(one.record.layer for one in made)
         layout, digest = compose(
-            base, layers, store=store, lease=lease, check=lambda: refuse_collisions(_listings(made, store))
+            base,
+            layers,
+            store=store,
+            lease=lease,
+            check=lambda: refuse_collisions(_listings(made, store)),
+            with_base=not (engine_has_base and isinstance(pinned.base, RegistryBase)),
         )
         undo.pop_all()
     new = fetched + sum(one.new for one in made)
@@ -153,12 +162,12 @@ def _pip(pinned: Pinned) -> str:
 
 
 def _base(
-    pinned: Pinned, work: _Work, rootfs_tar: Path | None, source: BaseSource | None
+    pinned: Pinned, work: _Work, rootfs_tar: Path | None, source: BaseSource | None, *, fetch: bool
 ) -> tuple[BaseLayers, int]:
     if isinstance(pinned.base, RegistryBase):
         if source is None:
             raise UsageError(f"{pinned.cell.id} stands on a registry image, and no registry was given")
-        return registry_layers(pinned.base, source=source, store=work.store, lease=work.lease)
+        return registry_layers(pinned.base, source=source, store=work.store, lease=work.lease, fetch=fetch)
     if rootfs_tar is None:
         raise UsageError(f"{pinned.cell.id} stands on a rootfs, and none was given")
     return rootfs_layers(

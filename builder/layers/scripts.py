@@ -45,7 +45,7 @@ if __name__ == '__main__':
 """,
 }
 
-_TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*)\s*:\s*(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
+_TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
 
 
 class EntryPointError(ValueError):

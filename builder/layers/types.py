@@ -82,8 +82,19 @@ class WheelsContext:
 
     @property
     def build_context(self) -> str:
-        """The value for ``docker buildx build --build-context``."""
+        """The one ``--build-context`` of ``docker buildx build`` that the image needs."""
         return f"wheels=oci-layout://{self.layout}:{self.tag}"
+
+    @property
+    def build_contexts(self) -> tuple[str, ...]:
+        """Every ``--build-context`` to give, so that nothing is done for the stages that are not built.
+
+        BuildKit 0.13 looks up the images and sends the files of the stages below an overridden one, too: a
+        rootfs.tar that nobody unpacks, a question to a registry for a base that is here already.
+        """
+        return tuple(
+            f"{stage}=oci-layout://{self.layout}:{self.tag}" for stage in ("base", "installer", "wheels")
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,382 @@
+"""Wheels → OCI layout: what is in it, what is shared, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+from layer_wheels import Builder, Content, Made, paths, pinned, tricky
+
+from builder.errors import CellError, MissingToolError, RegistryError, UsageError
+from builder.layers import LayerStore, wheels_context
+from builder.layers import codec as codec_module
+from builder.layers.context import LARGE
+from builder.model import Pinned, RegistryBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from builder.layers import WheelsContext
+
+
+@pytest.fixture
+def build(store: LayerStore, rootfs: Path) -> Callable[..., WheelsContext]:
+    def run(made: list[Made], *, into: LayerStore | None = None, **settings: Any) -> WheelsContext:
+        lock = pinned(made, **settings)
+        with wheels_context(lock, store=into or store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
+            return context
+
+    return run
+
+
+def blob(context: WheelsContext, digest: str) -> bytes:
+    return (context.layout / "blobs" / "sha256" / digest.removeprefix("sha256:")).read_bytes()
+
+
+def manifest(context: WheelsContext) -> dict[str, Any]:
+    index = json.loads((context.layout / "index.json").read_bytes())
+    found: dict[str, Any] = json.loads(blob(context, index["manifests"][0]["digest"]))
+    return found
+
+
+def test_the_layout_is_whole_and_every_digest_is_right(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    context = build([builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)])
+    assert json.loads((context.layout / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
+    for path in (context.layout / "blobs" / "sha256").iterdir():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    described = manifest(context)
+    config = json.loads(blob(context, described["config"]["digest"]))
+    streams = [
+        zstandard.ZstdDecompressor().stream_reader(blob(context, one["digest"])).read()
+        for one in described["layers"]
+    ]
+    assert config["rootfs"]["diff_ids"] == [
+        "sha256:" + hashlib.sha256(stream).hexdigest() for stream in streams
+    ]
+    assert [len(stream) for stream in streams] == [layer.unpacked for layer in context.layers]
+    assert len(config["history"]) == len(streams)
+    assert config["config"]["Env"][0].startswith("PATH=")
+    assert [layer.title for layer in context.layers] == ["rootfs bookworm", "large 1.0", "4 small wheels"]
+
+
+def test_entries_are_sorted_and_belong_to_nobody(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    context = build([builder.pip(), *tricky(builder)])
+    stream = zstandard.ZstdDecompressor().stream_reader(blob(context, context.layers[-1].digest)).read()
+    with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
+        entries = archive.getmembers()
+    found = [entry.name for entry in entries]
+    assert found == sorted(found)
+    assert len(found) == len(set(found))
+    assert {(e.uid, e.gid, e.uname, e.gname, e.mtime) for e in entries} == {(0, 0, "", "", 315619200)}
+    assert {e.mode for e in entries if e.isdir()} == {0o755}
+    assert "opt/runtime/bin/pip3.11" in found
+
+
+def test_the_same_lock_gives_the_same_digests_anywhere(
+    builder: Builder, build: Callable[..., WheelsContext], tmp_path: Path
+) -> None:
+    made = [builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)]
+    one = build(made)
+    two = build(made, into=LayerStore(tmp_path / "elsewhere"))
+    assert (one.digest, one.layers) == (two.digest, two.layers)
+    assert (one.made, one.reused) == (3, 0)
+
+
+def test_nothing_is_made_twice(builder: Builder, build: Callable[..., WheelsContext]) -> None:
+    made = [builder.pip(), *tricky(builder)]
+    first, second = build(made), build(made)
+    assert (second.made, second.reused, second.layout) == (0, 2, first.layout)
+
+
+def test_a_large_wheel_is_one_layer_for_every_python(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    large = builder.wheel("nvidia-thing", {"nvidia/thing.so": b""}, pad=LARGE)
+    new = build([large, builder.pip("26.0.1")], python="3.11")
+    old = build([large, builder.pip("21.3.1")], python="3.6")
+    assert new.layers[:2] == old.layers[:2]
+    assert new.layers[2] != old.layers[2]
+
+
+def test_a_large_wheel_with_scripts_follows_the_pip(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    large = builder.wheel(
+        "tool", {"tool.py": b""}, pad=LARGE, entry_points="[console_scripts]\ntool = tool:main\n"
+    )
+    new = build([large, builder.pip("26.0.1")], python="3.11")
+    old = build([large, builder.pip("21.3.1")], python="3.11")
+    assert new.layers[1] != old.layers[1]
+    assert new.layers[1] == build([large, builder.pip("26.0.1")], python="3.12").layers[1]
+
+
+def test_compression_changes_the_blobs_and_not_what_is_in_them(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    made = [builder.pip(), *tricky(builder)]
+    zstd, gzip = build(made), build(made, compression="gzip")
+    assert [layer.diff_id for layer in zstd.layers] == [layer.diff_id for layer in gzip.layers]
+    assert {layer.media_type.rpartition("+")[2] for layer in gzip.layers} == {"gzip"}
+
+
+def test_without_isal_the_content_is_the_same(
+    builder: Builder, build: Callable[..., WheelsContext], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = [builder.pip(), *tricky(builder)]
+    with_isal = build(made)
+    monkeypatch.setattr(codec_module, "isal_zlib", None)
+    assert codec_module.codec("gzip").startswith("zlib-")
+    assert build(made, into=LayerStore(tmp_path / "zlib")).layers == with_isal.layers
+    gzip = build(made, compression="gzip")
+    assert [layer.diff_id for layer in gzip.layers] == [layer.diff_id for layer in with_isal.layers]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_two_wheels_that_fight_over_a_path(
+    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+) -> None:
+    pad = LARGE if large else 0
+    one = builder.wheel("one", {"tests/__init__.py": b"one", "tests/util.py": b"1"}, pad=pad)
+    two = builder.wheel("two", {"tests/__init__.py": b"two", "tests/util.py": b"2"})
+    with pytest.raises(CellError) as caught:
+        build([one, two, builder.pip()])
+    assert str(caught.value).startswith(
+        "one and two both own /opt/runtime/lib/python/site-packages/tests/__init__.py and 1 more, "
+        "with different content"
+    )
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_two_wheels_that_share_a_file(
+    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+) -> None:
+    pad = LARGE if large else 0
+    one = builder.wheel("one", {"nvidia/__init__.py": b"same"}, pad=pad, unrecorded=["nvidia/__init__.py"])
+    two = builder.wheel("two", {"nvidia/__init__.py": b"same"})
+    assert build([one, two, builder.pip()]).made >= 2
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_file_of_one_that_is_a_folder_of_another(
+    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+) -> None:
+    one = builder.wheel("one", {"thing": b"file"}, pad=LARGE if large else 0)
+    two = builder.wheel("two", {"thing/deep/x.py": b""})
+    with pytest.raises(CellError, match=r"one and two both own /opt/runtime/lib/python/site-packages/thing"):
+        build([one, two, builder.pip()])
+
+
+def test_a_reused_layer_is_still_held_against_the_cell(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    large = builder.wheel("modern", {"m.py": b""}, pad=LARGE, requires_python=">=3.10")
+    build([large, builder.pip()], python="3.11")
+    with pytest.raises(CellError, match=r"modern asks for Python >=3\.10, the cell has 3\.9"):
+        build([large, builder.pip()], python="3.9")
+
+
+def test_a_damaged_wheel_leaves_nothing_in_the_store(
+    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore
+) -> None:
+    bad = builder.wheel("bad", {"bad.py": Content(data=b"evil", recorded="sha256=" + "A" * 43)})
+    with pytest.raises(CellError, match=r"bad\.py is not what its RECORD says"):
+        build([bad, builder.pip()])
+    assert not list((store.root / "tmp").iterdir())
+    assert not list((store.root / "leases").iterdir())
+    assert not list(store.root.glob("layouts/*"))
+    assert not any("bad" in path.read_text() for path in (store.root / "index").glob("*.json"))
+
+
+def test_a_disk_that_fills_up_in_the_middle(
+    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = builder.wheel("large", {"large.py": b""}, pad=LARGE)
+    real = Path.open
+
+    def full(self: Path, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+        return open("/dev/full", mode) if self.parent.name == "tmp" else real(self, mode, *args, **kwargs)  # noqa: PTH123
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        with pytest.raises(MissingToolError, match="no room left"):
+            build([large, builder.pip()])
+    assert store.usage() == 0
+    assert build([large, builder.pip()]).made == 3
+
+
+def test_progress_counts_every_byte(builder: Builder, store: LayerStore, rootfs: Path) -> None:
+    made = [builder.pip(), *tricky(builder)]
+    seen: dict[str, list[tuple[int, int]]] = {}
+    with wheels_context(
+        pinned(made),
+        store=store,
+        wheel_paths=paths(made),
+        rootfs_tar=rootfs,
+        progress=lambda title, done, total: seen.setdefault(title, []).append((done, total)),
+    ):
+        pass
+    assert set(seen) == {"rootfs bookworm", "4 small wheels"}
+    for steps in seen.values():
+        assert [done for done, _ in steps] == sorted(done for done, _ in steps)
+    assert seen["rootfs bookworm"][-1] == (rootfs.stat().st_size,) * 2
+
+
+def test_blobs_of_a_build_under_way_are_not_pruned(builder: Builder, store: LayerStore, rootfs: Path) -> None:
+    made = [builder.pip()]
+    with wheels_context(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
+        assert LayerStore(store.root).prune(0) == 0
+        assert all(path.exists() for path in (context.layout / "blobs" / "sha256").iterdir())
+    assert LayerStore(store.root).prune(0) > 0
+    assert not context.layout.exists()
+
+
+def test_a_pruned_layer_comes_back(
+    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore
+) -> None:
+    made = [builder.pip()]
+    first = build(made)
+    store.prune(0)
+    assert build(made).digest == first.digest
+
+
+@pytest.mark.parametrize("missing", ["pip", "rootfs"])
+def test_what_a_call_needs(builder: Builder, store: LayerStore, rootfs: Path, missing: str) -> None:
+    made = [builder.wheel("x", {"x.py": b""}) if missing == "pip" else builder.pip()]
+    with pytest.raises(UsageError):
+        wheels_context(
+            pinned(made),
+            store=store,
+            wheel_paths=paths(made),
+            rootfs_tar=None if missing == "rootfs" else rootfs,
+        )
+    assert not list(store.root.glob("leases/*"))
+
+
+class FakeRegistry:
+    """A registry image of two layers; ``damaged`` answers with other bytes."""
+
+    def __init__(self, *, damaged: str = "") -> None:
+        self.damaged = damaged
+        self.asked: list[str] = []
+        layers = [b"layer one", b"layer two"]
+        config = {
+            "architecture": "amd64",
+            "os": "linux",
+            "container": "dropped",
+            "config": {"Env": ["PATH=/bin", "CUDA_VERSION=11.8.0"], "Labels": {"a": "b"}},
+            "rootfs": {"type": "layers", "diff_ids": ["sha256:" + "1" * 64, "sha256:" + "2" * 64]},
+            "history": [
+                {"created_by": "one"},
+                {"created_by": "env", "empty_layer": True},
+                {"created_by": "two"},
+            ],
+        }
+        self.blobs = {
+            "sha256:" + hashlib.sha256(one).hexdigest(): one for one in [*layers, json.dumps(config).encode()]
+        }
+        *layer_digests, config_digest = self.blobs
+        self.content = json.dumps(
+            {
+                "schemaVersion": 2,
+                "config": {"digest": config_digest, "size": len(self.blobs[config_digest])},
+                "layers": [
+                    {
+                        "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip",
+                        "digest": d,
+                        "size": len(self.blobs[d]),
+                    }
+                    for d in layer_digests
+                ],
+            }
+        ).encode()
+        self.digest = "sha256:" + hashlib.sha256(self.content).hexdigest()
+        self.layer_digests = layer_digests
+
+    def manifest(self, digest: str) -> bytes:
+        self.asked.append(digest)
+        return b"{}" if self.damaged == "manifest" else self.content
+
+    def blob(self, digest: str, dest: Path) -> None:
+        self.asked.append(digest)
+        content = self.blobs[digest]
+        dest.write_bytes(b"x" * len(content) if self.damaged == "blob" else content)
+
+    def pinned(self, made: list[Made]) -> Pinned:
+        lock = pinned(made)
+        base = RegistryBase(reference="example.invalid/cuda:1", digest=self.digest, env=(), labels=(), size=1)
+        return Pinned(cell=lock.cell, base=base, wheels=lock.wheels, epoch=0)
+
+
+def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, store: LayerStore) -> None:
+    registry, made = FakeRegistry(), [builder.pip()]
+    with wheels_context(
+        registry.pinned(made), store=store, wheel_paths=paths(made), source=registry
+    ) as context:
+        described = manifest(context)
+        config = json.loads(blob(context, described["config"]["digest"]))
+    assert [one["digest"] for one in described["layers"][:2]] == registry.layer_digests
+    assert described["layers"][0]["mediaType"] == "application/vnd.oci.image.layer.v1.tar+gzip"
+    assert config["config"]["Env"] == ["PATH=/bin", "CUDA_VERSION=11.8.0"]
+    assert config["config"]["Labels"] == {"a": "b"}
+    assert "container" not in config
+    assert [one.get("created_by") for one in config["history"]] == [
+        "one",
+        "env",
+        "two",
+        "rtbuild: pip 26.0.1",
+    ]
+    assert blob(context, registry.layer_digests[1]) == b"layer two"
+
+
+def test_blobs_of_a_registry_base_are_fetched_once(builder: Builder, store: LayerStore) -> None:
+    registry, made = FakeRegistry(), [builder.pip()]
+    for _ in range(2):
+        wheels_context(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry).close()
+    assert sorted(registry.asked) == sorted([registry.digest, registry.digest, *registry.blobs])
+
+
+def test_a_base_that_the_engine_has_is_named_and_not_fetched(builder: Builder, store: LayerStore) -> None:
+    registry, made = FakeRegistry(), [builder.pip()]
+    settings: dict[str, Any] = {"store": store, "wheel_paths": paths(made), "source": registry}
+    with wheels_context(registry.pinned(made), engine_has_base=True, **settings) as context:
+        assert not set(registry.asked) & set(registry.layer_digests)
+        assert [one["digest"] for one in manifest(context)["layers"][:2]] == registry.layer_digests
+        assert not (
+            context.layout / "blobs" / "sha256" / registry.layer_digests[0].removeprefix("sha256:")
+        ).exists()
+    with wheels_context(registry.pinned(made), **settings) as whole:
+        assert whole.digest == context.digest
+        assert blob(whole, registry.layer_digests[0]) == b"layer one"
+
+
+def test_the_stages_below_are_overridden_as_well(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    context = build([builder.pip()])
+    assert context.build_context in context.build_contexts
+    assert [one.partition("=")[0] for one in context.build_contexts] == ["base", "installer", "wheels"]
+
+
+@pytest.mark.parametrize("damaged", ["manifest", "blob"])
+def test_a_registry_that_gives_something_else(builder: Builder, store: LayerStore, damaged: str) -> None:
+    registry, made = FakeRegistry(damaged=damaged), [builder.pip()]
+    with pytest.raises(RegistryError, match="the registry gave something else"):
+        wheels_context(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry)
+
+
+def test_it_needs_no_hard_links(
+    builder: Builder, build: Callable[..., WheelsContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda *_: pytest.fail("hard link"))
+    assert build([builder.pip()]).made == 2

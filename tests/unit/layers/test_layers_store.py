@@ -1,0 +1,255 @@
+"""The store under bad luck: files cut short, full disks, processes that die, and several at once."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from builder.errors import MissingToolError
+from builder.layers.locking import locked
+from builder.layers.store import LayerStore, Record
+from builder.layers.types import Layer
+
+
+def layer(content: bytes) -> Layer:
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    return Layer(
+        title="t", digest=digest, diff_id=digest, size=len(content), unpacked=len(content), media_type="m"
+    )
+
+
+def put(store: LayerStore, key: str, content: bytes = b"content") -> tuple[Record, bool]:
+    lease = store.lease()
+    try:
+        return store.obtain(key, lease, lambda path: write(path, content))
+    finally:
+        lease.release()
+
+
+def write(path: Path, content: bytes) -> Record:
+    path.write_bytes(content)
+    return Record(layer=layer(content), details={"a": 1}, files=b"listing")
+
+
+def names(store: LayerStore, folder: str) -> list[str]:
+    return sorted(path.name for path in (store.root / folder).iterdir())
+
+
+def age(store: LayerStore, key: str, seconds: int) -> None:
+    moment = time.time() - seconds
+    os.utime(store.root / "index" / f"{key}.json", (moment, moment))
+
+
+def test_a_layer_is_made_once(store: LayerStore) -> None:
+    first, made = put(store, "k")
+    assert made
+    again, made = put(store, "k", b"not asked for")
+    assert not made
+    assert again == first
+    assert again.details == {"a": 1}
+    assert store.files("k") == b"listing"
+    assert store.usage() == 7
+    assert names(store, "tmp") == []
+
+
+def test_another_process_finds_it(store: LayerStore) -> None:
+    put(store, "k")
+    assert not put(LayerStore(store.root), "k")[1]
+
+
+@pytest.mark.parametrize("damage", [b"", b"conten", b"CONTENT", b"content and more"])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_blob_that_was_tampered_with_is_made_again(
+    store: LayerStore, damage: bytes, *, fresh: bool
+) -> None:
+    record, _ = put(store, "k")
+    blob = store.blob(record.layer.digest)
+    times = (blob.stat().st_atime_ns, blob.stat().st_mtime_ns)
+    blob.write_bytes(damage)
+    os.utime(blob, ns=times)
+    assert put(LayerStore(store.root) if fresh else store, "k")[1]
+    assert blob.read_bytes() == b"content"
+
+
+def test_a_sound_blob_is_hashed_once_and_not_by_every_process(
+    store: LayerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, _ = put(store, "k")
+    (store.root / "hashed" / record.layer.digest.removeprefix("sha256:")).unlink()
+    assert not put(LayerStore(store.root), "k")[1]
+    monkeypatch.setattr(LayerStore, "_hash_is_right", lambda *_: pytest.fail("hashed again"))
+    assert not put(LayerStore(store.root), "k")[1]
+
+
+def test_a_store_that_was_copied_is_checked_and_used(store: LayerStore) -> None:
+    record, _ = put(store, "k")
+    blob = store.blob(record.layer.digest)
+    other = blob.with_name("copy")
+    other.write_bytes(blob.read_bytes())
+    other.replace(blob)
+    assert not put(LayerStore(store.root), "k")[1]
+
+
+@pytest.mark.parametrize("entry", [b"", b"{", b"[]", b'{"layer": {"digest": "x"}, "details": {}}', b"\xff"])
+def test_an_index_that_cannot_be_read_is_forgotten(store: LayerStore, entry: bytes) -> None:
+    put(store, "k")
+    (store.root / "index" / "k.json").write_bytes(entry)
+    assert put(store, "k")[1]
+
+
+def test_a_full_disk_leaves_nothing_behind(store: LayerStore) -> None:
+    def make(path: Path) -> Record:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    lease = store.lease()
+    with pytest.raises(MissingToolError, match="no room left on the disk") as caught:
+        store.obtain("k", lease, make)
+    lease.release()
+    assert "RTBUILD_CACHE" in str(caught.value.hint)
+    assert names(store, "tmp") == []
+    assert store.usage() == 0
+    assert put(store, "k")[1]
+
+
+def test_a_store_that_may_not_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises((MissingToolError, NotADirectoryError)):
+        LayerStore(tmp_path / "file" / "store").lease()
+
+
+def test_it_works_under_a_strict_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        store = LayerStore(tmp_path / "store")
+        put(store, "k")
+        assert not put(store, "k")[1]
+    finally:
+        os.umask(before)
+
+
+def test_pruning_takes_what_was_used_longest_ago(store: LayerStore) -> None:
+    for number in range(4):
+        put(store, f"k{number}", bytes([number]) * 100)
+        age(store, f"k{number}", 1000 - number)
+    put(store, "k0", bytes([0]) * 100)  # used now
+    assert store.prune(250) == 200
+    assert sorted(path.stem for path in (store.root / "index").glob("*.json")) == ["k0", "k3"]
+    assert sorted(path.stem for path in (store.root / "index").glob("*.files")) == ["k0", "k3"]
+    assert len(names(store, "hashed")) == 2
+
+
+def test_pruning_spares_what_is_in_use(store: LayerStore) -> None:
+    lease = store.lease()
+    record, _ = store.obtain("k", lease, lambda path: write(path, b"content"))
+    assert LayerStore(store.root).prune(0) == 0
+    assert store.blob(record.layer.digest).exists()
+    lease.release()
+    assert LayerStore(store.root).prune(0) == 7
+
+
+def test_the_lease_of_a_dead_process_keeps_nothing(store: LayerStore) -> None:
+    record, _ = put(store, "k")
+    (store.root / "leases" / "1-dead").write_text(record.layer.digest + "\n")
+    assert store.prune(0) == 7
+    assert names(store, "leases") == []
+
+
+def test_the_limit_holds_by_itself(tmp_path: Path) -> None:
+    store = LayerStore(tmp_path / "store", limit=150)
+    for number in range(3):
+        put(store, f"k{number}", bytes([number]) * 100)
+        age(store, f"k{number}", 10 - number)
+    put(store, "k3", b"x")
+    assert store.usage() <= 150
+
+
+def test_old_temporary_files_go_with_a_prune(store: LayerStore) -> None:
+    put(store, "k")
+    for name, seconds in (("old", 100_000), ("new", 10)):
+        path = store.folder("tmp") / name
+        path.write_text("half")
+        os.utime(path, (time.time() - seconds,) * 2)
+    store.prune(1000)
+    assert names(store, "tmp") == ["new"]
+
+
+def test_verify_names_and_removes_what_is_wrong(store: LayerStore) -> None:
+    good, _ = put(store, "good", b"good")
+    bad, _ = put(store, "bad", b"bad")
+    store.blob(bad.layer.digest).write_bytes(b"BAD")
+    assert store.verify() == [bad.layer.digest]
+    assert store.blob(good.layer.digest).exists()
+    assert not store.blob(bad.layer.digest).exists()
+    assert store.verify() == []
+
+
+def test_threads_that_want_one_layer_make_it_once(store: LayerStore) -> None:
+    made: list[int] = []
+
+    def make(path: Path) -> Record:
+        made.append(1)
+        time.sleep(0.05)
+        return write(path, b"content")
+
+    def want() -> None:
+        lease = store.lease()
+        store.obtain("k", lease, make)
+        lease.release()
+
+    threads = [threading.Thread(target=want) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [1]
+
+
+def _stress(root: str, seed: int) -> None:
+    store = LayerStore(Path(root), limit=600)
+    for step in range(30):
+        number = (seed * 7 + step * 3) % 10
+        content = bytes([number]) * 100
+        lease = store.lease()
+        record, _ = store.obtain(f"k{number}", lease, lambda path, content=content: write(path, content))
+        if store.blob(record.layer.digest).read_bytes() != content:
+            os._exit(3)
+        lease.release()
+
+
+def test_processes_that_make_use_and_prune_at_once(store: LayerStore) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_stress, args=(str(store.root), seed)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    assert store.usage() <= 600
+    assert LayerStore(store.root).verify() == []
+    assert names(store, "leases") == []
+
+
+def test_a_lock_is_free_when_its_holder_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    child = os.fork()
+    if child == 0:
+        with locked(path):
+            os._exit(0)
+    os.waitpid(child, 0)
+    with locked(path) as held:
+        assert held >= 0
+
+
+def test_the_index_is_json_that_a_person_can_read(store: LayerStore) -> None:
+    put(store, "k")
+    document = json.loads((store.root / "index" / "k.json").read_text())
+    assert document["layer"]["size"] == 7

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+
+from builder.layers import tar
+
+
+def archive(*entries: tuple[str, bytes]) -> bytes:
+    return (
+        b"".join(tar.file_header(p, mode=0o644, size=len(c)) + c + tar.padding(len(c)) for p, c in entries)
+        + tar.END
+    )
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a",
+        "opt/runtime/file.py",
+        "x" * 100,
+        "p" * 155 + "/" + "n" * 100,
+        "p" * 156 + "/" + "n" * 100,
+        "x" * 101,
+        "/".join(["d" * 30] * 20),
+        "\u00fcml\u00e4ut/na\u00efve \u2713",
+        "\u2713" * 60,
+    ],
+)
+def test_other_readers_find_what_was_written(path: str) -> None:
+    stream = tar.directory_header("opt") + archive((path, b"content"))
+    with tarfile.open(fileobj=io.BytesIO(stream)) as found:
+        folder, file = found.getmembers()
+        assert (folder.name, folder.isdir(), folder.mode) == ("opt", True, 0o755)
+        assert (file.name, file.mode, file.uid, file.gid, file.uname, file.mtime) == (
+            path,
+            0o644,
+            0,
+            0,
+            "",
+            tar.MTIME,
+        )
+        content = found.extractfile(file)
+        assert content is not None
+        assert content.read() == b"content"
+
+
+@pytest.mark.parametrize("path", ["d" * 99, "d" * 100, "p" * 150 + "/" + "d" * 99, "e/" * 100 + "f"])
+def test_folders_of_any_length(path: str) -> None:
+    with tarfile.open(fileobj=io.BytesIO(tar.directory_header(path) + tar.END)) as found:
+        assert [(m.name, m.isdir()) for m in found] == [(path, True)]
+
+
+def test_a_file_beyond_eight_gibibytes() -> None:
+    header = tar.file_header("big", mode=0o644, size=9 << 30)
+    assert tarfile.TarInfo.frombuf(header[:512], "utf-8", "strict").type == tarfile.XHDTYPE
+    assert b" size=9663676416\n" in header
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513])
+def test_padding_fills_the_block(size: int) -> None:
+    assert (size + len(tar.padding(size))) % 512 == 0
