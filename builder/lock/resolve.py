@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from builder.compat.facts import load
-from builder.errors import CellError
+from builder.errors import CellError, PackageIndexError
 from builder.lock.file import Status, status
 from builder.model import Pinned, RegistryBase, RootfsBase
 
@@ -54,10 +54,9 @@ def pin(
         base = _new_base(cell, registry, debian)
     system = system_of(base)
     row = load().systems.get(system) if system else None
+    unknown = f"{base_name(base)} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
     if row is None and note is not None:
-        note(
-            f"{base_name(base)}: its system is not known, so only wheels for glibc {_OLDEST_GLIBC} are taken"
-        )
+        note(unknown)
     if row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
@@ -65,14 +64,20 @@ def pin(
             "its distribution's own",
             hint=f"set python to {row.python[0]}, or take a base that has Python {cell.python}",
         )
-    wheels = index.with_extra(cell.index).resolve(
-        requirements(cell),
-        python=cell.python,
-        platform=cell.platform,
-        glibc=row.glibc if row is not None else _OLDEST_GLIBC,
-        previous=previous.wheels if previous is not None else (),
-        upgrade=upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names,
-    )
+    try:
+        wheels = index.with_extra(cell.index).resolve(
+            requirements(cell),
+            python=cell.python,
+            platform=cell.platform,
+            glibc=row.glibc if row is not None else _OLDEST_GLIBC,
+            previous=previous.wheels if previous is not None else (),
+            upgrade=upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names,
+        )
+    except PackageIndexError as problem:
+        if row is not None:
+            raise
+        hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(_SYSTEM_LABELS)})"
+        raise PackageIndexError(problem.message, hint=hint) from problem
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
@@ -113,7 +118,8 @@ def system_of(base: RegistryBase | RootfsBase) -> str | None:
         return f"debian/{base.suite}"
     labels = dict(base.labels)
     name, version = (labels.get(label, "") for label in _SYSTEM_LABELS)
-    if name == "ubuntu" and version:
+    # An image made from Ubuntu's may say its own version under the same label.
+    if name == "ubuntu" and f"ubuntu{version}" in load().systems:
         return f"ubuntu{version}"
     tag = base.reference.partition("@")[0].rpartition("/")[2]
     ubuntu = re.search(r"ubuntu:?(\d\d)\.?(\d\d)", tag)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
-from builder.errors import CellError
+from builder.errors import CellError, PackageIndexError
 from builder.lock import pin
 from builder.lock.resolve import LARGE, requirements, stacked, system_of
 from builder.model import Base, RootfsBase
@@ -94,6 +94,14 @@ def test_a_system_that_nothing_names() -> None:
     assert outside.asked[1][2]["glibc"] == "2.17"
     assert "our.registry/base:1" in notes[0]
 
+    def nothing_fits(*_: Any, **__: Any) -> Any:
+        raise PackageIndexError("no wheel for glibc 2.17", hint="take a newer base")
+
+    outside.resolve = nothing_fits  # type: ignore[method-assign]
+    with pytest.raises(PackageIndexError, match=r"glibc 2\.17") as caught:
+        lock(outside, lock_cell("a", base=base, python="3.12"))
+    assert "of no known system" in (caught.value.hint or "")
+
 
 def test_what_was_locked_stays() -> None:
     outside = Outside()
@@ -168,6 +176,7 @@ def test_the_order_of_layers() -> None:
         ("python:3.11-slim-bookworm", {}, "debian/bookworm"),
         ("our.registry:5000/ubuntu22.04/base:1", {}, None),
         ("misleading:ubuntu18.04", UBUNTU, "ubuntu22.04"),
+        ("made:from-ubuntu20.04", UBUNTU | {"org.opencontainers.image.version": "1.4.2"}, "ubuntu20.04"),
     ],
 )
 def test_the_system_of_a_base(reference: str, labels: dict[str, str], expected: str | None) -> None:
