@@ -7,6 +7,7 @@ wheels and registries arrives as :class:`Truth`, and the tables in ``facts/`` fi
 
 from builder.compat.check import check, explain
 from builder.compat.finding import Finding, Nearest, Outcome, Source, Value, summary
+from builder.compat.propose import Proposal, propose, to_matrix_yaml
 from builder.compat.truth import BaseTruth, Truth, WheelTruth, truth_of_base, truth_of_pinned
 
 __all__ = [
@@ -14,13 +15,16 @@ __all__ = [
     "Finding",
     "Nearest",
     "Outcome",
+    "Proposal",
     "Source",
     "Truth",
     "Value",
     "WheelTruth",
     "check",
     "explain",
+    "propose",
     "summary",
+    "to_matrix_yaml",
     "truth_of_base",
     "truth_of_pinned",
 ]

@@ -75,7 +75,8 @@ class FrameworkRow(Row):
     """The oldest glibc that one of its wheels accepts."""
     needs: tuple[str, ...] = ()
     """Families of NVIDIA's wheels (``cublas``, ``cufft``) without which it silently runs on the CPU."""
-    note: str | None = None
+    pip: tuple[str, ...] = ()
+    """Bounds that its own metadata leaves open, and without which today's index gives it what breaks it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,6 +175,8 @@ class WheelRow(Row):
 
     name: str
     versions: tuple[str, ...]
+    toolkit: str | None = None
+    """The CUDA release that the newest version is from, where the version itself does not say so."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     cuda.libraries,
     cuda.version,
     cudnn.copies,
+    cudnn.wheel_names,
     cudnn.version,
     cudnn.documented_cuda,
     devices.driver,

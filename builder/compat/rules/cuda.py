@@ -24,6 +24,10 @@ BROUGHT_ALONG = {
     "cufft": {"nvjitlink"},
 }
 
+# what the pins of a framework bring (Requires-Dist of its wheels); the tables list only the pins that decide
+_ALL = {"cuda-runtime", "cuda-nvrtc", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "nvjitlink", "nccl"}
+PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _ALL}
+
 
 def provider(stack: Stack) -> Iterator[Finding]:
     """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
@@ -107,10 +111,12 @@ def _families(stack: Stack) -> set[str]:
     names: set[str] = {canonicalize_name(parsed.name) for text in texts if (parsed := requirement(text))}
     names |= {canonicalize_name(pin.name) for framework in stack.frameworks for pin, _ in framework.pins}
     names |= {wheel.name for wheel in stack.truth.wheels}
+    brought = [PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins"]
     families = {
         name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
     }
     if not stack.truth.locked:
+        families = families.union(*brought)
         for family in sorted(families):
             families |= BROUGHT_ALONG.get(family, set())
     return families

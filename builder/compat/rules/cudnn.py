@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from builder.compat.finding import Finding, Outcome, Value
-from builder.compat.versions import agree, at_least, key, major, minor, short
+from packaging.utils import canonicalize_name
+
+from builder.compat.decide import CELL
+from builder.compat.finding import Finding, Outcome, Source, Value
+from builder.compat.versions import agree, at_least, key, major, minor, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +36,25 @@ def copies(stack: Stack) -> Iterator[Finding]:
         "one copy, depends on search order; an image has exactly one",
         values=values,
     )
+
+
+def wheel_names(stack: Stack) -> Iterator[Finding]:
+    """``cudnn-wheels``: cuDNN's wheels for two CUDA majors write the same files, so only one can be installed."""
+    if stack.truth.locked:
+        found = {wheel.name: Source(kind="wheel", reference=wheel.reference) for wheel in stack.truth.wheels}
+    else:
+        texts = (*stack.cell.cuda.packages, *stack.cell.pip)
+        found = {canonicalize_name(parsed.name): CELL for text in texts if (parsed := requirement(text))}
+        found |= {canonicalize_name(pin.name): source for f in stack.frameworks for pin, source in f.pins}
+    names = sorted(name for name in found if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
+    if len(names) > 1:
+        yield Finding(
+            rule="cudnn-wheels",
+            outcome=Outcome.CANNOT_WORK,
+            message=f"{' and '.join(names)} write the same files: the frameworks are built for "
+            "different CUDA majors",
+            values=tuple(Value(what="wheel", text=name, source=found[name]) for name in names),
+        )
 
 
 def _place(copy: Copy) -> str:
