@@ -38,24 +38,26 @@ _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(t
 
 
 def judge_toolkit(run):
-    """A toolkit library that does not load: without LD_LIBRARY_PATH it does, where two toolkits are mixed."""
-    failed = [check for check in run.checks if check["outcome"] == "failed" and check["cause"] is None]
-    for check in failed:
-        run.decide(check, "toolkit-library-missing")
-        if "undefined symbol" in check["summary"] or "not defined in file" in check["summary"]:
-            run.decide(check, "toolkit-mixed")
+    """A toolkit library that does not load: see whether it does without LD_PRELOAD or LD_LIBRARY_PATH."""
     if run.ending["kind"] != "done":
         run.fail("R02", "%s in %s" % (run.ending["text"], run.in_flight), "crash")
-    if run.sound or not os.environ.get("LD_LIBRARY_PATH"):
-        return
-    again = run.again("cleared-path")
-    run.prove(
-        "cleared-path", "confirmed" if again.sound else "refuted", "the runtime stage without LD_LIBRARY_PATH"
-    )
-    if again.sound:
-        for check in run.checks:
-            if check["outcome"] == "failed":
-                run.decide(check, "toolkit-mixed")
+    failed = [check for check in run.checks if check["outcome"] == "failed"]
+    for check in failed:
+        if check["cause"] is None:
+            mixed = re.search(r"undefined symbol|not defined in file", check["summary"])
+            run.decide(check, "toolkit-mixed" if mixed else "toolkit-library-missing")
+    tests = (("LD_PRELOAD", "cleared-preload", "preload-interference"),)
+    tests += (("LD_LIBRARY_PATH", "cleared-path", "toolkit-mixed"),)
+    for variable, test, cause in tests:
+        if not failed or not os.environ.get(variable):
+            continue
+        again = run.again(test)
+        outcome = "confirmed" if again.sound else "refuted"
+        run.prove(test, outcome, "the runtime stage without %s=%s" % (variable, os.environ[variable]))
+        if again.sound:
+            for check in failed:
+                run.decide(check, cause)
+            return
 
 
 @stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
@@ -81,7 +83,29 @@ def runtime_stage(ctx):
         )
         ctx.fails("R02", text, cause, evidence)
         return
+    if not _load_blas(ctx, answers, evidence):
+        return
     _check_nvrtc(ctx, loader, wheel_folders, evidence)
+
+
+def _load_blas(ctx, answers, evidence):
+    """Load the cuBLAS that would be used, which needs cuBLASLt of the same toolkit; false where that fails.
+
+    Not for PyTorch: its DT_RPATH decides for both, and its import shows what comes of it.
+    """
+    if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
+        return True
+    for name, path in sorted(answers.items()):
+        if not re.match(r"libcublas\.so\.", name):
+            continue
+        try:
+            with ctx.call("dlopen %s" % path):
+                need_ctypes().CDLL(path)
+        except OSError as error:
+            evidence["dlerror"] = str(error)
+            ctx.fails("R02", "%s does not load: %s" % (path, error), None, evidence)
+            return False
+    return True
 
 
 def in_folders(name, folders):
@@ -116,12 +140,29 @@ def needed_libraries(facts, loader):
             path = os.path.join(folder, part)
             for name in loader.header(path)["needed"]:
                 rows.append((name, path, "cuDNN"))
+        rows += _opened_by_cudnn(candidate["path"], facts.get("packages", {}))
     kept, seen = [], set()
     for row in rows:
         if row[0] not in seen and is_cuda_library(row[0]) and not re.match(r"libcudnn|libcuda\.so", row[0]):
             seen.add(row[0])
             kept.append(row)
     return kept
+
+
+def _opened_by_cudnn(shim, packages):
+    """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``)."""
+    rows = []
+    for row in packages.values():
+        if not row["name"].startswith("nvidia-cudnn-cu") or not shim.startswith(row["location"] + os.sep):
+            continue
+        for text in row["requires"]:
+            found = re.match(r"nvidia-cublas-cu(\d+)", text)
+            if found:
+                part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
+                requester = part if os.path.exists(part) else shim
+                for name in ("libcublas.so.", "libcublasLt.so."):
+                    rows.append((name + found.group(1), requester, row["name"]))
+    return rows
 
 
 def find_nvrtc(loader, wheel_folders):

@@ -5,6 +5,7 @@ import os
 from .environment import start_environment
 from .maps import mapped_libraries
 from .protocol import stage
+from .resolver import Loader
 from .run import run_named
 
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -16,17 +17,27 @@ def judge_session(run):
     if not late:
         return
     for candidate in run.facts.get("candidates", ())[:1]:
-        now = run_named(run.program, "cudnn", candidate=candidate)
-        before = {name: start for name, (start, _) in late.items()}
-        then = run_named(run.program, "cudnn", candidate=candidate, environment=before)
-        outcome = "confirmed" if now.sound and not then.sound else "refuted"
+        now = run_named(run.program, "cudnn", candidate=candidate).sound
+        then = _sound_then(run.program, candidate, {name: start for name, (start, _) in late.items()})
+        outcome = "confirmed" if now and not then else "refuted"
         detail = "cuDNN %s with the variables as they are, %s as the process was started"
         words = {True: "loads", False: "does not load"}
-        run.prove("start environment", outcome, detail % (words[now.sound], words[then.sound]))
+        run.prove("start environment", outcome, detail % (words[now], words[then]))
         if outcome == "confirmed":
             names = ", ".join(sorted(late))
             text = "%s was changed inside the process: a new one would find cuDNN, this one does not" % names
             run.fail("E02", text, "env-set-too-late", {"late": late})
+
+
+def _sound_then(program, candidate, environment):
+    """Whether the process, as it was started, could load the cuDNN that the loader would have given it."""
+    if candidate["by"] == "LD_LIBRARY_PATH":
+        loader = Loader(library_path=environment.get("LD_LIBRARY_PATH") or "")
+        path = loader.resolve(os.path.basename(candidate["path"]))["path"]
+        if path is None:
+            return False
+        candidate = dict(candidate, path=path)
+    return run_named(program, "cudnn", candidate=candidate, environment=environment).sound
 
 
 @stage("session", layer="session", timeout=20, judge=judge_session)
