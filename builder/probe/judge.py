@@ -149,11 +149,18 @@ def _by_loader(run, text):
         answer = dlerror_of(path)
         if answer is None:
             continue
-        run.prove("dlerror of %s" % path, "confirmed", answer)
+        run.prove("dlerror of %s" % os.path.basename(path), "confirmed", answer)
         return _by_dlerror(answer, loader, name)
     if re.search(r"VERSION_MISMATCH|undefined symbol: cudnn|version libcudnn\w*\.so", text):
-        folders = _mixed_proof(shim, loader)
-        run.prove("sub-libraries", "confirmed", folders)
+        run.prove("sub-libraries", "confirmed", _mixed_proof(shim, loader))
+        if shim is not None:
+            again = run.again("preloaded")
+            _record(
+                run,
+                again,
+                "preloaded",
+                "the same stage with every file of %s preloaded" % os.path.dirname(shim),
+            )
         return "cudnn-sublibrary-mismatch"
     return None
 

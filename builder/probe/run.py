@@ -3,6 +3,7 @@
 import os
 
 from .runner import execute, find_stage
+from .sublibraries import preload_order, shim_name
 
 _VERBOSE = {
     "CUDNN_LOGINFO_DBG": "1",
@@ -67,11 +68,22 @@ class Run(object):
             text = "the probe has no file of its own here, so it cannot start anew with other variables"
             self.ending = {"kind": "unavailable", "text": text}
             return self
+        if "preloaded" in self.counter:
+            self.params = dict(self.params, preload=self._whole_set())
         params = dict(self.params, facts=self.facts, counter=sorted(self.counter), **self.program.options)
         limit = self.program.timeout or self.stage.timeout
         outcome = execute(self.stage.name, params, limit, environment, self.program.command)
         self._take(outcome, limit)
         return self
+
+    def _whole_set(self):
+        """The files of the cuDNN in ``directory``, or in the candidate's own folder, for preloading."""
+        shim = (self.params.get("candidate") or {}).get("path") or ""
+        folder = self.params.get("directory") or os.path.dirname(os.path.realpath(shim))
+        for major in (9, 8, 7):
+            if os.path.exists(os.path.join(folder, shim_name(major))):
+                return preload_order(folder, major)
+        return []
 
     def _environment(self):
         dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]

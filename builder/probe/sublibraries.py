@@ -27,6 +27,12 @@ def required_sublibraries(major):
     return ["libcudnn_%s.so.%d" % (part, major) for part in _SETS.get(major, _SETS[9] if major > 9 else ())]
 
 
+def preload_order(folder, major):
+    """Paths of a whole cuDNN, each after those that it needs; the shim last."""
+    parts = [os.path.join(folder, name) for name in required_sublibraries(major) + [shim_name(major)]]
+    return [path for path in parts if os.path.exists(path)]
+
+
 def named_sublibraries(folder, major):
     """Further sub-libraries that the ones at hand name as strings: 9.20 names an engine that is not
     shipped.
