@@ -39,7 +39,7 @@ def copies(stack: Stack) -> Iterator[Finding]:
 
 
 def wheel_names(stack: Stack) -> Iterator[Finding]:
-    """``cudnn-wheels``: cuDNN's wheels for two CUDA majors write the same files, so only one can be installed."""
+    """``cudnn-wheels``: the cuDNN wheels of two CUDA majors write the same files."""
     if stack.truth.locked:
         found = {wheel.name: Source(kind="wheel", reference=wheel.reference) for wheel in stack.truth.wheels}
     else:
