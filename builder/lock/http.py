@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a server must have answered the connection."""
-READ_TIMEOUT = 30.0
-"""Seconds a server may stay silent in the middle of an answer."""
+READ_TIMEOUT = 60.0
+"""Seconds a server may stay silent. A mirror that fetches a wheel whole before it passes it on needs them."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import PackageIndexError
 from builder.lock import download, index_settings, simple_api, target, uv
-from builder.lock.http import Client, explain, redact
+from builder.lock.http import READ_TIMEOUT, Client, explain, redact
 from builder.model import Wheel
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ class Index:
     ) -> None:
         """``note`` receives what the user should hear and what stops nothing, such as a yanked version."""
         self.settings = settings
-        self._client = client or Client(ca=settings.ca)
+        self._client = client or Client(
+            ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
+        )
         self._note: Callable[[str], None] = note or _no_note
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
         self._known = {} if _known is None else _known

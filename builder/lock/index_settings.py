@@ -36,6 +36,8 @@ class IndexSettings:
     """Asked before the default, in this order."""
     ca: str | None = None
     """pip's ``cert``: a file with certificate authorities."""
+    timeout: float | None = None
+    """Seconds that the user allows a silent server: uv's ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
     notes: tuple[str, ...] = ()
     """What of the configuration is not used, and why."""
 
@@ -63,9 +65,20 @@ def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = Non
     plain = IndexSettings(
         default=default.rstrip("/"),
         ca=next(iter(pip.get("cert", ())), None),
+        timeout=_timeout(environ, pip),
         notes=tuple(dict.fromkeys(notes)),
     )
     return with_extra(plain, [*extra, *configured])
+
+
+def _timeout(environ: Mapping[str, str], pip: Mapping[str, list[str]]) -> float | None:
+    named = environ.get("UV_HTTP_TIMEOUT") or next(
+        (pip[name][0] for name in ("timeout", "default-timeout") if pip.get(name)), ""
+    )
+    try:
+        return float(named)
+    except ValueError:
+        return None
 
 
 def with_extra(settings: IndexSettings, extra: Sequence[str]) -> IndexSettings:
@@ -142,7 +155,7 @@ def _pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
     https://pip.pypa.io/en/stable/topics/configuration/ (sections ``global`` and ``install``).
     """
     found: dict[str, list[str]] = {}
-    options = ("index-url", "extra-index-url", "find-links", "no-index", "cert")
+    options = ("index-url", "extra-index-url", "find-links", "no-index", "cert", "default-timeout", "timeout")
     for path in _pip_files(environ):
         parser = configparser.RawConfigParser()
         try:

@@ -117,6 +117,8 @@ def _environment(settings: IndexSettings) -> dict[str, str]:
     if authorities:
         kept["SSL_CERT_FILE"] = authorities
     kept.setdefault("UV_INDEX_STRATEGY", _STRATEGY)
+    if settings.timeout is not None:
+        kept.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(settings.timeout))))
     # uv would fetch an interpreter of the target's version, only to build source packages, which we never do.
     kept["UV_PYTHON_DOWNLOADS"] = "never"
     return kept

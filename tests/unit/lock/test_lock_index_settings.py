@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.errors import UsageError
+from builder.lock.index import Index
 from builder.lock.index_settings import from_user, with_extra
 
 if TYPE_CHECKING:
@@ -99,6 +100,18 @@ def test_what_only_this_machine_understands_is_noted(monkeypatch: pytest.MonkeyP
     ]
     monkeypatch.setenv("PIP_NO_INDEX", "0")
     assert not any("no-index" in note for note in from_user().notes)
+
+
+def test_how_long_a_server_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert from_user().timeout is None
+    monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "180")
+    assert from_user().timeout == 180
+    assert Index.from_user()._client._timeout[1] == 180
+    monkeypatch.setenv("PIP_TIMEOUT", "7")
+    assert from_user().timeout == 7
+    assert Index.from_user()._client._timeout[1] > 7
+    monkeypatch.setenv("UV_HTTP_TIMEOUT", "300")
+    assert from_user().timeout == 300
 
 
 def test_a_broken_pip_file(own_configuration: Path) -> None:
