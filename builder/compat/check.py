@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.compat.facts import Facts
+    from builder.compat.finding import Nearest
     from builder.model import Cell
 
 
@@ -33,20 +35,30 @@ def check(
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
     With ``suggest``, a finding that refuses carries the nearest cell that would work, where there is one.
     """
-    stack = stack_of(cell, truth or Truth(), facts or tables.load(), driver)
+    known = facts or tables.load()
+    stack = stack_of(cell, truth or Truth(), known, driver)
     findings = [finding for rule in RULES for finding in rule(stack)]
     findings += stack.disagreements
     if not suggest or summary(findings) is not Outcome.CANNOT_WORK:
         return tuple(findings)
-    found = nearest(
-        stack, lambda other, known: check(other, known, driver=driver, facts=stack.facts, suggest=False)
-    )
+    same = replace(cell, id="", matrix="", variant=None, span=None)
+    found = _way_out(same, driver) if facts is None else _search(same, driver, known)
     if found is None:
         return tuple(findings)
-    return tuple(
-        replace(finding, nearest=found) if finding.outcome is Outcome.CANNOT_WORK else finding
-        for finding in findings
-    )
+    found = replace(found, cell=replace(found.cell, id=cell.id, matrix=cell.matrix))
+    return tuple(replace(f, nearest=found) if f.outcome is Outcome.CANNOT_WORK else f for f in findings)
+
+
+@functools.lru_cache(maxsize=4096)
+def _way_out(cell: Cell, driver: str | None) -> Nearest | None:
+    """Cells that differ in their name only have the same way out; a matrix has many such."""
+    return _search(cell, driver, tables.load())
+
+
+def _search(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
+    # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
+    stack = stack_of(cell, Truth(), known, driver)
+    return nearest(stack, lambda other: check(other, driver=driver, facts=known, suggest=False))
 
 
 def explain(cell: Cell, findings: Sequence[Finding]) -> str:

@@ -6,8 +6,9 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from builder.compat.candidates import cells, choices
 from builder.compat.finding import Nearest, Outcome, summary
-from builder.compat.versions import at_least, key, major, minor, short
+from builder.compat.versions import at_least, key, major, minor, requirement, short
 from builder.model import Base, Cuda
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
     from builder.compat.base import Tag
     from builder.compat.finding import Finding
+    from builder.compat.framework import Framework
     from builder.compat.stack import Stack
-    from builder.compat.truth import Truth
     from builder.model import Cell
 
-    Check = Callable[[Cell, Truth], tuple[Finding, ...]]
+    Check = Callable[[Cell], tuple[Finding, ...]]
 
 LIMIT = 48
 """Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
@@ -27,11 +28,10 @@ LIMIT = 48
 
 def nearest(stack: Stack, check: Check) -> Nearest | None:
     """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
-    # a candidate has another base, so what was read from this one says nothing about it
-    truth = replace(stack.truth, base=None, wheels=(), locked=False)
     fallback = None
-    for changes, cell in itertools.islice(_candidates(stack), LIMIT):
-        outcome = summary(check(cell, truth))
+    near = itertools.islice(_candidates(stack), LIMIT)
+    for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
+        outcome = summary(check(cell))
         if outcome is Outcome.WORKS:
             return Nearest(changes=changes, cell=cell)
         if outcome is Outcome.WARNS and fallback is None:
@@ -54,20 +54,24 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
     for python in pythons:
         yield (("python", python),), replace(cell, python=python)
     yield from _extras(stack)
+    if stack.cell.cuda.provider == "none":
+        wheels = replace(cell, cuda=Cuda(provider="wheels"))
+        yield (("cuda", "wheels"),), wheels
     for name, python in itertools.product(tags[:6], pythons[:3]):
         changed = replace(cell, base=Base(kind="registry", name=name), python=python)
         yield (("base", name), ("python", python)), changed
 
 
 def _flavours(stack: Stack) -> Iterator[Candidate]:
-    """The base flavour of the tag, for frameworks that bring their own CUDA."""
+    """The base flavour of the tag, where CUDA comes in wheels."""
     tag, cell = stack.tag, stack.cell
-    if tag is None or not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks):
+    bringing = any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    if tag is None or tag.flavour == "base" or not (bringing or cell.cuda.provider == "wheels"):
         return
     name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
-    base = Base(kind="registry", name=name)
-    wheels = replace(cell, base=base, cuda=replace(cell.cuda, provider="wheels"))
-    yield (("base", name), ("cuda", "wheels")), wheels
+    wheels = replace(cell, base=Base(kind="registry", name=name), cuda=replace(cell.cuda, provider="wheels"))
+    changes = (("base", name),) if cell.cuda.provider == "wheels" else (("base", name), ("cuda", "wheels"))
+    yield changes, wheels
 
 
 def _packages(stack: Stack) -> Iterator[Candidate]:
@@ -156,3 +160,41 @@ def _extras(stack: Stack) -> Iterator[Candidate]:
     other = replace(cell, frameworks=tuple(texts), base=base, cuda=Cuda(provider="wheels"))
     changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
     yield changes, other
+
+
+def _other_ways(stack: Stack) -> Iterator[Candidate]:
+    """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
+    cell = stack.cell
+    if any(framework.table is None or framework.version is None for framework in stack.frameworks):
+        return
+    ways = [list(choices(_without_extras(framework), stack.facts, {})) for framework in stack.frameworks]
+    for python in (cell.python, None):
+        for gpu in dict.fromkeys((*cell.gpus[:1], None)):
+            for _, other in itertools.islice(cells(ways, python, gpu, stack.facts), LIMIT // 3):
+                changed = replace(
+                    other,
+                    id=cell.id,
+                    matrix=cell.matrix,
+                    gpus=cell.gpus if gpu else (),
+                    pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
+                    apt=cell.apt,
+                    env=cell.env,
+                    options=cell.options,
+                )
+                yield tuple(_differences(cell, changed)), changed
+
+
+def _without_extras(framework: Framework) -> str:
+    parsed = requirement(framework.requirement)
+    name = parsed.name if parsed is not None else framework.name
+    return f"{name}=={(framework.version or '').split('+', 1)[0]}"
+
+
+def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:
+    for name in ("frameworks", "python", "base", "index", "gpus"):
+        if getattr(cell, name) != getattr(other, name):
+            value = getattr(other, name)
+            text = ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+            yield ("framework" if name == "frameworks" else name), text
+    if cell.cuda != other.cuda:
+        yield "cuda", ", ".join((other.cuda.provider, *other.cuda.packages))
