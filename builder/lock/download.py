@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import requests
 
-from builder.errors import CellError, MissingToolError
+from builder.errors import CancelledError, CellError, MissingToolError
 from builder.lock.http import Client, explain, redact
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _WORTH_ANOTHER_TRY = 1 << 20
 """An attempt that brought this many bytes does not count against the limit of attempts."""
 
 
-class StoppedError(CellError):
+class StoppedError(CancelledError):
     """Another download of the batch failed, or the user pressed Ctrl-C; nothing is wrong with this one."""
 
 
