@@ -1,8 +1,8 @@
 """Puts the probe's modules together into the one file that goes into images: the same bytes every time.
 
-As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out, each under
-a header that names it. The rules that make this possible (flat package, ``from .module import name`` only, every
-top-level name unique) are checked here.
+As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out,
+each under a header that names it. The rules that make this possible (flat package, ``from .module import
+name`` only, every top-level name unique) are checked here.
 """
 
 from __future__ import annotations

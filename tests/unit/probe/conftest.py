@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builder.probe.protocol import Ctx
 from builder.recipe.bundle import bundle
 
 
@@ -31,6 +32,31 @@ class Probe:
         done = self.run("--json", *arguments, **options)
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
+
+
+class Recorder(Ctx):
+    """A stage's context without a parent: lines are kept instead of sent."""
+
+    def __init__(self, **params) -> None:
+        super().__init__("under-test", params, -1)
+        self.lines = []
+
+    def send(self, line):
+        self.lines.append(line)
+
+    def found(self, number):
+        return next(line for line in self.lines if line["t"] == "check" and line["id"] == number)
+
+
+@pytest.fixture
+def recorder():
+    return Recorder
+
+
+@pytest.fixture(scope="session")
+def bare(probe):
+    """The report of a run with nothing special about it."""
+    return probe.report()
 
 
 @pytest.fixture(scope="session")

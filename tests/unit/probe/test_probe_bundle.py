@@ -14,12 +14,12 @@ from builder.probe.main import VERSION
 from builder.recipe.bundle import BundleError, bundle
 
 
-def test_the_same_bytes_every_time():
-    assert bundle() == bundle()
+def test_the_same_bytes_every_time(probe):
+    assert bundle() == probe.path.read_bytes()
 
 
-def test_the_file_is_a_readable_script():
-    text = bundle().decode()
+def test_the_file_is_a_readable_script(probe):
+    text = probe.path.read_text()
     assert text.startswith("#!/usr/bin/env python3\n# cudnn-verify: ")
     assert text.count('if __name__ == "__main__":') == 1
     assert text.rstrip().endswith("sys.exit(probe())")
@@ -28,8 +28,8 @@ def test_the_file_is_a_readable_script():
         assert module.stem == "__init__" or f"\n# {module.stem}\n" in text
 
 
-def test_it_is_python_3_6_and_standard_library_only():
-    tree = ast.parse(bundle(), feature_version=(3, 6))
+def test_it_is_python_3_6_and_standard_library_only(probe):
+    tree = ast.parse(probe.path.read_text(), feature_version=(3, 6))
     imported = {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
     imported |= {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names

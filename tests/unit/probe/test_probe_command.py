@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from probe_elf import write_elf
 
+from builder.probe.environment import environment_stage
 from builder.probe.main import probe as probe_main
+from builder.probe.report import compare_reports
 
 
 def test_a_bare_machine_has_nothing_to_check(probe):
@@ -20,20 +22,14 @@ def test_a_bare_machine_has_nothing_to_check(probe):
     assert done.stderr == ""
 
 
-def test_the_report_is_one_document(probe):
-    done = probe.run("--json")
-    report = json.loads(done.stdout)
-    assert done.returncode == 10
+def test_the_report_is_one_document(bare):
+    report = bare
     keys = "schema probe verdict cause side summary remedy proof consequences checks python gpus driver "
     keys += "libraries frameworks differences test_double seconds"
     assert set(keys.split()) <= set(report)
     assert report["schema"] == 1
     assert report["seconds"] < 20
     assert {check["outcome"] for check in report["checks"]} <= {"passed", "failed", "not_run"}
-
-
-def test_quiet_is_one_line(probe):
-    assert probe.run("-q").stdout.count("\n") == 1
 
 
 def test_only_one_stage_claims_nothing(probe):
@@ -97,9 +93,7 @@ def test_a_fault_of_the_probe_is_pasteable(monkeypatch, capsys):
     assert said.count("```") == 2
 
 
-@pytest.mark.parametrize(
-    "closed", [">&-", ">&- 2>&-", ">&- 2>&- <&-", ">/dev/full", "| head -c 1 >/dev/null"]
-)
+@pytest.mark.parametrize("closed", [">&- 2>&- <&-", ">/dev/full", "| head -c 1 >/dev/null"])
 def test_nobody_listens(probe, closed):
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} {probe.path} {closed}"],
@@ -117,7 +111,7 @@ def test_standard_input_as_the_file(probe):
         done = subprocess.run(
             [sys.executable, "-", "-q"], stdin=stream, capture_output=True, text=True, check=False
         )
-    assert (done.returncode, done.stdout[:10]) == (10, "unverified")
+    assert (done.returncode, done.stdout[:10], done.stdout.count("\n")) == (10, "unverified", 1)
     piped = subprocess.run(
         [sys.executable, "-", "-q"], input=probe.path.read_text(), capture_output=True, text=True, check=False
     )
@@ -178,9 +172,15 @@ def test_a_package_that_ends_the_process_is_no_end_of_the_probe(probe, tmp_path)
     assert report["cause"] == "crash"
 
 
-def test_a_check_that_was_switched_off(probe):
-    report = probe.report(env={"PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": "1"})
-    assert report["cause"] == "check-disabled"
+def test_a_check_that_was_switched_off(recorder, monkeypatch):
+    ctx = recorder()
+    monkeypatch.setenv("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK", "0")
+    environment_stage(ctx)
+    assert ctx.found("E02")["outcome"] == "passed"
+    ctx = recorder()
+    monkeypatch.setenv("PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK", "1")
+    environment_stage(ctx)
+    assert ctx.found("E02")["cause"] == "check-disabled"
 
 
 def test_parts_without_a_shim(probe, tmp_path):
@@ -190,17 +190,16 @@ def test_parts_without_a_shim(probe, tmp_path):
     assert "holds parts of cuDNN 9, but no libcudnn.so.9" in report["summary"]
 
 
-def test_what_changed_since_the_last_time(probe, tmp_path):
+def test_what_changed_since_the_last_time(probe, bare, tmp_path):
     old = tmp_path / "old.json"
-    old.write_text(probe.run("--json").stdout)
+    old.write_text(json.dumps(bare))
     (tmp_path / "lib").mkdir()
     write_elf(tmp_path / "lib/libcudnn.so.7", soname="libcudnn.so.7")
     report = probe.report("--compare", str(old), env={"LD_LIBRARY_PATH": str(tmp_path / "lib")})
     changed = {row["what"]: (row["before"], row["now"]) for row in report["changes"]}
     assert f"libraries {tmp_path}/lib/libcudnn.so.7" in changed
     assert changed["variables LD_LIBRARY_PATH"] == (None, str(tmp_path / "lib"))
-    same = probe.report("--compare", str(old))
-    assert same["changes"] == []
+    assert compare_reports(bare, bare) == []
 
 
 def test_a_notebook_runs_it_beside_the_kernel(probe):
@@ -224,8 +223,6 @@ def test_a_running_process_that_started_with_other_variables(probe):
     check = next(row for row in report["checks"] if row["stage"] == "session")
     assert check["outcome"] == "passed"
     assert "LD_LIBRARY_PATH differs" in check["note"]
-    gone = probe.report("--pid", "99999999")
-    assert next(row for row in gone["checks"] if row["stage"] == "session")["outcome"] == "not_run"
 
 
 def interpreters():
@@ -246,10 +243,14 @@ def interpreters():
     return found
 
 
-def test_every_interpreter_that_is_here(probe, tmp_path):
+def test_the_oldest_and_the_newest_interpreter_here(probe, tmp_path):
+    """With CI set all of them: half a second each."""
     (tmp_path / "libcudnn.so.9").write_text("hello\n")
     started = {}
-    for version, python in interpreters().items():
+    here = interpreters()
+    by_age = sorted(here, key=lambda version: tuple(map(int, version.split("."))))
+    chosen = by_age if os.environ.get("CI") else sorted({by_age[0], by_age[-1]})
+    for version, python in ((version, here[version]) for version in chosen):
         started[version] = subprocess.Popen(
             [python, "-W", "error", str(probe.path), "--json"],
             env={"LD_LIBRARY_PATH": str(tmp_path), "PATH": os.environ["PATH"]},

@@ -3,12 +3,13 @@
 import base64
 import hashlib
 import json
+import sys
 
 import pytest
 
 from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
-from builder.probe.packages import satisfies
+from builder.probe.packages import packages_stage, satisfies
 
 
 def install(folder, name, version, *, requires=(), files=None):
@@ -77,41 +78,49 @@ def test_distributions_are_read_and_broken_ones_survived(tmp_path):
     assert (found["empty"]["version"], found["junk"]["version"]) == ("1.0", "2.0")
 
 
-def p02(probe, folder):
-    report = probe.report("--only", "packages", env={"PYTHONPATH": str(folder)})
-    return next(check for check in report["checks"] if check["id"] == "P02")
+@pytest.fixture
+def p02(recorder, monkeypatch):
+    """Run the stage over one folder and give back its check of owners."""
+
+    def run(folder):
+        monkeypatch.setattr(sys, "path", [str(folder)])
+        ctx = recorder()
+        packages_stage(ctx)
+        return ctx.found("P02")
+
+    return run
 
 
-def test_two_packages_that_own_the_same_files(probe, tmp_path):
+def test_two_packages_that_own_the_same_files(p02, tmp_path):
     path = "nvidia/cudnn/lib/libcudnn_ops.so.9"
     install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"twelve"})
     install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"eleven and more"})
-    check = p02(probe, tmp_path)
+    check = p02(tmp_path)
     assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
     assert "belongs to nvidia-cudnn-cu12 but is the file of nvidia-cudnn-cu11" in check["summary"]
 
 
-def test_equal_sizes_are_told_apart_by_their_hash(probe, tmp_path):
+def test_equal_sizes_are_told_apart_by_their_hash(p02, tmp_path):
     path = "nvidia/cudnn/lib/libcudnn_ops.so.9"
     install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"twelve"})
     install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"eleven"})
-    assert p02(probe, tmp_path)["cause"] == "package-overwritten"
+    assert p02(tmp_path)["cause"] == "package-overwritten"
 
 
-def test_the_same_file_twice_and_files_as_installed_are_sound(probe, tmp_path):
+def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     path = "nvidia/cudnn/lib/libcudnn.so.9"
     install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})
     install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"shim"})
-    check = p02(probe, tmp_path)
+    check = p02(tmp_path)
     assert check["outcome"] == "passed"
     assert "two owners" in check["note"]
 
 
-def test_a_package_whose_files_are_gone(probe, tmp_path):
+def test_a_package_whose_files_are_gone(p02, tmp_path):
     path = "nvidia/cudnn/lib/libcudnn.so.9"
     install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})
     (tmp_path / path).unlink()
-    check = p02(probe, tmp_path)
+    check = p02(tmp_path)
     assert (check["outcome"], check["cause"]) == ("failed", "package-overwritten")
     assert "its libraries are gone" in check["summary"]
 
