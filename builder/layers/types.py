@@ -83,18 +83,16 @@ class WheelsContext:
     @property
     def build_context(self) -> str:
         """The one ``--build-context`` of ``docker buildx build`` that the image needs."""
-        return f"wheels=oci-layout://{self.layout}:{self.tag}"
+        return f"wheels={self.build_contexts['wheels']}"
 
     @property
-    def build_contexts(self) -> tuple[str, ...]:
-        """Every ``--build-context`` to give, so that nothing is done for the stages that are not built.
+    def build_contexts(self) -> dict[str, str]:
+        """Every stage to override, so that nothing is done for stages that are not built.
 
         BuildKit 0.13 looks up the images and sends the files of the stages below an overridden one, too: a
         rootfs.tar that nobody unpacks, a question to a registry for a base that is here already.
         """
-        return tuple(
-            f"{stage}=oci-layout://{self.layout}:{self.tag}" for stage in ("base", "installer", "wheels")
-        )
+        return dict.fromkeys(("base", "installer", "wheels"), f"oci-layout://{self.layout}:{self.tag}")
 
     def __enter__(self) -> Self:
         return self
