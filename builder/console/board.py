@@ -35,7 +35,8 @@ _BAR = 14
 @dataclass
 class _Row:
     stage: Stage
-    since: float
+    since: float | None
+    """When the stage began; None once it has ended and the cell waits for its turn."""
     text: str = ""
     done: int | None = None
     total: int | None = None
@@ -78,7 +79,7 @@ class Board:
                 with self._lock:
                     row = self._rows.get(event.cell)
                     if row is not None:
-                        row.text, row.done, row.total = event.text, None, None
+                        row.text, row.done, row.total, row.since = event.text, None, None, None
             case CellFinished():
                 self._finish(event)
             case Note():
@@ -118,7 +119,7 @@ class Board:
                     Text(cell, style="bold"),
                     Text(row.stage, style="cyan"),
                     Text(self._bar(row) + row.text),
-                    Text(human_seconds(now - row.since), style="dim"),
+                    Text("" if row.since is None else human_seconds(now - row.since), style="dim"),
                 )
             left = len(self._waiting)
         if left:
