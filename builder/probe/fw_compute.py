@@ -10,6 +10,7 @@ _EPSILON = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 _OLDEST = {"float16": (6, 0), "bfloat16": (8, 0)}
 _NOT_OFFERED = (
     "no opkernel was registered",
+    "is not registered",
     "could not find device for node",
     "not implemented for",
     "unsupported data type",

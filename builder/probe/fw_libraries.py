@@ -54,7 +54,7 @@ def cause_of_missing(names):
         return "cudnn-missing"
     if any(name.startswith("libcudnn_") for name in names):
         return "cudnn-sublibrary-missing"
-    if any(name.startswith("libnvrtc") for name in names):
+    if all(name.startswith("libnvrtc") for name in names):
         return "nvrtc-missing"
     return "toolkit-library-missing"
 

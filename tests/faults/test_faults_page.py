@@ -1,0 +1,67 @@
+"""``docs/faults.md`` is the list of faults; it is written from the list, and this fails when it drifts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import faults_driver  # noqa: F401
+import faults_files  # noqa: F401
+import faults_framework  # noqa: F401
+import faults_gpu  # noqa: F401
+import faults_real  # noqa: F401
+import faults_real_frameworks  # noqa: F401
+import faults_session  # noqa: F401
+import faults_toolkit  # noqa: F401
+from fault_list import FAULTS
+
+if TYPE_CHECKING:
+    import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
+_HEAD = """\
+# Faults and the causes that the probe finds
+
+Each row is a test: an environment with one thing wrong in it, in which `cudnn-verify` runs as a user runs it
+and has to give exactly this verdict and exactly this cause. None of them may ever be `works`. The same parts
+without a fault have to pass; that is tested beside it. To write this page anew:
+`pytest --update-golden tests/faults/test_faults_page.py`.
+
+"""
+_DOUBLES = """\
+gcc compiles a fake driver, a fake cuDNN 7, 8 or 9 that convolves on the CPU, and a dlopen wrapper; a fake
+PyTorch stands in for the frameworks. They export `rtbuild_test_double`, and a report made with them says
+`test_double: true`, which nothing accepts as evidence."""
+_REAL = """\
+cuDNN 7.6.5, 8.9.7, 9.1.0 and 9.10.2, cuBLAS and NVRTC out of their wheels, downloaded once into
+`RTBUILD_CACHE` (pytest marker `wheels`). The aborts, bus errors and loader messages are the real ones."""
+_FRAMEWORKS = """\
+TensorFlow 2.18, JAX 0.6.2, ONNX Runtime 1.22, CuPy 13.4 and Paddle 3.2 without a GPU (marker `wheels`). The
+row without a cause is no fault: an optional library that is absent is a remark."""
+_PARTS = {
+    "doubles": ("With test doubles", _DOUBLES),
+    "real": ("In NVIDIA's own files", _REAL),
+    "framework": ("In real frameworks", _FRAMEWORKS),
+}
+
+
+def page() -> str:
+    text = _HEAD
+    for parts, (title, about) in _PARTS.items():
+        text += f"## {title}\n\n{about}\n\n| fault | verdict | cause |\n|---|---|---|\n"
+        for row in sorted((r for r in FAULTS if r.parts == parts), key=lambda r: (r.cause or "", r.name)):
+            cause = f"[`{row.cause}`](causes.md#{row.cause})" if row.cause else ""
+            text += f"| {row.title} (`{row.name}`) | `{row.verdict}` | {cause} |\n"
+        text += "\n"
+    return text.rstrip("\n") + "\n"
+
+
+def test_page_lists_every_fault(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        PAGE.write_text(page(), encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_names_are_distinct() -> None:
+    names = [row.name for row in FAULTS]
+    assert len(names) == len(set(names))
