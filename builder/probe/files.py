@@ -4,10 +4,11 @@ All of it before any file is loaded: a truncated library is a SIGBUS for whoever
 """
 
 import os
+import re
 
 from .protocol import stage
 from .scene import look_around
-from .sublibraries import named_sublibraries
+from .sublibraries import named_sublibraries, shim_major
 
 
 def scene_facts(scene):
@@ -24,7 +25,7 @@ def files_stage(ctx):
     for key, value in sorted(scene_facts(scene).items()):
         ctx.fact(key, value)
     _check_inventory(ctx, scene)
-    in_play = folders_in_play(scene)
+    in_play = copies_in_play(scene)
     _check_integrity(ctx, scene, in_play)
     _check_sets(ctx, scene, in_play)
 
@@ -40,20 +41,23 @@ def _check_inventory(ctx, scene):
     ctx.passed("E03", "cuDNN: %s" % where, evidence, note=note)
 
 
-def folders_in_play(scene):
-    """Folders whose cuDNN would be loaded: those of the candidates and of what was passed over for them."""
-    paths = [row["path"] for row in scene["candidates"]]
-    for row in scene["consumers"]:
-        paths += [passed["path"] for passed in row["passed"]]
-    if not paths:
-        paths = [copy["shim"] for copy in scene["copies"]]
-    return {os.path.dirname(path) for path in paths} | {os.path.dirname(os.path.realpath(p)) for p in paths}
+def copies_in_play(scene):
+    """(real folder, major) of every cuDNN that would be loaded; of all there are, where nothing would be."""
+    paths = [row["path"] for row in scene["candidates"]] or [copy["shim"] for copy in scene["copies"]]
+    pairs = set()
+    for path in paths:
+        major = shim_major(os.path.basename(path))
+        pairs |= {
+            (os.path.realpath(os.path.dirname(path)), major),
+            (os.path.dirname(os.path.realpath(path)), major),
+        }
+    return pairs
 
 
 def _check_integrity(ctx, scene, in_play):
     bad = [row for row in scene["libraries"] if row["problem"]]
     evidence = {"bad": bad}
-    blocking = [r for r in bad if r["name"].startswith("libcudnn") and _blocks(r, scene, in_play)]
+    blocking = [row for row in bad if _blocks(row, scene, in_play)]
     if blocking:
         row = blocking[0]
         text = "%s is no usable library: %s" % (row["path"], row["problem"])
@@ -69,15 +73,18 @@ def _check_integrity(ctx, scene, in_play):
 
 
 def _blocks(row, scene, in_play):
-    if os.path.dirname(row["path"]) in in_play:
+    """True for a damaged file of a cuDNN in use, or one for which the loader found no other."""
+    found = re.match(r"libcudnn\w*\.so\.(\d+)", row["name"])
+    if found is None:
+        return False
+    if (os.path.realpath(os.path.dirname(row["path"])), int(found.group(1))) in in_play:
         return True
-    return not scene["candidates"]
+    lost = [passed["path"] for c in scene["consumers"] if c["path"] is None for passed in c["passed"]]
+    return row["path"] in lost or not scene["candidates"]
 
 
 def _check_sets(ctx, scene, in_play):
-    relevant = [
-        c for c in scene["copies"] if c["folder"] in in_play or os.path.realpath(c["folder"]) in in_play
-    ]
+    relevant = [c for c in scene["copies"] if (os.path.realpath(c["folder"]), c["major"]) in in_play]
     if not relevant:
         ctx.not_run("E05", "no cuDNN here to look at")
         return

@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -111,6 +112,11 @@ def open_standard_streams():
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def end_with_children(number, _frame):
+    """On SIGTERM leave by an exception, so that the child under way is stopped, too."""
+    raise SystemExit(128 + number)
 
 
 def leave_own_folder():
@@ -262,6 +268,7 @@ def say(text):
 def probe(argv=None):
     """Run the probe as a command; every way out is an exit code."""
     open_standard_streams()
+    signal.signal(signal.SIGTERM, end_with_children)
     leave_own_folder()
     if not REGISTERED:
         return PROBE_FAULT

@@ -6,9 +6,11 @@ import json
 import sys
 
 import pytest
+from probe_elf import write_elf
 
 from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
+from builder.probe.files import files_stage
 from builder.probe.packages import packages_stage, satisfies
 
 
@@ -173,3 +175,29 @@ def test_what_was_asked_and_what_was_found(tmp_path, monkeypatch):
     ]
     facts["raw"] = [{"version": "8.5.0"}]
     assert {"what": "cudnn", "asked": "8.6.0", "found": "8.5.0"} in find_differences(expect, facts)
+
+
+def test_a_damaged_file_counts_only_where_it_is_in_use(recorder, tmp_path, monkeypatch):
+    """A dangling link of cuDNN 7 beside a whole cuDNN in use is a remark; damage to the latter is not."""
+    folder = tmp_path / "lib"
+    for part in ("", "_graph", "_ops", "_cnn", "_adv", "_engines_precompiled", "_engines_runtime_compiled"):
+        write_elf(folder / f"libcudnn{part}.so.9")
+    write_elf(folder / "libcudnn_heuristic.so.9")
+    (folder / "libcudnn.so.7").symlink_to("libcudnn.so.7.6.5")
+    (folder / "libcudnn_ops_infer.so.8").write_text("left over")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    monkeypatch.setattr(sys, "path", [])
+    ctx = recorder()
+    files_stage(ctx)
+    assert ctx.found("E04")["outcome"] == "passed"
+    assert "libcudnn.so.7 (a link to libcudnn.so.7.6.5, which is not there)" in ctx.found("E04")["note"]
+    assert ctx.found("E05")["outcome"] == "passed"
+    (folder / "libcudnn_adv.so.9").write_text("")
+    ctx = recorder()
+    files_stage(ctx)
+    assert ctx.found("E04")["cause"] == "cudnn-file-corrupt"
+    assert "libcudnn_adv.so.9 is no usable library: empty" in ctx.found("E04")["summary"]
+    (folder / "libcudnn_adv.so.9").unlink()
+    ctx = recorder()
+    files_stage(ctx)
+    assert ctx.found("E05")["cause"] == "cudnn-sublibrary-missing"
