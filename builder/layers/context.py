@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from builder.errors import UsageError
+from builder.errors import CancelledError, UsageError
 from builder.layers import scripts
 from builder.layers.archive import Archive
 from builder.layers.base import registry_layers, rootfs_layers
@@ -58,6 +59,10 @@ class _Work:
     wheel_paths: Mapping[str, Path]
     style: scripts.Style
     progress: Progress | None
+    cancel: threading.Event
+    """Set by whoever called, who wants it all to end."""
+    failed: threading.Event = field(default_factory=threading.Event)
+    """Set when one layer failed, so that the others need not be finished."""
 
     def meter(self, title: str, total: int) -> Callable[[int], None]:
         """A function that takes how many bytes more are done."""
@@ -65,6 +70,8 @@ class _Work:
 
         def advance(size: int) -> None:
             nonlocal done
+            if self.cancel.is_set() or self.failed.is_set():
+                raise CancelledError(f"{title} was not finished")
             done += size
             if self.progress is not None:
                 self.progress(title, done, total)
@@ -82,6 +89,7 @@ def wheels_context(
     engine_has_base: bool = False,
     workers: int = 2,
     progress: Progress | None = None,
+    cancel: threading.Event | None = None,
 ) -> WheelsContext:
     """Turn ``pinned`` into an OCI layout for ``--build-context wheels=oci-layout://…``.
 
@@ -91,7 +99,8 @@ def wheels_context(
     layout names them without holding them.
 
     Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights
-    with another over a path; :class:`~builder.errors.MissingToolError` where the disk is full.
+    with another over a path; :class:`~builder.errors.MissingToolError` where the disk is full;
+    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
     """
     started = time.monotonic()
     cell = pinned.cell
@@ -107,13 +116,21 @@ def wheels_context(
             wheel_paths=wheel_paths,
             style=scripts.style(_pip(pinned)),
             progress=progress,
+            cancel=cancel or threading.Event(),
         )
         with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="layers") as pool:
             # The costliest first, or the last one would run alone; the results are in the lock's order.
             groups = _groups(pinned.wheels)
             order = sorted(groups, key=lambda group: -sum(wheel.size for wheel in group))
             futures = {group: pool.submit(_layer, group, work) for group in order}
-            base, fetched = _base(pinned, work, rootfs_tar, source, fetch=not engine_has_base)
+            try:
+                base, fetched = _base(pinned, work, rootfs_tar, source, fetch=not engine_has_base)
+                for future in as_completed(futures.values()):
+                    future.result()
+            except BaseException:
+                work.failed.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
             made = [futures[group].result() for group in groups]
         for one in made:
             for name, requires in one.record.details["requires_python"].items():

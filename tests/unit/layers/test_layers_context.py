@@ -7,6 +7,8 @@ import io
 import json
 import os
 import tarfile
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ import pytest
 import zstandard
 from layer_wheels import Builder, Content, Made, paths, pinned, tricky
 
-from builder.errors import CellError, MissingToolError, RegistryError, UsageError
+from builder.errors import CancelledError, CellError, MissingToolError, RegistryError, UsageError
 from builder.layers import LayerStore, wheels_context
 from builder.layers import codec as codec_module
 from builder.layers.context import LARGE
@@ -230,6 +232,54 @@ def test_progress_counts_every_byte(builder: Builder, store: LayerStore, rootfs:
     for steps in seen.values():
         assert [done for done, _ in steps] == sorted(done for done, _ in steps)
     assert seen["rootfs bookworm"][-1] == (rootfs.stat().st_size,) * 2
+
+
+def test_a_call_that_is_cancelled_ends_and_leaves_nothing(
+    builder: Builder, store: LayerStore, rootfs: Path
+) -> None:
+    made = [builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip()]
+    cancel = threading.Event()
+
+    def stop(title: str, _done: int, _total: int) -> None:
+        if title.startswith("large"):
+            cancel.set()
+
+    with pytest.raises(CancelledError):
+        wheels_context(
+            pinned(made),
+            store=store,
+            wheel_paths=paths(made),
+            rootfs_tar=rootfs,
+            progress=stop,
+            cancel=cancel,
+        )
+    assert not list(store.root.glob("tmp/*"))
+    assert not list(store.root.glob("leases/*"))
+    assert not any("large" in path.read_text() for path in store.root.glob("index/*.json"))
+
+
+def test_the_first_failure_ends_the_other_conversions(
+    builder: Builder, store: LayerStore, rootfs: Path
+) -> None:
+    bad = builder.wheel("bad", {"bad.py": Content(data=b"evil", recorded="sha256=" + "A" * 43)})
+    large = builder.wheel("large", {"large.py": b""}, pad=LARGE)
+    failed = threading.Event()
+
+    def slow(title: str, _done: int, _total: int) -> None:
+        if title.startswith("large"):
+            failed.wait(0.2)
+
+    started = time.monotonic()
+    with pytest.raises(CellError, match=r"bad\.py is not what its RECORD says"):
+        wheels_context(
+            pinned([large, bad, builder.pip()]),
+            store=store,
+            wheel_paths=paths(builder.made),
+            rootfs_tar=rootfs,
+            progress=slow,
+        )
+    assert time.monotonic() - started < 5
+    assert not any("large" in path.read_text() for path in store.root.glob("index/*.json"))
 
 
 def test_blobs_of_a_build_under_way_are_not_pruned(builder: Builder, store: LayerStore, rootfs: Path) -> None:
