@@ -198,8 +198,9 @@ def _directory(end: bytes, total: int) -> tuple[int, int]:
         if big < 0 or big + 56 > len(end):
             raise UnknownError("its zip64 directory is out of reach")
         length, start = struct.unpack("<QQ", end[big + 40 : big + 56])
-    if start + length > total:
-        raise UnknownError("its directory lies outside the file")
+        at = big
+    if start + length != total - len(end) + at:
+        raise UnknownError("its directory is not where its end says")
     return start, length
 
 

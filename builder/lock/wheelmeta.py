@@ -109,6 +109,8 @@ def read_remote(
             read, why = reader.members(missing)
             found |= read
             unknown += [f"{file}: {reason}" for reason in why]
+            if metadata in missing and metadata not in read and not why:
+                unknown.append(f"{file}: it holds no {metadata}")
     except UnknownError as problem:
         unknown.append(f"{file}: {problem}")
     except requests.RequestException as problem:

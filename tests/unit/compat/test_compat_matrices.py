@@ -1,4 +1,4 @@
-"""The matrices that come with rtbuild: the good ones pass every rule, and each refused cell meets its rule."""
+"""rtbuild's own matrices: the good ones pass every rule, and each refused cell meets the rule it names."""
 
 from __future__ import annotations
 
