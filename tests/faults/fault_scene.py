@@ -107,6 +107,12 @@ class Scene:
             self.env[f"RTBUILD_DOUBLE_{name.upper()}"] = text
         return package
 
+    def links(self, library: str, cudnn: Path, *needed: Path) -> None:
+        """A library of a framework's own, linked against this cuDNN, which it finds by DT_RPATH."""
+        major = next(cudnn.glob("libcudnn.so.*"))
+        search = (f"-Wl,--disable-new-dtags,-rpath,{cudnn}",)
+        self.build.requester(self.site / library, (major, *needed), *search)
+
     def record(self, name: str, version: str, files: list[Path], requires: tuple[str, ...] = ()) -> None:
         """Write a ``.dist-info`` with METADATA and RECORD, as pip leaves it."""
         info = self.site / f"{name.replace('-', '_')}-{version}.dist-info"

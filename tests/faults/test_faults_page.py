@@ -12,6 +12,7 @@ import faults_gpu  # noqa: F401
 import faults_real  # noqa: F401
 import faults_real_frameworks  # noqa: F401
 import faults_session  # noqa: F401
+import faults_together  # noqa: F401
 import faults_toolkit  # noqa: F401
 from fault_list import FAULTS
 

@@ -9,6 +9,7 @@ import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
 import faults_session  # noqa: F401
+import faults_together
 import faults_toolkit  # noqa: F401
 import pytest
 from fault_list import FAULTS, Fault
@@ -58,3 +59,11 @@ def test_no_two_causes_are_excused_as_one() -> None:
     assert len(QUICK) >= 25
     assert len({row.cause for row in QUICK}) >= 25
     assert all(row.verdict != "works" for row in QUICK)
+
+
+def test_two_frameworks_with_one_cudnn_are_no_conflict(scene: Scene) -> None:
+    faults_together.two_frameworks(scene, "9.10.2", "9.8.0")
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    notes = [check["note"] for check in outcome.report["checks"] if check["id"] == "F06"]
+    assert notes == [None, "both serve it by NVIDIA's rule, but the order decides"]

@@ -3,14 +3,23 @@
 ``RTBUILD_DOUBLE_TORCH="numbers=wrong,loss=flat"`` and the like; see the packages for what each understands.
 """
 
+import ctypes
 import os
 import time
+from pathlib import Path
 
 
 def behaviour(name):
     """The settings of one fake framework as a dict of texts."""
     text = os.environ.get("RTBUILD_DOUBLE_" + name.upper(), "")
     return dict(pair.partition("=")[::2] for pair in text.split(",") if pair)
+
+
+def open_own_library(package, name):
+    """Load the library of the package's own that needs cuDNN, where the test put one there."""
+    path = Path(package).parent / name
+    if path.exists():
+        ctypes.CDLL(str(path))
 
 
 def stumble(settings, key):

@@ -7,9 +7,10 @@ and with a text (``+`` for a blank) or hang or abort: import, conv, fused, train
 
 from types import SimpleNamespace
 
-from rtbuild_double import behaviour, convolve, gradients, stumble
+from rtbuild_double import behaviour, convolve, gradients, open_own_library, stumble
 
 rtbuild_test_double = True
+open_own_library(__file__, "lib/libtorch_cuda.so")
 __version__ = "2.6.0+double"
 _settings = behaviour("torch")
 stumble(_settings, "import")
