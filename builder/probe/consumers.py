@@ -110,8 +110,14 @@ def _majors(framework, requester, distributions, loader):
     for name in _DISTRIBUTIONS.get(framework, ()):
         for text in distributions.get(name, {}).get("requires", ()):
             wanted = requirement(text)
-            if wanted and wanted["name"].startswith("nvidia-cudnn-cu") and wanted["pins"]:
-                return [numbers(wanted["pins"][0][1])[0]]
+            if wanted and wanted["name"].startswith("nvidia-cudnn-cu"):
+                floors = [
+                    numbers(v)[0]
+                    for op, v in wanted["pins"]
+                    if op in ("==", "===", ">=", "~=") and numbers(v)
+                ]
+                if floors:
+                    return floors[:1]
     return []
 
 

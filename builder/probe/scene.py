@@ -115,7 +115,7 @@ def choose_candidates(scene):
         for c in scene["consumers"]
         if c["path"] is not None
     ]
-    if not scene["consumers"]:
+    if not any(c["path"] is not None or not c["optional"] for c in scene["consumers"]):
         for major in (9, 8, 7):
             found = scene["loader"].resolve(shim_name(major))
             if found["path"] is not None:

@@ -4,8 +4,10 @@ import struct
 
 from probe_elf import write_elf
 
+from builder.probe.consumers import find_consumers
 from builder.probe.ldcache import read_cache
 from builder.probe.resolver import Loader
+from builder.probe.scene import choose_candidates
 
 
 def loader(library_path="", cache=(), defaults=()):
@@ -79,3 +81,24 @@ def test_a_cache_that_is_none_or_broken_is_empty(tmp_path):
 
 def test_this_machine_has_a_cache_with_its_c_library():
     assert any(name.startswith("libc.so") for name, _ in read_cache())
+
+
+def test_the_major_that_a_framework_asks_for_is_its_floor_and_not_its_ceiling(tmp_path):
+    plugin = write_elf(tmp_path / "jax_plugins/xla_cuda12/xla_cuda_plugin.so")
+    shim = write_elf(tmp_path / "nvidia/cudnn/lib/libcudnn.so.9")
+    requires = ["nvidia-cudnn-cu12<10.0,!=9.10.0,>=9.8; extra == 'with-cuda'"]
+    distributions = {"jax-cuda12-plugin": {"requires": requires}}
+    rows = find_consumers([str(tmp_path)], distributions, loader(), [str(shim.parent)])
+    assert [(r["framework"], r["name"], r["path"], r["cuda"]) for r in rows] == [
+        ("jax", "libcudnn.so.9", str(shim), "12")
+    ]
+    assert rows[0]["requester"] == str(plugin)
+
+
+def test_an_optional_user_that_finds_none_leaves_the_wheels_copy_to_be_tested():
+    copy = {"shim": "/s/nvidia/cudnn/lib/libcudnn.so.9", "kind": "wheel"}
+    cupy = {"framework": "cupy", "path": None, "optional": True}
+    scene = {"consumers": [cupy], "copies": [copy], "loader": loader()}
+    assert [row["path"] for row in choose_candidates(scene)] == [copy["shim"]]
+    torch = {"framework": "torch", "path": None, "optional": False}
+    assert choose_candidates(dict(scene, consumers=[torch])) == []
