@@ -49,7 +49,7 @@ def _site(
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
         network=stack.enter_context(user_network(indexes=indexes)) if stack is not None else None,
-        layers=LayerStore(settings.cache / "layers"),
+        layers=LayerStore(settings.cache / "layers", limit=settings.layer_limit),
         reports=ReportStore(settings.results / "reports"),
     )
 

@@ -34,6 +34,8 @@ class Settings:
     timeout: float = 900.0
     """Seconds that the probe may take in one image."""
     cache: Path = field(default_factory=resources.cache)
+    layer_limit: int = 50_000_000_000
+    """Bytes that ready-made layers may take in the cache; the least recently used go first."""
     results: Path = Path("results")
     mirrors: Mapping[str, str] = field(default_factory=dict)
     context: str | None = None

@@ -148,9 +148,7 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
     wheels = recipe.pinned.wheels if fast else ()
     blobs = fetch_blobs(walk, site, recipe, wheels)
     with ExitStack() as stack:
-        contexts = {}
-        if fast:
-            contexts["wheels"] = _layers(walk, site, recipe.pinned, blobs, stack)
+        contexts = _layers(walk, site, recipe.pinned, blobs, stack) if fast else {}
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         with walk.stage(Stage.BUILD):
             context = folder / cell.id
@@ -191,8 +189,17 @@ def _takes_layers(walk: Walk, site: Site) -> bool:
     return True
 
 
-def _layers(walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], stack: ExitStack) -> str:
+def _layers(
+    walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], stack: ExitStack
+) -> Mapping[str, str]:
+    """The build contexts that override the recipe's stages below ``system``."""
     assert site.layers is not None  # noqa: S101 - see _takes_layers
+    assert site.engine is not None  # noqa: S101
+    base = pinned.base
+    source, there = None, False
+    if not isinstance(base, RootfsBase):
+        by_digest = f"{base.reference.partition('@')[0]}@{base.digest}"
+        source, there = _BaseSource(site.registry, base.reference), site.engine.inspect(by_digest) is not None
     with walk.stage(Stage.LAYERS):
         context = stack.enter_context(
             wheels_context(
@@ -200,12 +207,14 @@ def _layers(walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], s
                 store=site.layers,
                 wheel_paths={wheel.sha256: blobs[wheel.sha256] for wheel in pinned.wheels},
                 rootfs_tar=blobs.get("rootfs.tar"),
-                source=_source(site, pinned),
+                source=source,
+                engine_has_base=there,
                 progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
+                cancel=walk.cancel,
             )
         )
         walk.done(f"{context.made} made, {context.reused} there already")
-    return context.build_context.partition("=")[2]
+    return context.build_contexts
 
 
 @dataclass(frozen=True)
@@ -220,11 +229,6 @@ class _BaseSource:
 
     def blob(self, digest: str, dest: Path) -> None:
         self.registry.fetch_blob(self.reference, digest, dest)
-
-
-def _source(site: Site, pinned: Pinned) -> _BaseSource | None:
-    base = pinned.base
-    return None if isinstance(base, RootfsBase) else _BaseSource(site.registry, base.reference)
 
 
 def _tell(walk: Walk, event: BuildEvent) -> None:
