@@ -284,6 +284,23 @@ def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Js
 
 
 @app.command()
+def cache(
+    prune: Annotated[
+        str | None,
+        typer.Option("--prune", metavar="SIZE", help="Remove the least recently used until it fits: 20GB."),
+    ] = None,
+    verify_: Annotated[
+        bool, typer.Option("--verify", help="Hash every layer, and remove what is damaged.")
+    ] = False,
+    json_: opt.Json = False,
+) -> int:
+    """Show what is kept between runs, and make it smaller."""
+    from builder.cli.caching import run
+
+    return run(prune=prune, verify=verify_, json=json_)
+
+
+@app.command()
 def probe(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write it there; without, to stdout.")

@@ -70,6 +70,6 @@ def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache:
 def _full(wanted: int, free: int, where: str) -> MissingToolError:
     return MissingToolError(
         f"this takes about {wanted / 1e9:.1f} GB on the disk of {where}, and {free / 1e9:.1f} GB are free",
-        hint="free some (`docker system prune`, `rtbuild cache --prune`), select fewer cells, "
+        hint="free some (`docker system prune`, `rtbuild cache --prune 20GB`), select fewer cells, "
         "or set RTBUILD_CACHE to a larger disk",
     )

@@ -82,7 +82,7 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
     [
         (["lisst"], 2, "Did you mean 'list'?"),
         (["list", "--sellect", "x"], 2, "--select"),
-        (["list", "matrices/tf82.yaml"], 2, "did you mean 'matrices/tf28.yaml'"),
+        (["list", "matrices/tf288.yaml"], 2, "did you mean 'matrices/tf28.yaml'"),
         (["list", TF28, "-s", "*py3.7*"], 3, "no cell matches --select '*py3.7*'"),
         (["build", TF28, "--progress", "loud"], 2, "auto, tty, plain, json, none"),
         (["lock", TF28, "--registry-mirror", "docker.io"], 2, "HOST=MIRROR"),

@@ -1,0 +1,58 @@
+"""``rtbuild cache``: sizes, and pruning by last use."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.cli.caching import run, size_of
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RTBUILD_CACHE", str(tmp_path))
+    for number, name in enumerate(("old", "new")):
+        path = tmp_path / "wheels" / name / f"{name}.whl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"x" * 1000)
+        os.utime(path, (1000.0 + number, 1000.0))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("20GB", 20 * 10**9), ("1.5 GB", 1_500_000_000), ("500M", 500_000_000), ("0", 0)]
+)
+def test_sizes_as_people_write_them(text: str, size: int) -> None:
+    assert size_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "5XB", "-1GB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="not a size"):
+        size_of(text)
+
+
+def test_it_shows_what_is_there(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(prune=None, verify=False, json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["bytes"]["wheels"] == 2000
+    assert document["freed"] == 0
+
+
+def test_pruning_takes_what_was_used_longest_ago(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(prune="1kB", verify=False, json=False) == 0
+    assert [path.name for path in cache.rglob("*.whl")] == ["new.whl"]
+    assert "1 kB freed" in capsys.readouterr().out
+
+
+def test_a_cache_that_fits_is_left_alone(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(prune="1GB", verify=True, json=False) == 0
+    assert len(list(cache.rglob("*.whl"))) == 2
+    assert "0 B freed" in capsys.readouterr().out
