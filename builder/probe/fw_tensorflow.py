@@ -200,7 +200,7 @@ def tf_table(rows, version):
 def pinned_cudnn(requires):
     """``9.3.0.75`` out of a wheel's ``nvidia-cudnn-cu12==9.3.0.75; extra == "and-cuda"``, or None."""
     for line in requires or ():
-        found = re.match(r"nvidia[-_.]cudnn[-_.]cu\d+\s*\(?\s*[=>~]=\s*([\d.]+)", line)
+        found = re.match(r"nvidia[-_.]cudnn[-_.]cu\d+[^;]*?[=>~]=\s*([\d.]+)", line)
         if found:
             return found.group(1)
     return None

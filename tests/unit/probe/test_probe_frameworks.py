@@ -1,0 +1,195 @@
+"""What the framework stages work out without a framework: architectures, versions, a model, a cause."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from builder.probe.coimport import coimport_orders
+from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, tolerance, training_data
+from builder.probe.fw_judge import judge_framework
+from builder.probe.fw_libraries import cause_of_missing
+from builder.probe.fw_onnx_model import conv_model
+from builder.probe.fw_tensorflow import pinned_cudnn, tf_table
+
+
+@pytest.mark.parametrize(
+    ("archs", "capability", "how"),
+    [
+        (["sm_80", "sm_90"], (9, 0), "machine code"),
+        (["sm_80"], (8, 9), "machine code"),
+        (["sm_86"], (8, 0), None),
+        (["sm_80", "compute_80"], (9, 0), "PTX"),
+        (["sm_80", "compute_90"], (8, 6), "machine code"),
+        (["sm_90a"], (9, 0), "machine code"),
+        (["sm_90a"], (9, 1), None),
+        (["sm_100f"], (10, 3), "machine code"),
+        (["compute_90a"], (10, 0), None),
+        (["sm_80"], (7, 5), None),
+        (["sm_120"], (12,), "machine code"),
+        (["nonsense", "sm_"], (8, 0), None),
+    ],
+)
+def test_arch_support(archs: list[str], capability: tuple[int, ...], how: str | None) -> None:
+    assert arch_support(archs, capability) == how
+
+
+@pytest.mark.parametrize(
+    ("losses", "falls"),
+    [
+        ([2.0, 1.0], True),
+        ([2.0, 1.9], False),
+        ([2.0, 2.0], False),
+        ([2.0], False),
+        ([], False),
+        ([2.0, float("nan"), 0.1], False),
+        ([float("inf"), 0.1], False),
+    ],
+)
+def test_loss_falls(losses: list[float], falls: bool) -> None:
+    assert loss_falls(losses) is falls
+
+
+def test_tolerance_lets_no_whole_number_pass_for_another() -> None:
+    assert tolerance("float32", [300]) == 0.05
+    assert tolerance("float16", [200, -216]) < 0.5
+    assert tolerance("bfloat16", [100]) > 0.5  # eight bits of mantissa cannot do better
+
+
+@pytest.mark.parametrize("name", ["cuda:0", "/job:localhost/replica:0/task:0/device:GPU:0", "Place(gpu:0)"])
+def test_names_of_a_gpu(name: str) -> None:
+    assert is_gpu_name(name)
+
+
+@pytest.mark.parametrize("name", ["cpu", "TFRT_CPU_0", "/device:CPU:0", "Place(cpu)", "CPUExecutionProvider"])
+def test_names_of_no_gpu(name: str) -> None:
+    assert not is_gpu_name(name)
+
+
+def test_training_data_has_the_shapes_it_says() -> None:
+    data = training_data()
+    assert [len(data[key]) for key in ("x", "w", "v", "targets")] == [8 * 3 * 64, 4 * 27, 4, 8]
+
+
+def test_cause_of_missing_libraries() -> None:
+    assert cause_of_missing(["libcublas.so.12", "libcudnn.so.9"]) == "cudnn-missing"
+    assert cause_of_missing(["libcudnn_ops.so.9"]) == "cudnn-sublibrary-missing"
+    assert cause_of_missing(["libnvrtc.so.12"]) == "nvrtc-missing"
+    assert cause_of_missing(["libnvrtc.so.12", "libcudart.so.12"]) == "toolkit-library-missing"
+
+
+def test_tensorflow_tables() -> None:
+    rows = (((2, 18), "9.3"), ((2, 5), "8.1"))
+    assert tf_table(rows, (2, 20)) == "9.3"
+    assert tf_table(rows, (2, 8)) == "8.1"
+    assert tf_table(rows, (2, 4)) is None
+    assert tf_table(rows, ()) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ('nvidia-cudnn-cu12==9.3.0.75; extra == "and-cuda"', "9.3.0.75"),
+        ('nvidia-cudnn-cu12 (==8.9.4.25) ; extra == "and-cuda"', "8.9.4.25"),
+        ('nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"', "9.3.0.75"),
+        ("nvidia-cublas-cu12==12.5.3.2", None),
+    ],
+)
+def test_pinned_cudnn(line: str, version: str | None) -> None:
+    assert pinned_cudnn([line]) == version
+
+
+def test_onnx_model_is_well_formed() -> None:
+    model = conv_model("float16", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8), relu=True)
+    fields = dict(_fields(model))
+    assert fields[1] == 6  # ir_version
+    graph = list(_fields(fields[7]))
+    assert [number for number, _ in graph] == [1, 1, 2, 11, 11, 12]
+    operations = [dict(_fields(value))[4] for number, value in graph if number == 1]
+    assert operations == [b"Conv", b"Relu"]
+
+
+def _fields(data: bytes) -> Any:
+    """(field number, value) pairs of a protobuf message: varints as numbers, the rest as bytes."""
+
+    def varint() -> int:
+        nonlocal place
+        number, shift = 0, 0
+        while True:
+            byte = data[place]
+            place += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return number
+
+    place = 0
+    while place < len(data):
+        key = varint()
+        value: int | bytes = varint()
+        if key & 7 == 2:
+            place += int(value)
+            value = data[place - int(value) : place]
+        yield key >> 3, value
+
+
+def test_both_orders_of_what_was_imported() -> None:
+    assert coimport_orders({"imported": ["jax"]}) == []
+    orders = [row["order"] for row in coimport_orders({"imported": ["jax", "tensorflow", "torch"]})]
+    assert orders == [["jax", "tensorflow", "torch"], ["torch", "tensorflow", "jax"]]
+
+
+class _Run:
+    """A run of a framework stage that raised, with counter-tests that answer as they are told to."""
+
+    def __init__(self, text: str, *, small: bool = False, **facts: Any) -> None:
+        self.stage = SimpleNamespace(layer="framework", name="torch")
+        self.checks: list[dict[str, Any]] = []
+        self.ending = {"kind": "raised", "text": text}
+        self.in_flight = "torch: convolution and its gradients"
+        self.stderr = self.stdout = ""
+        self.facts, self.params, self.sound = facts, {}, False
+        self.new_facts = [("framework", {"compiled": {"cuda": "12.4"}})]
+        self.proof: list[str] = []
+        self.counter_tests = {"small": small}
+
+    def again(self, name: str) -> Any:
+        sound = self.counter_tests.get(name, False)
+        return SimpleNamespace(sound=sound, checks=[], ending={"kind": "done", "text": ""})
+
+    def prove(self, test: str, outcome: str, detail: str) -> None:
+        self.proof.append(f"{test} {outcome}: {detail}")
+
+    def fail(self, number: str, summary: str, cause: str | None, evidence: Any) -> dict[str, Any]:
+        check = {"id": number, "outcome": "failed", "summary": summary, "cause": cause, "evidence": evidence}
+        self.checks.append(check)
+        return check
+
+    def decide(self, check: dict[str, Any], cause: str) -> None:
+        check["cause"] = cause
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "cause"),
+    [
+        ("CUDNN_STATUS_NOT_INITIALIZED", {"small": True}, "out-of-memory"),
+        ("Failed to get convolution algorithm.", {"gpus": [{"memory_free": 9 << 20}]}, "out-of-memory"),
+        ("RESOURCE_EXHAUSTED", {"gpus": [{"memory_free": 9 << 30}]}, "execution-failed"),
+        ("CUDA driver version is insufficient", {"driver": {"api": "11.8"}}, "driver-too-old"),
+        ("CUDA driver version is insufficient", {"driver": {"api": "12.8"}}, "execution-failed"),
+        ("no kernel image is available for execution", {}, "framework-arch-missing"),
+        ("CUDNN_STATUS_ARCH_MISMATCH", {}, "cudnn-arch-dropped"),
+        ("something else", {}, "execution-failed"),
+    ],
+)
+def test_a_text_only_chooses_the_counter_test(
+    text: str, facts: dict[str, Any], cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    run = _Run(text, **facts)
+    judge_framework(run)
+    assert [(check["id"], check["cause"]) for check in run.checks] == [("F05", cause)]
+    assert run.proof or cause == "execution-failed"
