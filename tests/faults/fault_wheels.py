@@ -25,17 +25,17 @@ class RealWheel:
     """Globs of the files that are kept, below the folder it is unpacked into; all where empty."""
 
 
-_CUDNN9 = ("nvidia/cudnn/lib/*", "*.dist-info/*")
+_CUDNN = ("nvidia/cudnn/lib/*", "*.dist-info/*")
 WHEELS: dict[str, RealWheel] = {
     "cudnn-9.10.2": RealWheel(
         "nvidia-cudnn-cu12==9.10.2.21",
         "949452be657fa16687d0930933f032835951ef0892b37d2d53824d1a84dc97a8",
-        keep=_CUDNN9,
+        keep=_CUDNN,
     ),
     "cudnn-9.1.0": RealWheel(
         "nvidia-cudnn-cu12==9.1.0.70",
         "165764f44ef8c61fcdfdfdbe769d687e06374059fbb388b6c89ecb0e28793a6f",
-        keep=_CUDNN9,
+        keep=_CUDNN,
     ),
     "cudnn-9.10.1-cnn": RealWheel(
         "nvidia-cudnn-cu12==9.10.1.4",
@@ -45,7 +45,7 @@ WHEELS: dict[str, RealWheel] = {
     "cudnn-8.9.7": RealWheel(
         "nvidia-cudnn-cu12==8.9.7.29",
         "adf4f59ed7a1341103822ed8df6e144f4d47ea8b10d9bf0ea0047ba738fd7b02",
-        keep=_CUDNN9,
+        keep=_CUDNN,
     ),
     "cudnn-8.9.2-cnn": RealWheel(
         "nvidia-cudnn-cu12==8.9.2.26",
@@ -55,7 +55,19 @@ WHEELS: dict[str, RealWheel] = {
     "cudnn-9.10.2-cu11": RealWheel(
         "nvidia-cudnn-cu11==9.10.2.21",
         "e69235a0035588490c971432b5413f85791728089ec97db55aed72f90d7890f2",
-        keep=_CUDNN9,
+        keep=_CUDNN,
+    ),
+    "cudnn-8.6.0-cu11": RealWheel(
+        "nvidia-cudnn-cu11==8.6.0.163",
+        "add207b5fb149cfa02919b8f413364ff4ed348a202f6ae3d7922ae5303fa38a3",
+        platform="x86_64-manylinux_2_17",
+        keep=_CUDNN,
+    ),
+    "cublas-cu11": RealWheel(
+        "nvidia-cublas-cu11==11.11.3.6", "60252822adea5d0b10cd990a7dc7bedf7435f30ae40083c7a624a85a43225abc"
+    ),
+    "nvrtc-cu11": RealWheel(
+        "nvidia-cuda-nvrtc-cu11==11.8.89", "a8d02f3cba345be56b1ffc3e74d8f61f02bb758dd31b0f20e12277a5a244f756"
     ),
     # The only wheel of an index that still holds a cuDNN 7.
     "cudnn-7.6.5": RealWheel(
@@ -75,7 +87,7 @@ WHEELS: dict[str, RealWheel] = {
         "64403288fa2136ee8e467cdc9c9427e0434110899d07c779f25b5c068934faa5",
     ),
 }
-"""Real parts by name. Together they take 7 GB of the cache."""
+"""Real parts by name. Together they take 8 GB of the cache."""
 
 
 def wheel_tree(name: str) -> Path:

@@ -151,6 +151,19 @@ def real_nvrtc_without_builtins(scene: Scene) -> None:
         path.unlink()
 
 
+def cudnn_8_6(scene: Scene) -> None:
+    """The cuDNN of TensorFlow 2.5 to 2.13, with its toolkit on the loader's path."""
+    for name in ("cudnn-8.6.0-cu11", "cublas-cu11", "nvrtc-cu11"):
+        scene.wheel(name)
+    scene.search(*sorted((scene.site / "nvidia").glob("*/lib")))
+
+
+@fault("NVRTC under its versioned name only", parts="real", verdict="broken", cause="nvrtc-missing")
+def real_nvrtc_only_with_its_number(scene: Scene) -> None:
+    """cuDNN 8 opens ``libnvrtc.so``, which NVIDIA's wheels do not have, and aborts at its first call."""
+    cudnn_8_6(scene)
+
+
 @fault("a preloaded dlopen wrapper", parts="real", verdict="host", cause="preload-interference")
 def real_dlopen_wrapper(scene: Scene) -> None:
     _cudnn(scene)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import faults_real  # noqa: F401
+import faults_real
 import pytest
 from fault_list import FAULTS, Fault
 from fault_scene import EXIT_CODES
@@ -39,3 +39,14 @@ def test_sound_cudnn_is_only_unverified(name: str, scene: Scene) -> None:
     assert [row["version"] for row in outcome.report["libraries"] if row["name"].startswith("libcudnn.so")]
     assert outcome.report["test_double"] is False
     assert outcome.seconds < 20
+
+
+def test_sound_cudnn_8_6_needs_a_driver_to_load_its_convolutions(scene: Scene) -> None:
+    """Without a driver its libraries abort: that is no fault of the image, and no trace of a GPU either."""
+    faults_real.cudnn_8_6(scene)
+    folder = scene.site / "nvidia" / "cuda_nvrtc" / "lib"
+    (folder / "libnvrtc.so").symlink_to("libnvrtc.so.11.2")
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None), outcome.report[
+        "summary"
+    ]
