@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-wheels test-docker lint golden bench clean
+.PHONY: help setup engine quickstart test test-unit test-docker test-wheels lint golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,17 +29,17 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	@echo
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
-test: setup lint  ## lint, unit tests, tests against real wheels, a real engine and a real registry
-	$(PYTEST) -q
+test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
+	$(PYTEST) -q -m 'not wheels'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 	$(PYTEST) -q -m 'not docker and not wheels'
 
-test-wheels: $(BIN)/rtbuild  ## the probe against real cuDNN and injected faults
-	$(PYTEST) -q -m 'wheels and not docker'
+test-docker: setup  ## the part that needs an engine or a registry
+	$(PYTEST) -q -m 'docker and not wheels'
 
-test-docker: setup  ## the parts that need an engine or a registry
-	$(PYTEST) -q -m docker
+test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
+	$(PYTEST) -q -m wheels
 
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .
