@@ -29,9 +29,15 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""
 
+_MERGE_USR = """for name in bin sbin lib lib64; do
+    mkdir -p "$1/usr/$name"
+    ln -s "usr/$name" "$1/$name"
+done"""
+"""Before the first package: ``usr-is-merged`` (bookworm) installs only where these are links already. Later
+suites bring the same links in base-files. https://wiki.debian.org/UsrMerge"""
 _HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
 _NO_ROOT = "without root it needs newuidmap and lines of this user in /etc/subuid and /etc/subgid"
-_FORMAT = 2
+_FORMAT = 3
 """To be raised when this module makes another tar of the same packages."""
 _TAIL = 25
 """Lines of mmdebstrap's log in an error."""
@@ -128,16 +134,19 @@ def _version() -> str:
 def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
     """The target is standard output: the file then belongs to us, whatever the mode."""
     architectures = sorted({deb.architecture for deb in base.debs} - {"all"})
+    packages = sorted(deb.package for deb in base.debs)
+    merged = [f"--setup-hook={_MERGE_USR}"] if "usr-is-merged" in packages else []
     return [
         "mmdebstrap",
         "--mode=root" if os.geteuid() == 0 else "--mode=unshare",
         # `custom` installs what is named and nothing else; the other variants add packages of their own.
         "--variant=custom",
-        "--include=" + ",".join(sorted(deb.package for deb in base.debs)),
+        "--include=" + ",".join(packages),
         "--architectures=" + ",".join(architectures),
         "--format=tar",
         "--dpkgopt=force-unsafe-io",  # no fsync for each file: the system is thrown away once it is a tar
         "--skip=output/dev",  # no device nodes, which a rootless engine cannot make; see _add_dev
+        *merged,
         f"--customize-hook={finish}",
         base.suite,
         "-",

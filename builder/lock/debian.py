@@ -41,6 +41,12 @@ _DISTUTILS: Mapping[str, tuple[str, ...]] = {
     "bullseye": ("python3-distutils",),
     "bookworm": ("python3-distutils",),
 }
+_MERGED_USR: Mapping[str, tuple[str, ...]] = {
+    # init-system-helpers wants `usrmerge | usr-is-merged`. The first converts a system that runs, and brings
+    # all of Perl for that (50 MB); a system that is merged from the beginning takes the second. From trixie
+    # on base-files is merged by itself: https://wiki.debian.org/UsrMerge
+    "bookworm": ("usr-is-merged",),
+}
 _CLOSED = frozenset({"bullseye"})
 """Suites that get no more updates, so that their Release files' Valid-Until has passed for good."""
 _DEBIAN_SUITES = (
@@ -99,7 +105,8 @@ class Debian:
         with self._guard:
             apt = self._apt(suite, architecture)
             with apt.alone():
-                plan = apt.plan([*MINIMUM, *_DISTUTILS.get(suite, ()), *packages])
+                wanted = [*MINIMUM, *_DISTUTILS.get(suite, ()), *_MERGED_USR.get(suite, ()), *packages]
+                plan = apt.plan(wanted)
                 dates = apt.dates()
         debs = [
             Deb(
