@@ -114,6 +114,10 @@ class RegistryError(CellError):
     """A container registry did not give what was asked: unreachable, refused, or the tag is gone."""
 
 
+class ImageMissingError(RegistryError):
+    """A registry answered, in its own protocol, that it has no such image."""
+
+
 class PackageIndexError(CellError):
     """A package index did not give what was asked, or gave a file whose hash differs."""
 

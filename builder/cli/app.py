@@ -91,13 +91,24 @@ def check(
     driver: Annotated[
         str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
     ] = None,
+    read: opt.Read = False,
+    mirror: opt.Mirror = None,
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
     """Say in milliseconds which cells can work, and why the others cannot; nothing is built."""
     from builder.cli.checking import run
 
-    return run(opt.load_all(matrices), select, skip, driver=driver, json=json_, verbose=verbose)
+    return run(
+        opt.load_all(matrices),
+        select,
+        skip,
+        driver=driver,
+        online=read,
+        mirrors=opt.mirrors(mirror),
+        json=json_,
+        verbose=verbose,
+    )
 
 
 @app.command()
@@ -105,11 +116,13 @@ def explain(
     cell: Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")],
     matrices: opt.Matrices = None,
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
+    read: opt.Read = False,
+    mirror: opt.Mirror = None,
 ) -> int:
     """Say why a cell gets its verdict, with every value and its source."""
     from builder.cli.checking import explain_one
 
-    return explain_one(opt.load_all(matrices), cell, driver=driver)
+    return explain_one(opt.load_all(matrices), cell, driver=driver, online=read, mirrors=opt.mirrors(mirror))
 
 
 @app.command()

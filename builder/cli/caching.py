@@ -21,7 +21,8 @@ _WHAT = {
     "debs": "Debian packages, as downloaded",
     "rootfs": "operating systems put together from them",
     "apt": "package lists of Debian's archives",
-    "metadata": "metadata read out of wheels",
+    "wheelmeta": "what wheels say of themselves",
+    "basemeta": "what registries said of bases",
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder.cli.options import choose
-from builder.compat import Outcome, Truth, check, explain, summary, truth_of_pinned
-from builder.console import Terminal, print_json
+from builder.compat import Outcome, check, explain, summary
+from builder.console import Terminal, human_bytes, print_json
 from builder.errors import UsageError
-from builder.lock import Lockfile, lock_path, pinned_cell, read_lock
+from builder.lock import Index, Memory, Reading, Registry, lock_path, pinned_cell, read, read_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from builder.compat import Finding
-    from builder.model import Cell, Matrix
+    from builder.model import Cell, Matrix, Pinned
 
 _MARKS = {
     Outcome.WORKS: ("ok", "32"),
@@ -23,11 +25,36 @@ _MARKS = {
 }
 
 
-def findings_of(cell: Cell, lockfile: Lockfile | None, *, driver: str | None = None) -> tuple[Finding, ...]:
-    """The rules over one cell, with what its lock knows; a stale lock is as good as none."""
-    pinned = pinned_cell(cell, lockfile) if lockfile is not None else None
-    truth = truth_of_pinned(pinned) if pinned is not None else Truth()
-    return check(cell, truth, driver=driver)
+def judge(
+    matrices: list[Matrix],
+    cells: Sequence[Cell],
+    *,
+    driver: str | None = None,
+    online: bool = False,
+    mirrors: Mapping[str, str] | None = None,
+) -> tuple[dict[str, tuple[Finding, ...]], Reading | None]:
+    """The rules over cells: findings by id, with what locks know and what was read; a stale lock is none.
+
+    ``online`` reads wheels and bases anew; without it, what was read before counts, and no network is asked.
+    """
+    locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
+
+    def pinned_of(cell: Cell) -> Pinned | None:
+        lockfile = locks[cell.matrix]
+        return pinned_cell(cell, lockfile) if lockfile is not None else None
+
+    pairs = [(cell, pinned_of(cell)) for cell in cells]
+    memory = Memory(mirrors=mirrors)
+    reading = None
+    if online:
+        registry = Registry.from_user(mirrors)
+        reading = read(pairs, index=Index.from_user(brief=True), registry=registry, memory=memory)
+        truths = reading.truths
+    else:
+        truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
+    return {
+        cell.id: check(cell, truth, driver=driver) for cell, truth in zip(cells, truths, strict=True)
+    }, reading
 
 
 def run(
@@ -36,36 +63,28 @@ def run(
     skip: list[str] | None,
     *,
     driver: str | None,
+    online: bool,
+    mirrors: Mapping[str, str],
     json: bool,
     verbose: int,
 ) -> int:
     """Exit 1 where a cell cannot work."""
-    locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
-    selection = choose(matrices, select, skip)
-    found = {
-        cell.id: (cell, findings_of(cell, locks[cell.matrix], driver=driver)) for cell in selection.chosen
-    }
-    refused = [cell for cell, findings in found.values() if summary(findings) is Outcome.CANNOT_WORK]
+    cells = choose(matrices, select, skip).chosen
+    found, reading = judge(matrices, cells, driver=driver, online=online, mirrors=mirrors)
+    refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.CANNOT_WORK]
     if json:
-        rows = [
-            {
-                "id": cell.id,
-                "matrix": cell.matrix,
-                "outcome": summary(findings).value,
-                "findings": [f.as_json() for f in findings],
-            }
-            for cell, findings in found.values()
-        ]
-        print_json({"schema": 1, "cells": rows})
+        print_json(_document(cells, found, reading))
         return 1 if refused else 0
+    if reading is not None:
+        _say_read(reading)
     terminal = Terminal.of()
     width = max(len(cell) for cell in found)
-    for cell, findings in found.values():
+    for cell, findings in found.items():
         outcome = summary(findings)
         symbol, code = _MARKS[outcome]
         color_on = terminal.color and sys.stdout.isatty()
         mark = terminal.style(terminal.symbol(symbol), code) if color_on else terminal.symbol(symbol)
-        sys.stdout.write(f"{mark} {cell.id:<{width}}  {outcome.value}\n")
+        sys.stdout.write(f"{mark} {cell:<{width}}  {outcome.value}\n")
         for finding in findings:
             if finding.outcome is Outcome.WORKS and not verbose:
                 continue
@@ -77,14 +96,51 @@ def run(
     return 1 if refused else 0
 
 
-def explain_one(matrices: list[Matrix], wanted: str, *, driver: str | None) -> int:
+def _document(
+    cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], reading: Reading | None
+) -> dict[str, Any]:
+    rows = [
+        {
+            "id": cell.id,
+            "matrix": cell.matrix,
+            "outcome": summary(found[cell.id]).value,
+            "findings": [f.as_json() for f in found[cell.id]],
+        }
+        for cell in cells
+    ]
+    document: dict[str, Any] = {"schema": 1, "cells": rows}
+    if reading is not None:
+        document["read"] = {
+            "wheels": reading.wheels,
+            "bases": reading.bases,
+            "bytes": reading.transferred,
+            "seconds": round(reading.seconds, 3),
+        }
+    return document
+
+
+def _say_read(reading: Reading) -> None:
+    sys.stderr.write(
+        f"read {reading.wheels} wheels ({human_bytes(reading.transferred)}) and {reading.bases} bases "
+        f"in {reading.seconds:.1f} s\n"
+    )
+
+
+def explain_one(
+    matrices: list[Matrix],
+    wanted: str,
+    *,
+    driver: str | None,
+    online: bool,
+    mirrors: Mapping[str, str],
+) -> int:
     """Everything about one cell's verdict."""
     selection = choose(matrices, [wanted], None)
     if len(selection.chosen) != 1:
         ids = ", ".join(cell.id for cell in selection.chosen)
         raise UsageError(f"'{wanted}' matches {len(selection.chosen)} cells: {ids}", hint="name one of them")
     cell = selection.chosen[0]
-    matrix = next(m for m in matrices if m.name == cell.matrix)
-    findings = findings_of(cell, read_lock(lock_path(matrix.path)), driver=driver)
+    found, _ = judge(matrices, [cell], driver=driver, online=online, mirrors=mirrors)
+    findings = found[cell.id]
     sys.stdout.write(explain(cell, findings))
     return 1 if summary(findings) is Outcome.CANNOT_WORK else 0

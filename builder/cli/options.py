@@ -83,6 +83,12 @@ Mirror = Annotated[
         help="Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR.",
     ),
 ]
+Read = Annotated[
+    bool,
+    typer.Option(
+        "--read", help="Ask the package index and the registry what wheels and bases say of themselves."
+    ),
+]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
 Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on where the lock is missing or stale.")]
 

@@ -66,7 +66,8 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     extras = frozenset(canonicalize_name(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)
     row = _row(table, version, variant) if table and version else None
-    active = _active_pins(row, wheel, extras, name)
+    plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
+    active = _active_pins(row, plugin or wheel, extras, name)
 
     def compiled(what: str, by_table: str | None, read: str | None) -> Value | None:
         label = f"{what} that {name} was compiled with"
@@ -119,8 +120,10 @@ def _row(table: FrameworkTable, version: str, variant: str) -> FrameworkRow | No
 def _active_pins(
     row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str
 ) -> tuple[tuple[Requirement, Source], ...]:
-    if wheel is not None and wheel.requires and name != "jax":
+    # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
+    if wheel is not None and wheel.requires and wheel.name != "jax":
         source = Source(kind="wheel", reference=wheel.reference)
+        extras |= {"with-cuda"} if name == "jax" else set()
         return tuple(_nvidia(wheel.requires, extras, source))
     if row is None or row.brings not in {"pins", "extra"}:
         return ()

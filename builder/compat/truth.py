@@ -35,6 +35,8 @@ class WheelTruth:
     """``sm_80``, ``compute_90``: kernels and PTX in the wheel, where it lists them."""
     gpu: bool | None = None
     """False for a wheel that says that it was built without CUDA."""
+    yanked: str | None = None
+    """Why its maker took it back, where the index was asked and says so."""
 
     @property
     def reference(self) -> str:
@@ -70,6 +72,8 @@ class Truth:
     base: BaseTruth | None = None
     locked: bool = False
     """True where ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
+    unread: tuple[str, ...] = ()
+    """What was to be read and could not be, each with the reason."""
 
     def wheel(self, name: str) -> WheelTruth | None:
         wanted = canonicalize_name(name)

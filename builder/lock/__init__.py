@@ -20,12 +20,15 @@ from builder.lock.file import (
 from builder.lock.index import Index
 from builder.lock.registry import Registry
 from builder.lock.resolve import check, pin
+from builder.lock.truth import Memory, Reading, read
 
 __all__ = [
     "Debian",
     "Entry",
     "Index",
     "Lockfile",
+    "Memory",
+    "Reading",
     "Registry",
     "Status",
     "check",
@@ -33,6 +36,7 @@ __all__ = [
     "merge",
     "pin",
     "pinned_cell",
+    "read",
     "read_lock",
     "status",
     "write_lock",

@@ -7,6 +7,7 @@ the user's own configuration says: :mod:`.index_settings`.
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -52,12 +53,22 @@ class Index:
         self._known = {} if _known is None else _known
 
     @classmethod
-    def from_user(cls, extra: Sequence[str] = (), *, note: Callable[[str], None] | None = None) -> Index:
-        """The indexes of the user's uv or pip configuration, after those in ``extra``."""
+    def from_user(
+        cls,
+        extra: Sequence[str] = (),
+        *,
+        note: Callable[[str], None] | None = None,
+        brief: bool = False,
+    ) -> Index:
+        """The indexes of the user's uv or pip configuration, after those in ``extra``.
+
+        With ``brief`` a server that is slow or down is given up soon: for questions that can stay open.
+        """
         settings = index_settings.from_user(extra)
         for text in settings.notes:
             (note or _no_note)(text)
-        return cls(settings, note=note)
+        client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15) if brief else None
+        return cls(settings, client=client, note=note)
 
     def with_extra(self, extra: Sequence[str]) -> Index:
         """The same, asking a cell's own indexes first."""
@@ -99,6 +110,23 @@ class Index:
             found.append((package, _best(package, fitting, kept, wanted)))
         with ThreadPoolExecutor(_THREADS * 2) as pool:
             return tuple(pool.map(lambda pair: self._wheel(*pair), found))
+
+    @property
+    def client(self) -> Client:
+        """What reads from it, with the user's proxies and certificate authorities."""
+        return self._client
+
+    def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """Every file that the user's indexes list for a project, each address with the login it needs.
+
+        Raises:
+            PackageIndexError: an index did not answer, or not with a project's page.
+        """
+        return tuple(
+            replace(file, url=_with_login(file.url, index))
+            for index in (*self.settings.extra, self.settings.default)
+            for file in self._page(index, name)
+        )
 
     def fetch(
         self,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
-from builder.errors import RegistryError
+from builder.errors import ImageMissingError, RegistryError
 from builder.lock.http import explain, redact
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ def refusal(response: requests.Response, name: Reference, place: Place) -> Regis
                 "NVIDIA deletes the tags of CUDA releases that have ended, half a year later: take a newer "
                 "tag, a mirror that kept it (--registry-mirror), or rootfs:debian/<suite> and CUDA's wheels"
             )
-        return RegistryError(f"{name} does not exist in {place}{said}", hint=hint)
+        # Only the specification's own error document says it for certain: a gateway answers 404, too.
+        kind = ImageMissingError if said else RegistryError
+        return kind(f"{name} does not exist in {place}{said}", hint=hint)
     if status in (401, 403):
         return RegistryError(
             f"{place} does not show {name} without a login, or it does not exist{said}",
@@ -72,9 +74,9 @@ def refusal(response: requests.Response, name: Reference, place: Place) -> Regis
             f"{place} has had too many requests from this address{said}",
             hint=f"wait, or docker login {login} for a higher limit, or use a mirror (--registry-mirror)",
         )
-    kind = "has a problem of its own" if status >= 500 else "refuses"
+    what = "has a problem of its own" if status >= 500 else "refuses"
     return RegistryError(
-        f"{place} {kind}: HTTP {status} {response.reason} for {name}{said}", hint="try again later"
+        f"{place} {what}: HTTP {status} {response.reason} for {name}{said}", hint="try again later"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -21,6 +22,10 @@ class IndexFile:
     url: str
     sha256: str | None
     size: int = 0
+    metadata: str | bool = False
+    """The sha256 of the metadata file beside it; True for one without a hash, False where there is none."""
+    yanked: str | None = None
+    """Why its maker took it back, as far as the index says; None for a file that stands."""
 
 
 class NotAPageError(ValueError):
@@ -47,6 +52,8 @@ def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
                 url=urljoin(url, file["url"]),
                 sha256=file.get("hashes", {}).get("sha256"),
                 size=file.get("size") or 0,
+                metadata=_sibling(file.get("core-metadata", file.get("dist-info-metadata"))),
+                yanked=_yanked(file.get("yanked")),
             )
             for file in document["files"]
         )
@@ -55,16 +62,37 @@ def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
         raise NotAPageError(msg) from problem
 
 
+def _sibling(told: Any) -> str | bool:
+    if isinstance(told, dict):
+        digest = told.get("sha256")
+        return digest if isinstance(digest, str) else True
+    return bool(told)
+
+
+def _yanked(told: Any) -> str | None:
+    """``true``, or the reason as text."""
+    if not told:
+        return None
+    return told if isinstance(told, str) else "no reason given"
+
+
 def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
     anchors = _Anchors()
     anchors.feed(body)
     files = []
-    for href in anchors.found:
+    for href, yanked in anchors.found:
         address, fragment = urldefrag(urljoin(anchors.base or url, href))
         name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
         if name.endswith((".whl", ".tar.gz", ".zip", ".tar.bz2", ".egg")):
             algorithm, _, value = fragment.partition("=")
-            files.append(IndexFile(name=name, url=address, sha256=value if algorithm == "sha256" else None))
+            files.append(
+                IndexFile(
+                    name=name,
+                    url=address,
+                    sha256=value if algorithm == "sha256" else None,
+                    yanked=None if yanked is None else yanked or "no reason given",
+                )
+            )
     if anchors.found and not files:
         msg = "an HTML page without one package file"
         raise NotAPageError(msg)
@@ -74,14 +102,15 @@ def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
 class _Anchors(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.found: list[tuple[str, str | None]] = []
         self.base: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        href = dict(attrs).get("href")
+        found = dict(attrs)
+        href = found.get("href")
         if href is None:
             return
         if tag == "a":
-            self.found.append(href)
+            self.found.append((href, (found["data-yanked"] or "") if "data-yanked" in found else None))
         elif tag == "base":
             self.base = href

@@ -152,6 +152,17 @@ def truth_of_wheel(
     return truth_from_members(file, remote.metadata, contents, sha256=sha256), remote
 
 
+def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelTruth | None:
+    """What an earlier reading of this very wheel found; None where it was not read. Asks no network."""
+    have = _Cache(cache or resources.cache() / "wheelmeta", sha256).read()
+    metadata = have.get(f"{_dist_info(file)}/METADATA")
+    members = members_of(file)
+    if metadata is None or any(name not in have for name in members):
+        return None
+    contents = {name: content for name in members if (content := have[name]) is not None}
+    return truth_from_members(file, metadata, contents, sha256=sha256)
+
+
 def _dist_info(file: str) -> str:
     """``torch-2.9.1.dist-info`` of ``torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl``."""
     return "-".join(file.removesuffix(".whl").split("-")[:2]) + ".dist-info"

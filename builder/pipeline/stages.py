@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.compat import Outcome as Judgement
-from builder.compat import Truth, check, summary, truth_of_pinned
+from builder.compat import check, summary
 from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
 from builder.errors import CellError
 from builder.layers import wheels_context
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import pin
+from builder.lock import Memory, pin
 from builder.model import Image, RootfsBase, Wheel
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.recipe import render, write
@@ -57,7 +57,8 @@ def check_cell(walk: Walk, site: Site) -> None:
     """Stop a cell that cannot work, by its lock where there is one and by the facts. CellError."""
     with walk.stage(Stage.CHECK):
         pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
-        findings = check(walk.cell, truth_of_pinned(pinned) if pinned else Truth())
+        memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
+        findings = check(walk.cell, memory.truth(walk.cell, pinned))
         outcome = summary(findings)
         walk.done(outcome.value)
         for finding in findings:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from builder.compat.stack import Stack
 
 RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
+    system.unread,
+    system.yanked,
     system.known_framework,
     system.base_tag,
     system.python,

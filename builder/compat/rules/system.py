@@ -61,6 +61,25 @@ def _why(framework: Framework) -> str:
     return f"the tables do not cover {framework.label}, and its wheel was not read"
 
 
+def unread(stack: Stack) -> Iterator[Finding]:
+    """``unread``: what was asked of a registry or an index was answered. The tables alone are no yes then."""
+    for reason in stack.truth.unread:
+        yield Finding(rule="unread", outcome=Outcome.UNKNOWN, message=reason)
+
+
+def yanked(stack: Stack) -> Iterator[Finding]:
+    """``yanked``: nobody took one of the wheels back."""
+    for wheel in stack.truth.wheels:
+        if wheel.yanked is not None:
+            source = Source(kind="wheel", reference=wheel.reference)
+            yield Finding(
+                rule="yanked",
+                outcome=Outcome.WARNS,
+                message=f"{wheel.file} was yanked by its maker: {wheel.yanked}",
+                values=(Value(what=wheel.name, text=wheel.version, source=source),),
+            )
+
+
 def base_tag(stack: Stack) -> Iterator[Finding]:
     """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
     base = stack.truth.base
