@@ -50,6 +50,7 @@ class Run(object):
         self.seconds = 0.0
         self.mapped = None
         self.kernel = None
+        self.excused = False
 
     @property
     def facts(self):
@@ -170,6 +171,13 @@ class Run(object):
         check.update(note=None, stage=self.stage.name)
         self.checks.append(check)
         return check
+
+    def excuse(self, id, reason, evidence=None):
+        """Add a check that could not be run; what ended the run is thereby accounted for."""
+        check = {"id": id, "outcome": "not_run", "summary": reason, "cause": None, "evidence": evidence or {}}
+        check.update(note=None, stage=self.stage.name)
+        self.checks.append(check)
+        self.excused = True
 
     def decide(self, check, cause):
         """Set the cause of a failed check."""

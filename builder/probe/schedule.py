@@ -72,8 +72,9 @@ def _judge(row, run):
     judge(run)
     if any(check["outcome"] == "failed" and check["cause"] is None for check in run.checks):
         default_judge(run)
-    elif run.ending["kind"] != "done" and not any(check["outcome"] == "failed" for check in run.checks):
-        default_judge(run)
+    elif run.ending["kind"] != "done" and not run.excused:
+        if not any(check["outcome"] == "failed" for check in run.checks):
+            default_judge(run)
 
 
 def _unanswered(row, run):
