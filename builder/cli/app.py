@@ -126,6 +126,40 @@ def explain(
 
 
 @app.command()
+def resolve(
+    requirements: Annotated[
+        list[str],
+        typer.Argument(metavar="REQUIREMENT...", help="Frameworks for one image: 'tensorflow==2.15.*'."),
+    ],
+    python: Annotated[str | None, typer.Option("--python", help="This Python only: 3.11.")] = None,
+    gpu: Annotated[str | None, typer.Option("--gpu", help="A GPU that images must run on: T4, H100.")] = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
+    name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Do not ask the package index which versions it has.")
+    ] = False,
+    json_: opt.Json = False,
+) -> int:
+    """Propose cells that work for given frameworks, best first, and print a matrix file of them."""
+    from builder.cli.resolving import run
+    from builder.lock import Index
+
+    return run(
+        requirements,
+        python=python,
+        gpu=gpu,
+        driver=driver,
+        limit=limit,
+        name=name,
+        index=None if offline else Index.from_user(brief=True),
+        json=json_,
+    )
+
+
+@app.command()
 def lock(
     matrices: opt.Matrices = None,
     select: opt.Select = None,

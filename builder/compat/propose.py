@@ -64,8 +64,9 @@ def propose(
     ways = [list(choices(text, known, available or {})) for text in requirements]
     for text, way in zip(requirements, ways, strict=True):
         if not way:
+            offered = " that the package index has" if available else ""
             raise CellError(
-                f"no release on record fits {text}", hint="`docs/compatibility.md` lists what the facts cover"
+                f"no release on record{offered} fits {text}", hint="`docs/facts.md` lists what is on record"
             )
     works: list[tuple[tuple[object, ...], Proposal]] = []
     refused: list[tuple[int, Proposal]] = []

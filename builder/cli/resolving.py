@@ -1,0 +1,145 @@
+"""``rtbuild resolve``: from requirements to a matrix of cells that work."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+
+from builder.compat import Outcome, propose, to_matrix_yaml
+from builder.compat.versions import requirement
+from builder.console import print_json
+from builder.errors import CellError, UsageError
+from builder.lock import Index, availability
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from builder.compat import Proposal
+    from builder.lock.availability import Offer
+
+_MOST = 200
+"""Proposals that the index is asked about at most."""
+
+
+def run(
+    requirements: Sequence[str],
+    *,
+    python: str | None,
+    gpu: str | None,
+    driver: str | None,
+    limit: int,
+    name: str,
+    index: Index | None,
+    json: bool,
+) -> int:
+    """Print a matrix of at most ``limit`` cells, best first. ``index`` None: the facts alone are asked.
+
+    Raises:
+        UsageError: A requirement does not parse, or names a framework that the facts do not cover.
+        CellError: Nothing works, or the index has no wheels for what would.
+    """
+    offers = availability.ask(_projects(requirements), index) if index is not None else {}
+    absent = [project for project, offer in offers.items() if offer.unknown is None and not offer.wheels]
+    if absent:
+        raise CellError(
+            f"the package index has no wheel of {', '.join(absent)} for Linux on x86-64",
+            hint="check the name and UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
+        )
+    proposals = propose(
+        requirements,
+        python=python,
+        gpu=gpu,
+        driver=driver,
+        available={project: offer.versions for project, offer in offers.items() if offer.wheels},
+        limit=_MOST,
+    )
+    if index is not None:
+        # what a proposal takes from NVIDIA's wheels has to be there, too
+        packages = {
+            r.name for p in proposals for t in p.cell.cuda.packages if (r := requirement(t)) is not None
+        }
+        offers |= availability.ask(packages, index)
+        proposals = _there(proposals, offers)
+    proposals = proposals[:limit]
+    matrix = to_matrix_yaml(proposals, name)
+    if json:
+        print_json(_document(requirements, offers, proposals, matrix))
+        return 0
+    _say(requirements, offers, proposals)
+    sys.stdout.write(matrix)
+    return 0
+
+
+def _projects(requirements: Sequence[str]) -> list[str]:
+    """Projects to ask the index about; a ``+cu126`` build comes from PyTorch's own index instead."""
+    found = []
+    for text in requirements:
+        parsed = requirement(text)
+        if parsed is None:
+            raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
+        if not any("+" in clause.version for clause in parsed.specifier):
+            found.append(parsed.name)
+    return found
+
+
+def _there(proposals: Sequence[Proposal], offers: Mapping[str, Offer]) -> list[Proposal]:
+    """Those for which the index has every wheel that is pinned by name."""
+    lacking = [availability.missing(proposal.cell, offers) for proposal in proposals]
+    kept = [proposal for proposal, lack in zip(proposals, lacking, strict=True) if lack is None]
+    if not kept:
+        reasons = dict.fromkeys(lack for lack in lacking if lack is not None)
+        raise CellError(
+            "what would work is not on the package index:\n" + "\n".join(f"  {r}" for r in list(reasons)[:8]),
+            hint="another index may have it; --offline asks only rtbuild's own tables",
+        )
+    return kept
+
+
+def _origin(text: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
+    """Where the versions of a requirement come from, ``index`` or ``facts``, and why."""
+    parsed = requirement(text)
+    offer = offers.get(canonicalize_name(parsed.name)) if parsed is not None else None
+    if offer is None:
+        return "facts", "the index was not asked"
+    if offer.unknown is not None:
+        return "facts", offer.unknown
+    return "index", f"it has {len(offer.versions)} releases with wheels for Linux on x86-64"
+
+
+def _say(requirements: Sequence[str], offers: Mapping[str, Offer], proposals: Sequence[Proposal]) -> None:
+    for text in requirements:
+        origin, why = _origin(text, offers)
+        sys.stderr.write(f"{text}: versions from the {origin}: {why}\n")
+    for number, proposal in enumerate(proposals, 1):
+        cell = proposal.cell
+        what = ", ".join((*cell.frameworks, f"Python {cell.python}", str(cell.base)))
+        sys.stderr.write(f"{number}. {what}: {proposal.outcome.value}\n")
+        if cell.index:
+            sys.stderr.write(f"   its wheels come from {', '.join(cell.index)}, which was not asked\n")
+        for finding in proposal.findings:
+            if finding.outcome is Outcome.WARNS:
+                sys.stderr.write(f"   {finding.rule}: {finding.message}\n")
+
+
+def _document(
+    requirements: Sequence[str], offers: Mapping[str, Offer], proposals: Sequence[Proposal], matrix: str
+) -> dict[str, Any]:
+    origins = {text: _origin(text, offers) for text in requirements}
+    return {
+        "schema": 1,
+        "requirements": [
+            {"requirement": text, "versions_from": origin, "reason": why}
+            for text, (origin, why) in origins.items()
+        ],
+        "proposals": [
+            {
+                "outcome": proposal.outcome.value,
+                "cell": proposal.cell.inputs() | {"gpus": list(proposal.cell.gpus)},
+                "findings": [finding.as_json() for finding in proposal.findings],
+            }
+            for proposal in proposals
+        ],
+        "matrix": matrix,
+    }

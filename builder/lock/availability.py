@@ -1,0 +1,101 @@
+"""Which versions the user's package index has, and whether it has a wheel for what is proposed."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+
+from builder.compat import facts as tables
+from builder.compat.base import system_of, tag_of
+from builder.compat.truth import Truth
+from builder.compat.versions import pinned, requirement
+from builder.errors import PackageIndexError
+from builder.lock import target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from packaging.utils import BuildTag
+    from packaging.version import Version
+
+    from builder.lock.index import Index
+    from builder.lock.simple_api import IndexFile
+    from builder.model import Cell
+
+MACHINES = ("x86_64", "any")
+_THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What the index says of one project. ``unknown`` is the reason where it did not say."""
+
+    wheels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """File names for Linux on x86-64 by version, without yanked files and pre-releases."""
+    unknown: str | None = None
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        return tuple(self.wheels)
+
+
+def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
+    """One question for each project, several at a time; by canonical name. Raises nothing."""
+    wanted = sorted({canonicalize_name(name) for name in names})
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(wanted, pool.map(lambda name: _offer(name, index), wanted), strict=True))
+
+
+def _offer(name: str, index: Index) -> Offer:
+    try:
+        files = index.offers(name)
+    except PackageIndexError as problem:
+        return Offer(unknown=problem.message)
+    wheels: dict[str, list[str]] = {}
+    for file in files:
+        version = version_of(file)
+        if version is not None:
+            wheels.setdefault(version, []).append(file.name)
+    return Offer(wheels={version: tuple(found) for version, found in wheels.items()})
+
+
+def version_of(file: IndexFile) -> str | None:
+    """The version of a released, standing wheel for Linux on x86-64; None for any other file."""
+    parsed = parsed_wheel(file.name)
+    if parsed is None or file.yanked is not None:
+        return None
+    version, _, platforms = parsed
+    fits = any(platform.endswith(MACHINES) and not platform.startswith("macos") for platform in platforms)
+    return str(version) if fits and not version.is_prerelease else None
+
+
+def parsed_wheel(file: str) -> tuple[Version, BuildTag, frozenset[str]] | None:
+    """Version, build and platforms out of a wheel's name; None for what is no wheel's name."""
+    try:
+        _, version, build, tags = parse_wheel_filename(file)
+    except InvalidWheelFilename:
+        return None
+    return version, build, frozenset(tag.platform for tag in tags)
+
+
+def missing(cell: Cell, offers: Mapping[str, Offer]) -> str | None:
+    """The first pinned package of a cell for which the index has no wheel that fits; None where all are.
+
+    Projects that nobody asked for, and builds from an index of the cell's own, are not judged.
+    """
+    known = tables.load()
+    system = system_of(cell, Truth(), tag_of(cell.base, known), known)
+    glibc = system.glibc if system is not None else "2.17"
+    fitting = target.Target(python=cell.python, platform=cell.platform, glibc=glibc).tags()
+    for text in (*cell.frameworks, *cell.cuda.packages):
+        parsed = requirement(text)
+        offer = offers.get(canonicalize_name(parsed.name)) if parsed is not None else None
+        version = pinned(parsed) if parsed is not None else None
+        if offer is None or offer.unknown is not None or version is None or "+" in version:
+            continue
+        if not any(target.rank(file, fitting) is not None for file in offer.wheels.get(version, ())):
+            return f"{text}: the package index has no wheel for Python {cell.python} and glibc {glibc}"
+    return None
