@@ -77,6 +77,10 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
     values: dict[str, Any] = {
         "base": base,
         "cell": cell,
+        "cudnn8": any(
+            canonicalize_name(wheel.name).startswith("nvidia-cudnn-") and wheel.version.startswith("8.")
+            for wheel in pinned.wheels
+        ),
         "env": tuple(_env(pinned)),
         "epoch": pinned.epoch,
         "labels": tuple(_labels(pinned, version=version, inputs=inputs)),
