@@ -322,6 +322,28 @@ def verify(
     )
 
 
+facts = typer.Typer(
+    help="The compatibility tables that ship with rtbuild.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(facts, name="facts")
+
+
+@facts.command("refresh")
+def facts_refresh(
+    check_: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 where something differs.")
+    ] = False,
+    mirror: opt.Mirror = None,
+    json_: opt.Json = False,
+) -> int:
+    """Read again what the tables say of wheels and of nvidia/cuda tags; show what differs and write it."""
+    from builder.cli.facts import run
+    from builder.lock import Index, Registry
+
+    index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
+    return run(index=index, registry=registry, check=check_, json=json_)
+
+
 @app.command()
 def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Json = False) -> int:
     """Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; each with its remedy."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
+_TAGS_A_PAGE = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,33 @@ class Registry:
                 hint="schema 1 images are too old to build on; push it again with a current Docker",
             )
         return Manifest(digest=digest, media_type=media_type, content=content)
+
+    def tags(self, repository: str) -> frozenset[str]:
+        """Every tag of a repository. A registry gives them in pages; one that goes in a circle is refused.
+
+        Raises:
+            RegistryError: as :meth:`inspect`.
+        """
+        name = parse_reference(repository)
+        place = place_of(name, self._mirrors)
+        found: set[str] = set()
+        last = ""
+        while True:
+            query = urlencode({"n": _TAGS_A_PAGE} | ({"last": last} if last else {}))
+            response = self._call("GET", place, f"tags/list?{query}")
+            if response.status_code != 200:
+                raise answers.refusal(response, name, place)
+            more = "next" in response.links
+            try:
+                page: list[str] = json.loads(answers.read(response, name, place))["tags"] or []
+            except (ValueError, LookupError, TypeError):
+                raise answers.no_registry(name, place, "something that is no list of tags") from None
+            if more and (not page or page[-1] == last):
+                raise answers.no_registry(name, place, "the same page of tags again and again")
+            found.update(page)
+            if not more:
+                return frozenset(found)
+            last = page[-1]
 
     def exists(self, reference: str | Reference, digest: str) -> bool:
         """Whether the reference's repository has this blob."""

@@ -188,7 +188,12 @@ def test_the_reference_is_what_help_says(
     root = typer.main.get_command(app)
     assert isinstance(root, typer.main.TyperGroup)
     text = ["# Command line reference", "", "Made from `rtbuild --help`; a test keeps it true.", ""]
-    for words in [[], *([name] for name in root.commands)]:
+    commands = [[]]
+    for name, command in root.commands.items():
+        commands.append([name])
+        if isinstance(command, typer.main.TyperGroup):
+            commands += [[name, inner] for inner in command.commands]
+    for words in commands:
         shown = runner.invoke(app, [*words, "--help"], prog_name="rtbuild").stdout
         assert shown.startswith("Usage: rtbuild")
         text += [f"## {' '.join(['rtbuild', *words])}", "", "```text", shown.rstrip(), "```", ""]

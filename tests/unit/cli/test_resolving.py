@@ -117,8 +117,8 @@ def test_what_the_index_does_not_have_is_refused_by_name(capsys) -> None:
         resolve("torch", index=Offered(torch=[]))
     with pytest.raises(CellError, match="no release on record that the package index has fits torch"):
         resolve("torch==2.9.*", index=Offered(torch=[wheel("2.8.0")]))
+    one = Offered(tensorflow=[wheel("2.20.0", name="tensorflow")])
     with pytest.raises(CellError, match=r"==2.20.0: the package index has no wheel for Python 3.13"):
-        one = Offered(tensorflow=[wheel("2.20.0", name="tensorflow")])
         resolve("tensorflow==2.20.*", index=one, python="3.13")
     with pytest.raises(UsageError, match="not a requirement"):
         resolve("torch==", index=None)

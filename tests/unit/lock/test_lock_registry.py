@@ -319,3 +319,40 @@ def test_a_tags_digest(fake: FakeRegistry, server: Server, client: Client) -> No
     asked = registry(server, client)
     assert asked.digest_of("nvidia/cuda:tag") == digest(fake.index)
     assert asked.digest_of("nvidia/cuda:absent") is None
+
+
+def page_of_tags(server: Server, pages: dict[str, list[str]]) -> None:
+    """Pages by ``last``; each but the last one names the next."""
+    keys = list(pages)
+
+    def answer(request: Request) -> Answer:
+        last = request.query.get("last", [""])[0]
+        headers = {"Content-Type": "application/json"}
+        if last != keys[-1]:
+            headers["Link"] = '</v2/nvidia/cuda/tags/list?n=1000&last=x>; rel="next"'
+        return Answer(200, json.dumps({"name": "nvidia/cuda", "tags": pages[last]}).encode(), headers)
+
+    server.on("/v2/nvidia/cuda/tags/list", answer)
+
+
+def test_all_pages_of_tags_are_read(fake: FakeRegistry, server: Server, client: Client) -> None:
+    page_of_tags(server, {"": ["a", "b"], "b": ["c"]})
+    assert registry(server, client).tags(f"{server.host}/nvidia/cuda") == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"[]", "no list of tags"), (b"{}", "no list of tags"), (b"<html>", "no list of tags")],
+)
+def test_tags_in_another_form_are_refused(
+    fake: FakeRegistry, server: Server, client: Client, body: bytes, reason: str
+) -> None:
+    server.on("/v2/nvidia/cuda/tags/list", Answer(200, body, {"Content-Type": "application/json"}))
+    with pytest.raises(RegistryError, match=reason):
+        registry(server, client).tags(f"{server.host}/nvidia/cuda")
+
+
+def test_pages_of_tags_that_go_in_a_circle_end(fake: FakeRegistry, server: Server, client: Client) -> None:
+    page_of_tags(server, {"": ["a"], "a": ["a"], "never": []})
+    with pytest.raises(RegistryError, match="again and again"):
+        registry(server, client).tags(f"{server.host}/nvidia/cuda")

@@ -59,3 +59,20 @@ def test_a_project_without_files() -> None:
 def test_something_else(body: str, kind: str, words: str) -> None:
     with pytest.raises(NotAPageError, match=words):
         parse(body, kind, URL)
+
+
+def test_what_was_yanked_and_where_the_metadata_is() -> None:
+    files = [
+        {"filename": "a-1.whl", "url": "a", "yanked": "broken", "core-metadata": {"sha256": "cc"}},
+        {"filename": "a-2.whl", "url": "a", "yanked": True, "dist-info-metadata": True},
+        {"filename": "a-3.whl", "url": "a", "yanked": False, "core-metadata": False},
+    ]
+    told = parse(json.dumps({"files": files}), "application/json", URL)
+    assert [(f.yanked, f.metadata) for f in told] == [
+        ("broken", "cc"),
+        ("no reason given", True),
+        (None, False),
+    ]
+    marks = (" data-yanked='broken'", " data-yanked", "")
+    page = "".join(f"<a href='a-{n}.whl'{mark}>a</a>" for n, mark in enumerate(marks))
+    assert [f.yanked for f in parse(page, "text/html", URL)] == ["broken", "no reason given", None]
