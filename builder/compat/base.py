@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,7 +63,6 @@ def tag_of(base: Base, facts: Facts) -> Tag | None:
     )
 
 
-@functools.lru_cache(maxsize=1024)
 def _tag_row(rows: tuple[TagRow, ...], cuda: str, infix: str | None, ubuntu: str) -> TagRow | None:
     # a tag without cuDNN comes and goes with its siblings that have it
     fits = [row for row in rows if row.cuda == cuda and ubuntu in row.ubuntu and infix in {None, row.infix}]

@@ -6,11 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.compat.decide import decide
 from builder.compat.finding import Source, Value
-from builder.compat.versions import contains, pinned, requirement
+from builder.compat.versions import canonical, contains, pinned, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,13 +55,13 @@ ALIASES = {
 def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> Framework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
-    distribution = canonicalize_name(parsed.name) if parsed else text
+    distribution = canonical(parsed.name) if parsed else text
     wheel = truth.wheel(distribution)
     version = wheel.version if wheel else pinned(parsed) if parsed else None
     cupy = re.fullmatch(r"cupy-(cuda\d+x)", distribution)
     name = "cupy" if cupy else ALIASES.get(distribution, distribution)
     table = facts.frameworks.get(name)
-    extras = frozenset(canonicalize_name(extra) for extra in parsed.extras) if parsed else frozenset()
+    extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)
     row = _row(table, version, variant) if table and version else None
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
@@ -127,7 +125,7 @@ def _active_pins(
         return tuple(_nvidia(wheel.requires, extras, source))
     if row is None or row.brings not in {"pins", "extra"}:
         return ()
-    wanted = canonicalize_name(row.extra) if row.extra else None
+    wanted = canonical(row.extra) if row.extra else None
     if row.brings == "extra" and wanted not in extras:
         return ()
     return tuple((parsed, row.source) for pin in row.pins if (parsed := requirement(pin)) is not None)

@@ -10,13 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.compat.base import base_value, system_of, tag_of
 from builder.compat.decide import CELL
 from builder.compat.finding import Source, Value
 from builder.compat.framework import framework_of
-from builder.compat.versions import key, lower_bound, pinned, requirement, short
+from builder.compat.versions import canonical, key, lower_bound, pinned, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +134,7 @@ def _from_wheels(
         return None
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]
-    fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonicalize_name(parsed.name))]
+    fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonical(parsed.name))]
     for parsed, source in fitting:
         if exact := pinned(parsed):
             return Copy(place="wheels", version=Value(what=f"{what} from wheels", text=exact, source=source))
@@ -164,7 +162,7 @@ def component_versions(stack: Stack) -> dict[str, Value]:
     for text in (*stack.cell.cuda.packages, *stack.cell.pip):
         parsed = requirement(text)
         if parsed is not None and (exact := pinned(parsed)):
-            name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonicalize_name(parsed.name))
+            name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonical(parsed.name))
             known.setdefault(name, Value(what=name, text=exact, source=CELL))
     for wheel in stack.truth.wheels:
         name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def minor(text: str) -> int | None:
     return parts[1] if len(parts) > 1 else None
 
 
+@functools.lru_cache(maxsize=8192)
 def short(text: str, parts: int) -> str:
     """The first ``parts`` numbers: ``short("12.2.140", 2)`` is ``12.2``."""
     return ".".join(str(part) for part in key(text)[:parts])
@@ -71,6 +73,12 @@ def pinned(parsed: Requirement) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=4096)
+def canonical(name: str) -> str:
+    """A distribution's name as package indexes compare it."""
+    return canonicalize_name(name)
+
+
 def lower_bound(parsed: Requirement) -> str | None:
     """The oldest version that a requirement can resolve to, where it says so."""
     exact = pinned(parsed)
@@ -83,10 +91,23 @@ def lower_bound(parsed: Requirement) -> str | None:
 
 def contains(specifier: SpecifierSet, version: str) -> bool:
     """Whether a version is in a set, pre-releases included; False for what is not a version at all."""
-    return _contains(specifier, version)
+    held = _KNOWN.get(id(specifier))
+    if held is None:
+        if len(_KNOWN) >= _MOST:
+            _KNOWN.clear()
+        held = _KNOWN[id(specifier)] = (specifier, {})
+    known = held[1]
+    if version not in known:
+        known[version] = _contains(specifier, version)
+    return known[version]
 
 
-@functools.lru_cache(maxsize=16384)
+# By identity, because a set's own hash is computed anew each time and costs as much as the answer. The set is
+# kept beside its answers, so that its identity stays its own.
+_KNOWN: dict[int, tuple[SpecifierSet, dict[str, bool]]] = {}
+_MOST = 4096
+
+
 def _contains(specifier: SpecifierSet, version: str) -> bool:
     try:
         return specifier.contains(Version(version), prereleases=True)

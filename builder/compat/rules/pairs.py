@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.compat.decide import CELL
 from builder.compat.finding import Finding, Outcome, Source, Value
 from builder.compat.stack import component_versions
-from builder.compat.versions import contains, pinned, requirement, short
+from builder.compat.versions import canonical, contains, pinned, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,10 +59,10 @@ def pins(stack: Stack) -> Iterator[Finding]:
     for text in (*stack.cell.cuda.packages, *stack.cell.pip):
         parsed = requirement(text)
         if parsed is not None:
-            asked.setdefault(canonicalize_name(parsed.name), []).append(("the cell", parsed, CELL))
+            asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed, CELL))
     for framework in stack.frameworks:
         for parsed, source in framework.pins:
-            asked.setdefault(canonicalize_name(parsed.name), []).append((framework.label, parsed, source))
+            asked.setdefault(canonical(parsed.name), []).append((framework.label, parsed, source))
     for name, wishes in asked.items():
         clash = _clash(wishes)
         if clash is not None:
