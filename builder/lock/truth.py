@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 BASE_DAYS = 7
 """How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""
+MISSING_DAYS = 1
+"""The same for the answer that there is no such tag: it may be pushed, or a mirror filled."""
 _SCHEMA = 1
 _THREADS = 4
 
@@ -116,7 +118,8 @@ class Memory:
         try:
             document = json.loads(self._path(reference, platform).read_text("utf-8"))
             age = time.time() - document["read"]
-            if document["schema"] != _SCHEMA or not 0 <= age <= BASE_DAYS * 86400:
+            days = BASE_DAYS if document["exists"] else MISSING_DAYS
+            if document["schema"] != _SCHEMA or not 0 <= age <= days * 86400:
                 return None
             return BaseTruth(
                 reference=document["reference"],
@@ -128,8 +131,12 @@ class Memory:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None  # absent or damaged: it is read again when it is asked for
 
+    def mirror(self, reference: str) -> str | None:
+        """The mirror that is asked for an image in its registry's place."""
+        return self._mirrors.get(parse_reference(reference).host)
+
     def _path(self, reference: str, platform: str) -> Path:
-        mirror = self._mirrors.get(parse_reference(reference).host, "")
+        mirror = self.mirror(reference) or ""
         name = hashlib.sha256(f"{reference}\n{platform}\n{mirror}".encode()).hexdigest()
         return self._base_folder / f"{name}.json"
 
@@ -206,9 +213,12 @@ def _base(
     try:
         base = truth_of_base(registry.inspect(reference, platform))
     except ImageMissingError:
-        base = BaseTruth(reference=reference, exists=False)
+        mirror = memory.mirror(reference)
+        asked = f"{reference} (asked at its mirror {mirror})" if mirror else reference
+        base = BaseTruth(reference=asked, exists=False)
     except RtbuildError as problem:
-        return None, (f"the base {reference} could not be read: {problem.message}",)
+        known = memory.base(reference, platform)
+        return known, (f"the base {reference} could not be read: {problem.message}",)
     except (ValueError, LookupError, TypeError, AttributeError) as problem:
         # a config or manifest that is JSON of another shape
         return None, (f"the base {reference} could not be read: {type(problem).__name__}: {problem}",)

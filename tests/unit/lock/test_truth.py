@@ -17,7 +17,7 @@ from builder.lock import oci
 from builder.lock.index import Index
 from builder.lock.index_settings import IndexSettings
 from builder.lock.registry import Registry
-from builder.lock.truth import BASE_DAYS, Memory, base_reference, read
+from builder.lock.truth import BASE_DAYS, MISSING_DAYS, Memory, base_reference, read
 from builder.model import Base, Cuda, Pinned, Wheel
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def test_a_base_is_read_from_its_registry_and_kept_for_some_days(world: World, m
     assert world.memory().truth(cell, None).base is None
 
 
-def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: World) -> None:
+def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: World, monkeypatch) -> None:
     cell = unlocked()
     path = f"/v2/nvidia/cuda/manifests/{TAG.partition(':')[2]}"
     world.server.on(path, Answer(404, b"404 page not found", {"Content-Type": "text/plain"}))
@@ -224,6 +224,12 @@ def test_a_vanished_tag_is_refused_but_only_on_the_registrys_own_word(world: Wor
     truth = world.read((cell, None)).truths[0]
     assert truth.base.exists is False
     assert "base-tag" in {f.rule for f in check(cell, truth) if f.outcome is Outcome.CANNOT_WORK}
+    assert f"{TAG} (asked at its mirror {world.server.host})" in truth.base.reference
+    # it is known without network from then on, for a day: somebody may fill the mirror
+    assert world.memory().truth(cell, None).base.exists is False
+    later = time.time() + (MISSING_DAYS + 1) * 86400
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert world.memory().truth(cell, None).base is None
 
 
 @pytest.mark.parametrize(
@@ -258,6 +264,17 @@ def test_nobody_listening_is_unknown_and_a_damaged_cache_is_read_again(world: Wo
     index = Index(IndexSettings(default="http://127.0.0.1:9/simple"), client=world.client)
     truth = read([(cell, None)], index=index, registry=nobody, memory=memory).truths[0]
     assert "connection refused" in truth.unread[0]
+    assert summary(check(cell, truth)) is Outcome.UNKNOWN
+
+
+def test_a_registry_that_falls_silent_leaves_what_it_said_before_but_no_yes(world: World) -> None:
+    cell = unlocked()
+    world.image(["CUDA_VERSION=12.8.1"])
+    known = world.read((cell, None)).truths[0].base
+    world.server.on(f"/v2/nvidia/cuda/manifests/{TAG.partition(':')[2]}", Answer(503, b""))
+    truth = world.read((cell, None)).truths[0]
+    assert truth.base == known
+    assert "503" in truth.unread[0]
     assert summary(check(cell, truth)) is Outcome.UNKNOWN
 
 
