@@ -1,0 +1,101 @@
+"""What was read before decides from then on: for check, for explain and for build, without any network."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.cli import checking
+from builder.compat import BaseTruth
+from builder.errors import CellError
+from builder.lock import Memory
+from builder.matrix import load
+from builder.pipeline.locks import LockKeeper
+from builder.pipeline.schedule import Walk
+from builder.pipeline.settings import Settings
+from builder.pipeline.stages import Site, check_cell
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.model import Matrix
+
+TAG = "nvidia/cuda:12.8.1-base-ubuntu24.04"
+
+
+@pytest.fixture
+def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Matrix:
+    monkeypatch.setenv("RTBUILD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("RTBUILD_REGISTRY_MIRROR", raising=False)
+    path = tmp_path / "m.yaml"
+    path.write_text(
+        "version: 1\nname: m\ninclude:\n"
+        f"  - {{framework: 'torch==2.9.1', python: '3.12', base: '{TAG}', cuda: wheels}}\n"
+    )
+    return load(path)
+
+
+def said(base: BaseTruth) -> None:
+    """A registry's answer, as an earlier reading kept it."""
+    Memory().keep(TAG, "linux/amd64", base)
+
+
+def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) -> None:
+    options = {"driver": "590", "online": False, "mirrors": {}, "json": True, "verbose": 0}
+    assert checking.run([matrix], None, None, **options) == 0
+    before = json.loads(capsys.readouterr().out)
+    assert before["cells"][0]["outcome"] == "works"
+    assert "read" not in before
+    # a tag that was rebuilt with another release inside
+    said(BaseTruth(reference=TAG, digest="sha256:1", env=(("CUDA_VERSION", "12.9.1"),)))
+    assert checking.run([matrix], None, None, **options) == 0
+    findings = json.loads(capsys.readouterr().out)["cells"][0]["findings"]
+    message = next(finding["message"] for finding in findings if finding["rule"] == "disagreement")
+    assert "CUDA in the base: 12.9.1 was read from the registry, the tables say 12.8.1" in message
+    said(BaseTruth(reference=TAG, exists=False))
+    assert checking.run([matrix], None, None, **options) == 1
+    assert json.loads(capsys.readouterr().out)["cells"][0]["outcome"] == "cannot-work"
+
+
+def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
+    said(BaseTruth(reference=TAG, exists=False))
+    assert checking.explain_one([matrix], "*", driver=None, online=False, mirrors={}) == 1
+    text = capsys.readouterr().out
+    assert f"the registry has no {TAG}" in text
+    assert "[registry: " in text
+
+
+def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
+    said(BaseTruth(reference=TAG, exists=False))
+    site = Site(
+        settings=Settings(),
+        registry=None,
+        debian=None,
+        index=None,
+        keepers={"m": LockKeeper(matrix)},
+        probe=b"",
+    )
+    walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
+    with pytest.raises(CellError, match=f"the registry has no {TAG}"):
+        check_cell(walk, site)
+
+
+def test_reading_without_anybody_there_is_unknown_and_says_what_it_cost(
+    matrix: Matrix, capsys, monkeypatch
+) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/simple")
+    mirrors = {"docker.io": "http://127.0.0.1:9"}
+    assert (
+        checking.run([matrix], None, None, driver=None, online=True, mirrors=mirrors, json=True, verbose=0)
+        == 0
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert document["cells"][0]["outcome"] == "unknown"
+    assert next(f["message"] for f in document["cells"][0]["findings"] if f["rule"] == "unread").endswith(
+        "connection refused"
+    )
+    assert document["read"]["bases"] == 1
+    assert document["read"]["bytes"] == 0
