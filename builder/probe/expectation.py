@@ -35,6 +35,15 @@ def read_expectation(path):
     return document
 
 
+def asked_for(stage_name, expect):
+    """Whether the expectation names a stage's framework: ``onnxruntime-gpu`` and ``cupy-cuda12x``, too.
+
+    A name that ends in ``-cpu`` asks for no GPU.
+    """
+    names = [canonical(name) for name in expect.get("frameworks") or {}]
+    return any(stage_name in name and not name.endswith("-cpu") for name in names)
+
+
 def find_differences(expect, facts):
     """[{what, asked, found}], found as text; ``nothing`` where there is none."""
     rows = []
@@ -53,9 +62,12 @@ def find_differences(expect, facts):
     compare("python", expect.get("python"), (facts.get("python") or {}).get("version"), parts=2)
     for name, version in sorted((expect.get("frameworks") or {}).items()):
         found = packages.get(canonical(name), {}).get("version")
+        if version is None and found is None:
+            version = "any version"
         compare("framework %s" % name, version, _same_release(version, found))
     compare("cudnn", expect.get("cudnn"), _found_cudnn(facts), parts=3)
-    compare("cuda", (expect.get("cuda") or {}).get("version"), _found_cuda(facts), parts=2)
+    cuda = expect.get("cuda") or {}
+    compare("cuda", cuda.get("version"), _found_cuda(facts, cuda.get("provider")), parts=2)
     for name, version in sorted((expect.get("packages") or {}).items()):
         found = packages.get(canonical(name), {}).get("version")
         compare("package %s" % name, version, _same_release(version, found))
@@ -80,10 +92,12 @@ def _found_cudnn(facts):
     return None
 
 
-def _found_cuda(facts):
+def _found_cuda(facts, provider):
     """The toolkit: NVIDIA's runtime wheel, else the base image's CUDA_VERSION, else the build of a
-    framework.
+    framework. Where the base was to provide CUDA, its word comes first: wheels may bring another one.
     """
+    if provider == "base" and os.environ.get("CUDA_VERSION"):
+        return os.environ["CUDA_VERSION"]
     for name, row in sorted(facts.get("packages", {}).items()):
         if name.startswith("nvidia-cuda-runtime"):
             return row["version"]

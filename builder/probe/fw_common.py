@@ -8,6 +8,7 @@ CUDA the frameworks compute on the CPU and say so at most in a log line.
 
 import time
 
+from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn
 from .maps import mapped_libraries
@@ -139,9 +140,9 @@ def _check_build(ctx, framework):
         text = "built for CUDA %s" % (compiled["cuda"] or "(version not said)")
         ctx.passed("P03", "%s is %s" % (framework.title, text), evidence)
         return True
-    asked = ctx.expect.get("frameworks") or {}
+    asked = ctx.expect.get("frameworks")
     summary = "%s %s is a build for the CPU: it can use no GPU" % (framework.title, framework.version())
-    if asked and framework.name not in asked:
+    if asked and not asked_for(framework.name, ctx.expect):
         ctx.passed("P03", summary, evidence, note="not asked for by --expect, so not held against the image")
     else:
         ctx.fails("P03", summary, cause="framework-cpu-build", evidence=evidence)

@@ -1,8 +1,10 @@
 """Known answers on the GPU: a framework's convolutions, and a few training steps whose loss has to fall."""
 
+import re
 import time
 
 from .fw_libraries import cause_of_missing, framework_cudnn, unloadable
+from .maps import mapped_libraries
 from .reference import answers, bias_relu, largest_difference
 from .versions import dotted, numbers
 
@@ -45,6 +47,7 @@ def check_gpu(ctx, framework, about):
         return
     about["device"] = device
     if not framework.needs_cudnn and not about["loaded"].get("cudnn"):
+        about["linkage"] = "none"
         ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
         return
     case = answers()
@@ -57,6 +60,10 @@ def check_gpu(ctx, framework, about):
             "cudnn_path": cudnn["path"],
             "cuda": cudnn["cuda"],
         }
+    if not about["loaded"].get("cudnn") and mapped_libraries() is not None:
+        # Built without cuDNN, or told not to use it: right numbers, which prove nothing about cuDNN.
+        about["linkage"] = "absent"
+        ctx.not_run("F02", "%s convolved on the GPU and has loaded no cuDNN" % framework.title)
     if framework.trains:
         _check_training(ctx, framework, device)
 
@@ -82,6 +89,7 @@ def check_cpu(ctx, framework, reason):
 
 def check_archs(ctx, archs, capability, gpu):
     """F03: the wheel holds kernels for this GPU, as machine code or as PTX that the driver can translate."""
+    archs = [arch for arch in archs if re.match(r"(sm|compute)_\d\d", str(arch).lower())]
     if not archs or not capability:
         ctx.not_run(
             "F03",

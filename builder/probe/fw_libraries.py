@@ -3,6 +3,7 @@
 import ctypes
 import os
 
+from .expectation import asked_for
 from .maps import mapped_libraries
 from .resolver import Loader
 from .sublibraries import shim_major, shim_name
@@ -76,7 +77,7 @@ def check_wanted(ctx, framework):
         ctx.fails("R02", summary % (framework.title, named, call.result), "framework-silent-cpu", missing)
         return False
     summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
-    optional = not framework.needs_cudnn and framework.name not in (ctx.expect.get("frameworks") or {})
+    optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if needed:
         ctx.fails("R02", summary, cause_of_missing(needed), missing)

@@ -13,6 +13,15 @@ from .protocol import STAGES, stage
 from .versions import numbers
 
 _HASH_LIMIT = 64 << 20
+# The distributions that bring the module of a stage; what has "-cpu" in its name is no matter here.
+_LISTED = {
+    "torch": "torch",
+    "tensorflow": "tensorflow|tensorflow-gpu|tf-nightly",
+    "jax": "jax",
+    "cupy": r"cupy|cupy-cuda\w+",
+    "onnxruntime": "onnxruntime-gpu",
+    "paddle": "paddlepaddle-gpu",
+}
 
 
 @stage("packages", layer="packages", timeout=60)
@@ -20,10 +29,25 @@ def packages_stage(ctx):
     """Compare packages with each other and with the disk."""
     distributions = read_distributions(search_folders())
     ctx.fact("packages", distributions)
-    ctx.fact("installed", find_modules())
+    modules = find_modules()
+    ctx.fact("installed", modules)
     ctx.fact("system_packages", system_packages())
     _check_pins(ctx, distributions)
-    _check_owners(ctx, distributions)
+    lost = unimportable(distributions, modules)
+    if lost:
+        text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
+        ctx.fails("P02", text, "package-overwritten", {"lost": lost})
+    else:
+        _check_owners(ctx, distributions)
+
+
+def unimportable(distributions, modules):
+    """Names of the frameworks that are listed as installed and whose module is not there to import."""
+    found = []
+    for stage_name, names in sorted(_LISTED.items()):
+        listed = [name for name in sorted(distributions) if re.match(r"(%s)$" % names, name)]
+        found += listed if stage_name not in modules else []
+    return found
 
 
 def find_modules():
@@ -122,6 +146,8 @@ def _check_pins(ctx, distributions):
 def _check_owners(ctx, distributions):
     owners = {}
     for name, row in sorted(distributions.items()):
+        if _by_conda(row):
+            continue
         if name.startswith("nvidia-") or name in ("torch", "jaxlib"):
             for entry in read_record(row):
                 if ".so" in os.path.basename(entry["path"]) and entry["sha256"]:
@@ -166,6 +192,12 @@ def _check_owners(ctx, distributions):
         ctx.passed(
             "P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note
         )
+
+
+def _by_conda(distribution):
+    """True for what conda installed: it sets run paths anew after RECORD was written, so sizes differ."""
+    path = os.path.join(distribution["location"], distribution["info"], "INSTALLER")
+    return read_text(path, 100).strip() == "conda"
 
 
 def _by_hash(path, size, rows):

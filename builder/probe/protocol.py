@@ -27,6 +27,8 @@ LAYERS = (
     "coimport",
     "session",
 )
+# Layers that load nothing: every other stage goes by their facts.
+GROUNDWORK = ("environment", "files", "packages", "resolver")
 # Stages of this layer are never scheduled; judges start them.
 COUNTER_LAYER = "counter-test"
 

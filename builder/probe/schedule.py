@@ -1,11 +1,9 @@
 """All stages in their order, each in its child, and what came of them."""
 
 from .judge import default_judge
-from .protocol import LAYERS, STAGES
+from .protocol import GROUNDWORK, LAYERS, STAGES
 from .run import Run
 
-# Layers that load nothing: every other stage goes by their facts, so --only runs them, too.
-GROUNDWORK = ("environment", "files", "packages", "resolver")
 _LISTS = {"framework": "frameworks"}
 
 

@@ -1,6 +1,8 @@
 """One verdict, one cause: the first layer that failed; what came after it is a consequence."""
 
 from .causes import CAUSES, VERDICT_OF_SIDE
+from .expectation import asked_for
+from .protocol import GROUNDWORK
 
 
 def decide_verdict(checks, facts, options):
@@ -49,52 +51,85 @@ def _late(check):
 
 def excuse_bystanders(checks, facts, options):
     """A CPU build of a framework that nobody asked for, beside one with CUDA, is a remark and no fault."""
-    asked = (options.get("expect") or {}).get("frameworks") or {}
+    expect = options.get("expect") or {}
     with_cuda = {row["framework"] for row in facts.get("consumers", ()) if not row["optional"]}
     for check in checks:
         if check["outcome"] == "failed" and check["cause"] == "framework-cpu-build":
-            expected = any(check["stage"] in name for name in asked)
-            if not expected and (asked or with_cuda - {check["stage"]}):
+            beside = expect.get("frameworks") or with_cuda - {check["stage"]}
+            if beside and not asked_for(check["stage"], expect):
                 check.update(outcome="passed", cause=None, note=check["summary"])
 
 
 def excuse_proven(checks, facts):
-    """A missed pin is a remark where every framework and the raw convolution ran on the GPU all the same."""
+    """A missed pin, or a file that is not as its package brought it, is a remark where every framework and
+    the raw convolution ran on the GPU all the same.
+    """
     ran = {
         check["stage"] for check in checks if check["id"] in ("C07", "F05") and check["outcome"] == "passed"
     }
-    wanted = {row.get("name") for row in facts.get("frameworks", ())} | {"convolution"}
-    others = [c for c in checks if c["outcome"] == "failed" and c["cause"] != "package-pin-mismatch"]
+    wanted = must_convolve(checks, facts)
+    if facts.get("candidates") or not wanted:
+        wanted = wanted | {"convolution"}
+    others = [c for c in checks if c["outcome"] == "failed" and not _excusable(c)]
     if others or not wanted <= ran:
         return
     for check in checks:
         if check["outcome"] == "failed":
-            check.update(outcome="passed", cause=None, note="missed, and yet it works: " + check["summary"])
+            check.update(outcome="passed", cause=None, note="and yet it works: " + check["summary"])
+
+
+def _excusable(check):
+    return check["cause"] == "package-pin-mismatch" or bool((check["evidence"] or {}).get("weak"))
+
+
+def must_convolve(checks, facts):
+    """The frameworks here that have to convolve on the GPU before anything is said to work.
+
+    All that are installed or were found to open cuDNN, whether or not the probe has a stage for them; not
+    builds for the CPU that nobody asked for, and not those that have no convolutions without cuDNN.
+    """
+    wanted = {row["framework"] for row in facts.get("consumers", ()) if not row["optional"]}
+    wanted |= set(facts.get("installed", ())) | {row.get("name") for row in facts.get("frameworks", ())}
+    # a build that passed P03 with a remark is one for the CPU
+    wanted -= {c["stage"] for c in checks if c["id"] == "P03" and c["outcome"] == "passed" and c["note"]}
+    return wanted - {row.get("name") for row in facts.get("frameworks", ()) if row.get("linkage") == "none"}
 
 
 def _without_failure(checks, facts, options):
+    unanswered = sorted(
+        {c["stage"] for c in checks if c["id"] == "H01" and c["outcome"] == "not_run"} & set(GROUNDWORK)
+    )
+    but = ", but the stage %s did not come to its end" % " and ".join(unanswered) if unanswered else ""
+    if options.get("only"):
+        return "unverified", "nothing failed, but only the stage %s was asked for" % options["only"]
+    if facts.get("gpus"):
+        return _with_gpu(checks, facts, but)
+    if options.get("no_gpu"):
+        return "unverified", "all that can be checked without a GPU is sound (--no-gpu)" + but
+    if not facts.get("copies") and not facts.get("frameworks"):
+        return "unverified", "there is neither a GPU nor cuDNN nor a framework here: nothing to check" + but
+    return "unverified", "no GPU here; all that can be checked without one is sound" + but
+
+
+def _with_gpu(checks, facts, but):
+    """``works`` where nothing failed and nothing that had to convolve on the GPU was left out."""
     passed = {(c["stage"], c["id"]) for c in checks if c["outcome"] == "passed"}
     raw = ("convolution", "C07") in passed
     in_frameworks = sorted(stage for stage, number in passed if number == "F05")
-    missed = [c["stage"] for c in checks if c["id"] == "F05" and c["outcome"] == "not_run"]
-    gpus = facts.get("gpus") or []
-    if options.get("only"):
-        return "unverified", "nothing failed, but only the stage %s was asked for" % options["only"]
-    if gpus and (raw or in_frameworks) and not missed and _complete(facts, in_frameworks):
-        who = ["cuDNN itself"] if raw else []
-        text = "convolutions on %s are right, by %s" % (gpus[0]["name"], ", ".join(who + in_frameworks))
-        return "works", text
-    if gpus:
-        why = "%s ran none" % ", ".join(missed) if missed else "no convolution was run"
-        return "unverified", "there is a GPU, but %s" % why
-    if options.get("no_gpu"):
-        return "unverified", "all that can be checked without a GPU is sound (--no-gpu)"
-    if not facts.get("copies") and not facts.get("frameworks"):
-        return "unverified", "there is neither a GPU nor cuDNN nor a framework here: nothing to check"
-    return "unverified", "no GPU here; all that can be checked without one is sound"
-
-
-def _complete(facts, in_frameworks):
-    """True where every framework that opens cuDNN and whose stage ran has convolved."""
-    reported = {row.get("name") for row in facts.get("frameworks", ()) if row.get("linkage") != "none"}
-    return reported <= set(in_frameworks) or not reported
+    missed = sorted(must_convolve(checks, facts) - set(in_frameworks))
+    without = sorted(row["name"] for row in facts.get("frameworks", ()) if row.get("linkage") == "absent")
+    if but:
+        return "unverified", "there is a GPU" + but
+    if missed:
+        return "unverified", "there is a GPU, but %s ran no convolution on it" % ", ".join(missed)
+    if without:
+        return "unverified", "%s convolved on the GPU without cuDNN" % ", ".join(without)
+    if not raw and (facts.get("candidates") or not in_frameworks):
+        return "unverified", "there is a GPU, but no convolution was run"
+    if facts.get("test_double"):
+        return "unverified", "every check passed, but a test double took part: that is evidence for nothing"
+    first = facts["gpus"][0]["name"]
+    if len(facts["gpus"]) > 1:
+        first += " (the first of %d GPUs; the others were not tried)" % len(facts["gpus"])
+    who = (["cuDNN itself"] if raw else []) + in_frameworks
+    return "works", "convolutions on %s are right, by %s" % (first, ", ".join(who))

@@ -118,6 +118,26 @@ def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     assert "two owners" in check["note"]
 
 
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [("torch", True), ("onnxruntime-gpu", True), ("cupy-cuda12x", True), ("torchvision", False)],
+)
+def test_a_framework_that_is_listed_and_cannot_be_imported(p02, tmp_path, name, lost):
+    """A folder without __init__.py is a namespace to Python: no stage would ask the framework anything."""
+    (tmp_path / "torch").mkdir()
+    install(tmp_path, name, "2.6.0")
+    assert (p02(tmp_path)["cause"] == "package-overwritten") is lost
+
+
+def test_sizes_are_not_compared_for_what_conda_installed(p02, tmp_path):
+    """conda writes new run paths into the libraries after RECORD was made."""
+    install(tmp_path, "nvidia-cudnn-cu12", "9.1.0", files={"nvidia/cudnn/lib/libcudnn.so.9": b"as built"})
+    (tmp_path / "nvidia/cudnn/lib/libcudnn.so.9").write_bytes(b"with another run path")
+    assert p02(tmp_path)["outcome"] == "failed"
+    (tmp_path / "nvidia_cudnn_cu12-9.1.0.dist-info/INSTALLER").write_text("conda\n")
+    assert p02(tmp_path)["outcome"] == "passed"
+
+
 def test_a_package_whose_files_are_gone(p02, tmp_path):
     path = "nvidia/cudnn/lib/libcudnn.so.9"
     install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})

@@ -80,6 +80,71 @@ def test_every_framework_that_reported_must_have_convolved():
     assert decide([*both[:2], check("F05", "not_run", stage="jax")], facts)["verdict"] == "unverified"
 
 
+def test_no_stage_without_an_answer_is_passed_over():
+    """The packages stage says which frameworks there are: killed, it would leave none to convolve."""
+    found = decide([check("H01", "not_run", stage="packages"), check("C07")], GPU)
+    assert found["verdict"] == "unverified"
+    assert "the stage packages did not come to its end" in found["summary"]
+    assert "packages" in decide([check("H01", "not_run", stage="packages")])["summary"]
+    assert decide([check("H01", "not_run", stage="session"), check("C07")], GPU)["verdict"] == "works"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"installed": {"torch": "torch"}},
+        {"consumers": [{"framework": "mxnet", "optional": False}]},
+        {"frameworks": [{"name": "torch", "linkage": "absent"}], "candidates": [{}]},
+    ],
+    ids=["installed and silent", "no stage for it", "convolved without cuDNN"],
+)
+def test_works_leaves_no_framework_out(facts):
+    ran = [check("C07")]
+    if "frameworks" in facts:
+        ran.append(check("F05", stage="torch"))
+    assert decide(ran, dict(GPU, **facts))["verdict"] == "unverified"
+
+
+def test_works_needs_cudnn_itself_where_there_is_one():
+    facts = dict(GPU, frameworks=[{"name": "torch", "linkage": "static"}])
+    assert decide([check("F05", stage="torch")], facts)["verdict"] == "works"
+    assert decide([check("F05", stage="torch")], dict(facts, candidates=[{}]))["verdict"] == "unverified"
+
+
+def test_a_test_double_never_works():
+    found = decide([check("C07")], dict(GPU, test_double=True))
+    assert (found["verdict"], found["cause"]) == ("unverified", None)
+
+
+def test_what_has_no_convolutions_holds_nothing_up():
+    """CuPy 14 has no cuDNN at all; a CPU build that nobody asked for cannot convolve on a GPU either."""
+    cupy = dict(GPU, frameworks=[{"name": "cupy", "linkage": "none"}], installed={"cupy": "cupy"})
+    assert decide([check("C07"), check("F05", "not_run", stage="cupy")], cupy)["verdict"] == "works"
+    facts = dict(GPU, frameworks=[{"name": "torch"}, {"name": "tensorflow"}])
+    facts["consumers"] = [{"framework": "torch", "optional": False}]
+    cpu = failed("P03", "framework-cpu-build", "tensorflow")
+    assert decide([check("C07"), check("F05", stage="torch"), cpu], facts)["verdict"] == "works"
+
+
+def test_only_the_first_gpu_is_spoken_for():
+    facts = {"gpus": [{"name": "Tesla T4"}, {"name": "Tesla P100"}]}
+    assert "the first of 2 GPUs; the others were not tried" in decide([check("C07")], facts)["summary"]
+
+
+@pytest.mark.parametrize("asked", ["onnxruntime-gpu", "onnxruntime_gpu"])
+def test_a_cpu_build_over_the_gpu_build_that_was_asked_for(asked):
+    """onnxruntime and onnxruntime-gpu share a folder; the expectation has the package's name."""
+    cpu = failed("P03", "framework-cpu-build", "onnxruntime")
+    expect = {"frameworks": {asked: "1.22.0"}}
+    assert decide([check("C07"), cpu], GPU, expect=expect)["cause"] == "framework-cpu-build"
+
+
+def test_a_file_changed_since_its_installation_is_a_remark_where_it_works():
+    weak = failed("P02", "package-overwritten", "packages", weak=True)
+    assert decide([dict(weak), check("C07")], GPU)["verdict"] == "works"
+    assert decide([dict(weak)])["verdict"] == "broken"
+
+
 def test_a_cpu_build_is_excused_only_beside_a_cuda_build_that_was_meant():
     cpu = failed("P03", "framework-cpu-build", "torch")
     consumers = [{"framework": "tensorflow", "optional": False}]
@@ -95,7 +160,7 @@ def test_a_missed_pin_is_a_remark_where_the_gpu_proved_it_harmless():
     facts = dict(GPU, frameworks=[{"name": "torch"}])
     found = [dict(pin), check("C07"), check("F05", stage="torch")]
     assert decide(found, facts)["verdict"] == "works"
-    assert found[0]["note"].startswith("missed, and yet it works")
+    assert found[0]["note"].startswith("and yet it works")
     assert decide([dict(pin), check("C07")], facts)["cause"] == "package-pin-mismatch"
     assert decide([dict(pin)])["cause"] == "package-pin-mismatch"
 
