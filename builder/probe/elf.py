@@ -3,6 +3,7 @@
 import mmap
 import os
 import re
+import stat
 import struct
 
 _MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21}
@@ -24,6 +25,9 @@ def read_elf(path):
     facts = {"problem": None, "skipped": False, "size": None, "soname": None}
     facts.update(needed=[], rpath=None, runpath=None)
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            facts["problem"] = "a named pipe"  # opening it would wait for its other end
+            return facts
         with open(path, "rb") as stream:
             facts["size"] = os.fstat(stream.fileno()).st_size
             _read_header(stream, facts)

@@ -14,7 +14,7 @@ from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
 from .expectation import ExpectationError, read_expectation
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
-from .report import compare_reports, make_report
+from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main
 from .schedule import run_all
@@ -105,6 +105,12 @@ def command_to_start(source):
     return [sys.executable, name]
 
 
+def is_own_copy(command):
+    """True where :func:`command_to_start` wrote the file itself; a user's file may have any name."""
+    path = globals().get("__file__")
+    return command is not None and "-c" not in command and not (path and os.path.isfile(path))
+
+
 def open_standard_streams():
     """Put /dev/null where a standard stream is closed: the next file opened would take its place."""
     for fd in (0, 1, 2):
@@ -115,7 +121,7 @@ def open_standard_streams():
 
 
 def end_with_children(number, _frame):
-    """On SIGTERM leave by an exception, so that the child under way is stopped, too."""
+    """On SIGTERM or SIGHUP leave by an exception, so that the child under way is stopped, too."""
     raise SystemExit(128 + number)
 
 
@@ -133,6 +139,8 @@ def read_options(arguments):
     if arguments.only and arguments.only not in [row.name for row in STAGES if row.layer in LAYERS]:
         names = ", ".join(row.name for row in STAGES if row.layer in LAYERS)
         raise UsageError("there is no stage %s; there are: %s" % (arguments.only, names))
+    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
+        raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
     return {
         "expect": document,
         "strict": bool(arguments.strict or document.get("strict")),
@@ -151,7 +159,7 @@ def examine(options, source, progress):
     try:
         checks, libraries = run_all(program, options["only"], progress)
     finally:
-        if command is not None and os.path.basename(command[-1]).startswith("cudnn_verify_"):
+        if is_own_copy(command):
             os.unlink(command[-1])
     return make_report(program, checks, libraries, identify(source), time.time() - start)
 
@@ -163,8 +171,8 @@ def read_older(path):
             older = json.loads(stream.read().decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError("cannot read the older report %s: %s" % (path, error))
-    if not isinstance(older, dict):
-        raise UsageError("the older report %s is no JSON object" % path)
+    if not isinstance(older, dict) or not isinstance(older.get("fingerprint", {}), dict):
+        raise UsageError("the older report %s is no report of this probe" % path)
     return older
 
 
@@ -207,7 +215,8 @@ def print_report(report, arguments, changes):
     if arguments.json:
         if changes is not None:
             report["changes"] = changes
-        write(json.dumps(report, indent=1, sort_keys=True, default=str) + "\n")
+        document = without_infinities(report)
+        write(json.dumps(document, indent=1, sort_keys=True, default=str, allow_nan=False) + "\n")
     elif arguments.quiet:
         cause = " (%s)" % report["cause"] if report["cause"] else ""
         write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))
@@ -269,6 +278,8 @@ def probe(argv=None):
     """Run the probe as a command; every way out is an exit code."""
     open_standard_streams()
     signal.signal(signal.SIGTERM, end_with_children)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
+        signal.signal(signal.SIGHUP, end_with_children)
     leave_own_folder()
     if not REGISTERED:
         return PROBE_FAULT

@@ -51,6 +51,17 @@ def make_report(program, checks, libraries, identity, seconds):
     return report
 
 
+def without_infinities(value):
+    """The same document with NaN and infinite numbers as text, for which JSON has no numbers."""
+    if isinstance(value, dict):
+        return {key: without_infinities(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_infinities(inner) for inner in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
 def fingerprint(facts):
     """S01: what decides whether two sessions are alike, and a digest of it."""
     packages = {name: row["version"] for name, row in facts.get("packages", {}).items()}

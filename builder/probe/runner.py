@@ -115,6 +115,7 @@ def _become_child(name, params, pipes, environment, program):
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         _no_core_dumps()
         os.dup2(pipes[3][0], 0)
         os.dup2(pipes[1][1], 1)

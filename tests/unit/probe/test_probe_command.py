@@ -3,8 +3,10 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from probe_elf import write_elf
 
 from builder.probe.environment import environment_stage
 from builder.probe.main import probe as probe_main
-from builder.probe.report import compare_reports
+from builder.probe.report import compare_reports, without_infinities
 
 
 def test_a_bare_machine_has_nothing_to_check(probe):
@@ -72,6 +74,50 @@ def test_the_variable_names_an_expectation_too(probe, tmp_path):
     report = json.loads(done.stdout)
     assert (done.returncode, report["cause"]) == (20, "expect-mismatch")
     assert report["differences"][0]["what"] == "python"
+
+
+def test_the_users_own_file_is_left_in_its_place(probe, tmp_path):
+    """Its name may look like that of the copies which the probe makes for itself."""
+    mine = tmp_path / "cudnn_verify_0.1.0.py"
+    shutil.copy(probe.path, mine)
+    done = subprocess.run([sys.executable, str(mine), "-q"], capture_output=True, text=True, check=False)
+    assert done.returncode == 10, done.stderr
+    assert mine.exists()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_a_time_limit_is_a_time(probe, seconds):
+    done = probe.run("--timeout", seconds)
+    assert done.returncode == 30
+    assert "--timeout wants a number of seconds above 0" in done.stderr
+
+
+def test_an_older_report_that_is_none(probe, tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text('{"fingerprint": "none"}')
+    done = probe.run("--compare", str(old))
+    assert (done.returncode, "is no report of this probe" in done.stderr) == (30, True)
+
+
+def test_json_has_no_number_for_what_is_none():
+    found = without_infinities({"losses": [1.5, float("nan")], "off": (float("inf"), -float("inf"), 1)})
+    assert found == {"losses": [1.5, "nan"], "off": ["inf", "-inf", 1]}
+
+
+def test_a_terminal_that_is_closed_leaves_no_child_behind(probe, tmp_path):
+    (tmp_path / "torch.py").write_text(
+        f"import os, time\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)\n"
+    )
+    command = [sys.executable, str(probe.path), "--timeout", "60"]
+    process = subprocess.Popen(command, env={"PYTHONPATH": str(tmp_path)}, stderr=subprocess.DEVNULL)
+    child = tmp_path / "pid"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (child.exists() and child.read_text()):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(timeout=20) == 128 + signal.SIGHUP
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(child.read_text()), 0)
 
 
 def test_explain_is_readable(probe):

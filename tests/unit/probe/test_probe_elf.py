@@ -1,5 +1,6 @@
 """What a file says about itself, before anybody loads it."""
 
+import os
 import struct
 
 import pytest
@@ -90,3 +91,8 @@ def test_names_inside_a_file(tmp_path):
     assert names_inside(str(path), rb"libcudnn_[a-z_]+") == ["libcudnn_engines_tensor_ir", "libcudnn_ops"]
     assert names_inside(str(path), rb"libcudnn_[a-z_]+", limit=4) == []
     assert names_inside(str(tmp_path / "none"), rb"x") == []
+
+
+def test_a_named_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "libcudnn.so.9")
+    assert read_elf(str(tmp_path / "libcudnn.so.9"))["problem"] == "a named pipe"
