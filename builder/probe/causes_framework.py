@@ -70,9 +70,10 @@ FRAMEWORK_CAUSES = (
     Cause(
         "compat-unsupported",
         "image-on-gpu",
-        "cuda-compat is used on a GPU for which it is not made",
+        "cuda-compat is used on a GPU, or beside a driver, for which it is not made",
         "Upgrade the host's driver, take a base image with an older CUDA, or remove the cuda-compat folder.",
-        "The forward-compatibility package works on data-centre GPUs only; elsewhere cuInit returns 804.",
+        "The forward-compatibility package works on data-centre GPUs only (elsewhere cuInit returns 804) "
+        "and beside the driver branches it is made for (beside others 803).",
         "https://docs.nvidia.com/deploy/cuda-compatibility/forward-compatibility.html",
     ),
 )

@@ -8,6 +8,7 @@ from .fw_judge import judge_framework
 from .fw_tensorflow1 import graph_convolve, graph_fused, graph_train
 from .maps import mapped_paths
 from .protocol import stage
+from .tensorflow_names import tensorflow_opens, tf_table
 from .versions import numbers
 
 # The minor version is not in TensorFlow's build info. What its builds were made with, newest first:
@@ -23,16 +24,6 @@ _TF_CUDNN = (
     ((1, 13), "7.4"),
 )
 _TF_CUDA = (((2, 5), "11.2"), ((2, 4), "11.0"), ((2, 1), "10.1"), ((1, 13), "10.0"))
-# What TensorFlow opens before it registers a GPU, by CUDA version: gpu_device.cc and dso_loader.cc in
-# https://github.com/tensorflow/tensorflow
-_TF_OPENS = (
-    ((13, 0), "cudart.so.13 cublas.so.13 cublasLt.so.13 cufft.so.12 cusolver.so.12 cusparse.so.12"),
-    ((12, 0), "cudart.so.12 cublas.so.12 cublasLt.so.12 cufft.so.11 cusolver.so.11 cusparse.so.12"),
-    ((11, 1), "cudart.so.11.0 cublas.so.11 cublasLt.so.11 cufft.so.10 cusolver.so.11 cusparse.so.11"),
-    ((11, 0), "cudart.so.11.0 cublas.so.11 cublasLt.so.11 cufft.so.10 cusolver.so.10 cusparse.so.11"),
-    ((10, 1), "cudart.so.10.1 cublas.so.10 cufft.so.10 cusolver.so.10 cusparse.so.10"),
-    ((10, 0), "cudart.so.10.0 cublas.so.10.0 cufft.so.10.0 cusolver.so.10.0 cusparse.so.10.0"),
-)
 
 
 class Tensorflow(Framework):
@@ -89,10 +80,9 @@ class Tensorflow(Framework):
 
     def wanted(self):
         compiled = self.compiled()
-        opened = tf_table(_TF_OPENS, numbers(compiled["cuda"])[:2])
-        if not opened or not compiled["cudnn"]:
+        names = tensorflow_opens(compiled["cuda"])
+        if not names or not compiled["cudnn"]:
             return [], None
-        names = ["lib%s" % name for name in opened.split()]
         return names + ["libcudnn.so.%d" % numbers(compiled["cudnn"])[0]], self._opener()
 
     def _opener(self):
@@ -187,14 +177,6 @@ class Tensorflow(Framework):
             history = net.fit(x, targets, batch_size=8, epochs=8, verbose=0, shuffle=False)
             where = net(x).device
         return {"losses": history.history["loss"], "devices": [where]}
-
-
-def tf_table(rows, version):
-    """The entry of the newest row that is not newer than ``version``; None for an older one."""
-    for since, entry in rows:
-        if version and version >= since:
-            return entry
-    return None
 
 
 def pinned_cudnn(requires):

@@ -75,11 +75,16 @@ def library_stage(ctx):
 
 
 def _no_candidate(ctx):
-    if ctx.facts.get("gpu_state") == "works":
+    installed = sorted(ctx.facts.get("installed", ()))
+    if ctx.facts.get("gpu_state") == "works" and not installed:
         ctx.fails("C01", "there is a working GPU, but no cuDNN on this machine", "cudnn-missing")
         return
+    reason = "no cuDNN here"
+    if installed:
+        # PyTorch's wheels for CUDA 10.2 and older are linked with cuDNN statically
+        reason = "no libcudnn here; whether %s has one inside shows there" % " or ".join(installed)
     for number in ("C01", "C02", "C03", "C04", "C05"):
-        ctx.not_run(number, "no cuDNN here")
+        ctx.not_run(number, reason)
 
 
 def _check_cuda_flavour(ctx, cudnn, cudart):

@@ -6,6 +6,7 @@ DT_RPATH (PyTorch's) beats LD_LIBRARY_PATH and one with DT_RUNPATH (cuDNN's and 
 """
 
 import os
+import sys
 
 from .elf import read_elf
 from .ldcache import default_folders, read_cache
@@ -23,6 +24,10 @@ class Loader(object):
             self.cache.setdefault(name, path)
         self.defaults = default_folders() if defaults is None else defaults
         self.headers = {}
+        program = self.header(os.path.realpath(sys.executable)) if sys.executable else {}
+        self.program_rpath = []
+        if program.get("rpath") and program["runpath"] is None:
+            self.program_rpath = _expand(program["rpath"], os.path.realpath(sys.executable))
 
     def header(self, path):
         """:func:`elf.read_elf`, remembered."""
@@ -39,6 +44,8 @@ class Loader(object):
         steps = []
         if run_path is None:
             steps += [(folder, "DT_RPATH") for folder in r_path + list(rpaths)]
+            # conda's Python holds its prefix's lib folder for all that is loaded into it
+            steps += [(folder, "DT_RPATH of the program") for folder in self.program_rpath]
         steps += [(folder, "LD_LIBRARY_PATH") for folder in self.library_path]
         steps += [(folder, "DT_RUNPATH") for folder in run_path or ()]
         found = [(os.path.join(folder, name), by) for folder, by in steps]
@@ -72,13 +79,20 @@ class Loader(object):
         if requester is None:
             return None, []
         header = self.header(requester)
-        origin = os.path.dirname(os.path.realpath(requester))
+        run_path = _expand(header["runpath"], requester) if header["runpath"] is not None else None
+        return run_path, _expand(header["rpath"], requester) if header["rpath"] else []
 
-        def folders(text):
-            return [f.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for f in _split(text)]
 
-        run_path = folders(header["runpath"]) if header["runpath"] is not None else None
-        return run_path, folders(header["rpath"]) if header["rpath"] else []
+def _expand(text, requester):
+    """The folders of a run path. The loader takes $ORIGIN as the folder of the name it opened, be that a
+    link; as a framework may open the file itself, the real folder comes after it.
+    """
+    folders = []
+    for path in (os.path.abspath(requester), os.path.realpath(requester)):
+        origin = os.path.dirname(path)
+        expanded = [f.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) for f in _split(text)]
+        folders += [folder for folder in expanded if folder not in folders]
+    return folders
 
 
 def _split(text):

@@ -11,29 +11,9 @@ from .protocol import stage
 from .resolver import Loader
 from .scene import find_wheel_folders
 from .sublibraries import required_sublibraries, shim_major
+from .tensorflow_names import tensorflow_opens
 from .versions import numbers
 
-# What TensorFlow opens by name before it shows a GPU; it goes on without one where any is missing:
-# https://github.com/tensorflow/tensorflow/blob/master/third_party/xla/xla/tsl/platform/default/dso_loader.cc
-_TENSORFLOW_OPENS = {
-    10: ("libcudart.so.10", "libcublas.so.10"),
-    11: (
-        "libcudart.so.11.0",
-        "libcublas.so.11",
-        "libcublasLt.so.11",
-        "libcufft.so.10",
-        "libcusolver.so.11",
-        "libcusparse.so.11",
-    ),
-    12: (
-        "libcudart.so.12",
-        "libcublas.so.12",
-        "libcublasLt.so.12",
-        "libcufft.so.11",
-        "libcusolver.so.11",
-        "libcusparse.so.12",
-    ),
-}
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
 
 
@@ -131,8 +111,7 @@ def needed_libraries(facts, loader):
         for name in loader.header(consumer["requester"])["needed"]:
             rows.append((name, consumer["requester"], consumer["framework"]))
         if consumer["framework"] == "tensorflow":
-            major = (numbers(consumer["cuda"]) or (0,))[0]
-            for name in _TENSORFLOW_OPENS.get(major, ()):
+            for name in tensorflow_opens(consumer["cuda"]):
                 rows.append((name, consumer["requester"], "tensorflow"))
     for candidate in facts.get("candidates", ()):
         folder = os.path.dirname(candidate["path"])

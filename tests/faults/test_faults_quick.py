@@ -41,6 +41,27 @@ def test_sound_doubles_pass_every_check(version: str, scene: Scene) -> None:
     assert outcome.report["cause"] is None, outcome.report["summary"]
     assert ("convolution", "C07") in outcome.checks("passed")
     assert outcome.report["test_double"] is True
+    assert (outcome.code, outcome.report["verdict"]) == (10, "unverified")
+
+
+def test_a_framework_with_cudnn_inside_needs_none_beside_it(scene: Scene) -> None:
+    """PyTorch for CUDA 10.2 is linked with cuDNN statically: there is no libcudnn to find."""
+    scene.driver()
+    scene.framework("torch", cudnn="7.6.5", compiled="7.6.5", cuda="10.2")
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    assert ("torch", "F05") in outcome.checks("passed")
+    assert "a test double took part" in outcome.report["summary"]
+
+
+def test_the_image_not_the_host_brought_the_wrong_driver_library(scene: Scene) -> None:
+    scene.cudnn()
+    compat = scene.folder("usr/local/cuda-12.4/compat")
+    (compat / "libcuda.so.1").hardlink_to(scene.build.driver() / "libcuda.so.1")
+    scene.search(compat)
+    scene.env["RTBUILD_DOUBLE_CUDA"] = "cuInit=803"
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unsupported-gpu", "compat-unsupported")
 
 
 def test_sound_framework_passes_every_check(scene: Scene) -> None:

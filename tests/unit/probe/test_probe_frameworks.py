@@ -12,7 +12,8 @@ from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, tole
 from builder.probe.fw_judge import judge_framework
 from builder.probe.fw_libraries import cause_of_missing
 from builder.probe.fw_onnx_model import conv_model
-from builder.probe.fw_tensorflow import pinned_cudnn, tf_table
+from builder.probe.fw_tensorflow import pinned_cudnn
+from builder.probe.tensorflow_names import tensorflow_opens, tf_table
 
 
 @pytest.mark.parametrize(
@@ -86,6 +87,15 @@ def test_tensorflow_tables() -> None:
     assert tf_table(rows, (2, 8)) == "8.1"
     assert tf_table(rows, (2, 4)) is None
     assert tf_table(rows, ()) is None
+
+
+def test_tensorflow_opens_other_names_for_each_minor_version_of_cuda() -> None:
+    """TensorFlow 2.3 is built for CUDA 10.1, 2.4 for 11.0: neither has its major's usual names."""
+    assert "libcudart.so.10.1" in tensorflow_opens("10.1")
+    assert "libcusolver.so.10" in tensorflow_opens("11.0")
+    assert "libcusolver.so.11" in tensorflow_opens("11.2")
+    assert tensorflow_opens("12") == tensorflow_opens("12.5.1")
+    assert tensorflow_opens("11") == tensorflow_opens(None) == []
 
 
 @pytest.mark.parametrize(

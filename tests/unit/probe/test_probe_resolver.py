@@ -27,6 +27,29 @@ def test_rpath_beats_the_variable_and_runpath_loses_to_it(tmp_path):
     assert loader().resolve("libcudnn.so.9", str(by_runpath))["by"] == "DT_RUNPATH"
 
 
+def test_origin_is_the_folder_of_the_link_that_was_opened(tmp_path):
+    """Seen with glibc: a library behind a link finds its neighbours beside the link."""
+    real = write_elf(tmp_path / "opt/libp.so", runpath="$ORIGIN")
+    beside_link = write_elf(tmp_path / "site/libx.so")
+    (tmp_path / "site/libp.so").symlink_to(real)
+    assert loader().resolve("libx.so", str(tmp_path / "site/libp.so"))["path"] == str(beside_link)
+    assert loader().resolve("libx.so", str(real))["path"] is None
+    beside_real = write_elf(tmp_path / "opt/liby.so")
+    assert loader().resolve("liby.so", str(tmp_path / "site/libp.so"))["path"] == str(beside_real)
+
+
+def test_the_run_path_of_the_interpreter_counts(tmp_path, monkeypatch):
+    """conda's Python has the DT_RPATH $ORIGIN/../lib, which serves whatever has no DT_RUNPATH."""
+    python = write_elf(tmp_path / "bin/python3", rpath="$ORIGIN/../lib")
+    shim = write_elf(tmp_path / "lib/libcudnn.so.8")
+    other = write_elf(tmp_path / "site/libp.so", runpath="/nowhere")
+    monkeypatch.setattr("sys.executable", str(python))
+    found = loader().resolve("libcudnn.so.8")
+    assert (found["by"], found["path"]) == ("DT_RPATH of the program", f"{tmp_path}/bin/../lib/libcudnn.so.8")
+    assert shim.samefile(found["path"])
+    assert loader().resolve("libcudnn.so.8", str(other))["path"] is None
+
+
 def test_rpath_counts_for_nothing_beside_a_runpath(tmp_path):
     write_elf(tmp_path / "a/libx.so")
     write_elf(tmp_path / "b/libx.so")
