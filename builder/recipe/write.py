@@ -1,8 +1,16 @@
-"""Puts a recipe into a folder, the same one every time: content, modes and times."""
+"""Puts a recipe into a folder, the same one every time: content, modes and times.
+
+A file's time is the lock's date, to the second, and below the second it stands for the content. BuildKit asks
+for those files of a context again whose size or time differ from what it kept of an earlier one with the same
+folder name (``sameFile`` in https://github.com/tonistiigi/fsutil/blob/master/diff_containerd.go). A SHA-256
+that changed in ``requirements.txt`` leaves its size as it was: with the date alone, the old file would be
+built. No time of a context reaches the image.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import tempfile
@@ -17,13 +25,15 @@ if TYPE_CHECKING:
     from builder.model import Recipe
 
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
+_SECOND = 10**9
+"""In nanoseconds."""
 
 
 def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None:
     """Write ``recipe`` as ``directory``, whole or not at all; a recipe that is there is replaced.
 
     ``blobs`` says where the recipe's large files are, by their name in it; they are linked where that is
-    possible, so they keep their own mode and times, which no build looks at.
+    possible, and keep their own times.
 
     Raises:
         UsageError: ``directory`` is there and is no recipe.
@@ -36,16 +46,17 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
     made = beside / directory.name
     try:
         made.mkdir()
-        epoch = (recipe.pinned.epoch, recipe.pinned.epoch)
+        date = recipe.pinned.epoch * _SECOND
         for name, file in recipe.files.items():
             path = made / name
             path.write_bytes(file.content)
             path.chmod(file.mode)
-            os.utime(path, epoch)
+            time = date + _below_a_second(file.content)
+            os.utime(path, ns=(time, time))
         for name in recipe.blobs:
-            _link_or_copy(blobs[name], made / name, epoch)
+            _link_or_copy(blobs[name], made / name)
         made.chmod(0o755)
-        os.utime(made, epoch)
+        os.utime(made, ns=(date, date))
         if directory.exists():
             directory.rename(made.with_name("replaced"))
         made.rename(directory)
@@ -64,12 +75,16 @@ def _refuse_foreign(directory: Path) -> None:
         )
 
 
-def _link_or_copy(source: Path, target: Path, epoch: tuple[int, int]) -> None:
+def _below_a_second(content: bytes) -> int:
+    """Nanoseconds that differ where the content does."""
+    return int.from_bytes(hashlib.sha256(content).digest()[:8]) % _SECOND
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
     try:
         os.link(source.resolve(), target)
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
-        shutil.copyfile(source, target)
+        shutil.copy2(source, target)
         target.chmod(0o644)
-        os.utime(target, epoch)

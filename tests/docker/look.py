@@ -12,6 +12,8 @@ import numpy
 ROOT = pathlib.Path("/opt/runtime")
 SITE = ROOT / "lib/python/site-packages"
 LEFT = ("/mnt", "/tmp", "/out", "/root/.cache", "/var/lib/apt/lists", "/var/log", "/run/secrets")
+UNCHECKED = b"\1\0\0\0"
+"""The flags of a .pyc that holds no time and is taken as it is: https://peps.python.org/pep-0552/"""
 PLAIN = {"0o40755", "0o100644", "0o100755"}
 
 
@@ -32,7 +34,8 @@ print(
             "base": sys.base_prefix,
             "numpy": numpy.__file__,
             "shebang": (ROOT / "bin/f2py").read_text().splitlines()[0],
-            "pyc": [str(path) for path in SITE.rglob("*.pyc")],
+            "compiled": len(list(SITE.rglob("*.pyc"))),
+            "checked": [str(path) for path in SITE.rglob("*.pyc") if path.read_bytes()[4:8] != UNCHECKED],
             "strange": sorted({oct(path.lstat().st_mode) for path in SITE.rglob("*")} - PLAIN),
             "installer": {
                 found.metadata["Name"]: found.read_text("INSTALLER")
