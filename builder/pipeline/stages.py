@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,7 +123,7 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...
         found: dict[str, Path] = dict(fetched)
         for name, blob in recipe.blobs.items():
             if isinstance(blob, RootfsBase):
-                walk.progress(f"putting {blob.suite} together from {len(blob.debs)} packages", quiet=False)
+                walk.progress(f"Debian {blob.suite} out of {len(blob.debs)} packages", quiet=False)
                 fetch = partial(site.debian.fetch, cache=cache, stop=walk.cancel)
                 found[name] = cached_rootfs(blob, cache=cache, fetch=fetch)
             else:
@@ -309,12 +308,8 @@ def ended(
 def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_only: bool) -> None:
     """The recipe as a folder. Without its large files it is for reading, not for building."""
     target = folder / walk.cell.id
-    blobs = {} if text_only else fetch_blobs(walk, site, recipe, ())
     if text_only:
-        target.mkdir(parents=True, exist_ok=True)
-        for name, file in recipe.files.items():
-            (target / name).write_bytes(file.content)
+        write(replace(recipe, blobs={}), target, blobs={})
         return
-    if target.exists():
-        shutil.rmtree(target)
+    blobs = fetch_blobs(walk, site, recipe, ())
     write(recipe, target, blobs={name: blobs[name] for name in recipe.blobs})
