@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from builder.cli import walk
 from builder.cli.app import main
 
-__all__ = ["main"]
+__all__ = ["main", "walk"]

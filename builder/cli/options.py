@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -90,6 +90,10 @@ Read = Annotated[
     ),
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
+Gpus = Annotated[
+    Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
+]
+GPUS: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": False}
 Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on where the lock is missing or stale.")]
 
 
