@@ -165,15 +165,7 @@ def terminal(
 
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
-    """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as host → mirror."""
-    found = {}
-    for item in [*os.environ.get("RTBUILD_REGISTRY_MIRROR", "").split(","), *(given or ())]:
-        host, equals, mirror = item.strip().partition("=")
-        if not host and not equals:
-            continue
-        if not (host and mirror):
-            raise UsageError(
-                f"a registry mirror is HOST=MIRROR, not '{item}'", hint="such as docker.io=localhost:5000"
-            )
-        found[host] = mirror
-    return found
+    """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
+    from builder.lock import parse_mirrors
+
+    return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])

@@ -18,6 +18,7 @@ from builder.lock.file import (
     write_lock,
 )
 from builder.lock.index import Index
+from builder.lock.oci import parse_mirrors
 from builder.lock.registry import Registry
 from builder.lock.resolve import check, pin
 from builder.lock.truth import Memory, Reading, read
@@ -34,6 +35,7 @@ __all__ = [
     "check",
     "lock_path",
     "merge",
+    "parse_mirrors",
     "pin",
     "pinned_cell",
     "read",

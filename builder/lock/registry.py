@@ -101,6 +101,11 @@ class Registry:
             size=sum(layer["size"] for layer in document["layers"]),
         )
 
+    def at_mirror(self, base: RegistryBase) -> str | None:
+        """The base by digest at the mirror of its registry; None where it has none."""
+        place = place_of(parse_reference(base.reference), self._mirrors)
+        return f"{place.host}/{place.repository}@{base.digest}" if place.mirror_of else None
+
     def manifest(self, reference: str | Reference) -> Manifest:
         """A manifest or index, its bytes checked against the digest.
 

@@ -148,7 +148,9 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
     wheels = recipe.pinned.wheels if fast else ()
     blobs = fetch_blobs(walk, site, recipe, wheels)
     with ExitStack() as stack:
-        contexts = _layers(walk, site, recipe.pinned, blobs, stack) if fast else {}
+        contexts = (
+            _layers(walk, site, recipe.pinned, blobs, stack) if fast else _mirrored(site, recipe.pinned)
+        )
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         with walk.stage(Stage.BUILD):
             context = folder / cell.id
@@ -187,6 +189,12 @@ def _takes_layers(walk: Walk, site: Site) -> bool:
         walk.note("wheels are installed in the build: ready-made layers need the containerd image store")
         return False
     return True
+
+
+def _mirrored(site: Site, pinned: Pinned) -> Mapping[str, str]:
+    """The build context that takes the base from the mirror of its registry, for the engine's own pull."""
+    mirror = None if isinstance(pinned.base, RootfsBase) else site.registry.at_mirror(pinned.base)
+    return {"base": f"docker-image://{mirror}"} if mirror else {}
 
 
 def _layers(

@@ -85,7 +85,7 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
         (["list", "matrices/tf288.yaml"], 2, "did you mean 'matrices/tf28.yaml'"),
         (["list", TF28, "-s", "*py3.7*"], 3, "no cell matches --select '*py3.7*'"),
         (["build", TF28, "--progress", "loud"], 2, "auto, tty, plain, json, none"),
-        (["lock", TF28, "--registry-mirror", "docker.io"], 2, "HOST=MIRROR"),
+        (["lock", TF28, "--registry-mirror", "docker.io"], 2, "docker.io=localhost:5000"),
     ],
 )
 def test_wrong_usage_ends_with_its_code_and_a_way_on(args: list[str], code: int, says: str) -> None:

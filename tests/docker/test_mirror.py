@@ -1,0 +1,86 @@
+"""A base from a registry that is reached through a mirror only: locked, built both ways, and verified.
+
+This base has NVIDIA's variables and no cuDNN: it builds, and the probe says that what it claims is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import cuda_base
+import pytest
+import registry as loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.docker
+
+REGISTRY = "registry.invalid"
+MATRIX = f"""\
+version: 1
+name: mirror
+include:
+  - framework: six==1.17.0
+    python: "3.9"
+    base: {REGISTRY}/nvidia/cuda:{cuda_base.TAG}
+    cuda: base
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path_factory.mktemp("mirror")
+    (folder / "base").mkdir()
+    (folder / "mirror.yaml").write_text(MATRIX)
+    with loopback.serve(folder / "registry") as served:
+        cuda_base.nvidia_cuda(folder / "base", served.host)
+        yield folder, served.host
+    names = subprocess.run(
+        ["docker", "images", "-q", "rtbuild/mirror"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    subprocess.run(["docker", "rmi", "-f", *dict.fromkeys(names)], capture_output=True, check=False)
+
+
+def build(project: tuple[Path, str], *options: str) -> dict[str, Any]:
+    folder, host = project
+    done = subprocess.run(
+        [sys.executable, "-c", "from builder.cli import main; main()", "build", "mirror.yaml", "--json",
+         "--progress", "none", "--registry-mirror", f"{REGISTRY}={host}", *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr + done.stdout
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert isinstance(cell, dict)
+    return cell
+
+
+def test_both_ways_take_the_base_from_the_mirror(project: tuple[Path, str]) -> None:
+    fast = build(project)
+    assert fast["seconds"]["layers"] > 0, "the fast way was not taken"
+    lock = json.loads((project[0] / "mirror.lock.json").read_text())
+    (image,) = lock["images"].values()
+    assert image["env"]["NV_CUDNN_VERSION"] == "8.6.0.163"
+    assert project[1] not in json.dumps(lock), "the mirror is this machine's affair"
+    plain = build(project, "--locked", "--no-cache", "--plain")
+    assert "layers" not in plain["seconds"]
+    for cell in (fast, plain):
+        assert cell["outcome"] == "failed"
+        assert cell["verification"]["verdict"] == "broken"
+        assert cell["verification"]["cause"] == "cudnn-missing"
+        assert "8.6.0" in cell["verification"]["summary"]
+    environment = subprocess.run(
+        ["docker", "inspect", plain["image"]["reference"], "--format", "{{json .Config.Env}}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "CUDA_VERSION=11.8.0" in environment
