@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.engine import Engine, user_network
+from builder.engine import Engine
 from builder.errors import CellError
 from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
@@ -34,21 +33,17 @@ def _site(
     emit: Emit,
     *,
     engine: Engine | None = None,
-    stack: ExitStack | None = None,
 ) -> stages.Site:
     def note(text: str) -> None:
         emit(Note(text=text))
 
-    index = Index.from_user(note=note)
-    indexes = (index.settings.default, *index.settings.extra)
     return stages.Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
         debian=Debian.from_user(cache=settings.cache, note=note),
-        index=index,
+        index=Index.from_user(note=note),
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
-        network=stack.enter_context(user_network(indexes=indexes)) if stack is not None else None,
         layers=LayerStore(settings.cache / "layers", limit=settings.layer_limit),
         reports=ReportStore(settings.results / "reports"),
     )
@@ -113,27 +108,26 @@ def build(
     StaleLockError where ``locked`` forbids to go on.
     """
     engine = Engine.connect(context=settings.context)
-    with ExitStack() as stack:
-        site = _site(matrices, settings, emit, engine=engine, stack=stack)
-        if settings.locked:
-            refuse_stale(site.keepers, cells)
-        order = tuple(stage for stage in Stage if settings.verify or stage is not Stage.VERIFY)
-        emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
-        recipes: dict[str, Recipe] = {}
+    site = _site(matrices, settings, emit, engine=engine)
+    if settings.locked:
+        refuse_stale(site.keepers, cells)
+    order = tuple(stage for stage in Stage if settings.verify or stage is not Stage.VERIFY)
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
+    recipes: dict[str, Recipe] = {}
 
-        def settle(walk: Walk) -> None:
-            stages.check_cell(walk, site)
-            recipes[walk.cell.id] = stages.render_cell(walk, site, stages.lock_cell(walk, site))
+    def settle(walk: Walk) -> None:
+        stages.check_cell(walk, site)
+        recipes[walk.cell.id] = stages.render_cell(walk, site, stages.lock_cell(walk, site))
 
-        def make(walk: Walk) -> CellResult:
-            return _build_one(walk, site, recipes[walk.cell.id])
+    def make(walk: Walk) -> CellResult:
+        return _build_one(walk, site, recipes[walk.cell.id])
 
-        walks = [Walk(cell, emit, cancel) for cell in cells]
-        early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
-        going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-        _refuse_full(site, engine, list(recipes.values()))
-        made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
-        return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
+    walks = [Walk(cell, emit, cancel) for cell in cells]
+    early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
+    going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
+    _refuse_full(site, engine, list(recipes.values()))
+    made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
+    return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
 
 
 def _refuse_full(site: stages.Site, engine: Engine, recipes: Sequence[Recipe]) -> None:

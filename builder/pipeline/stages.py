@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.compat import Outcome as Judgement
 from builder.compat import check, summary
-from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
+from builder.engine import StepFinished, StepOutput, StepStarted, Transfer, user_network
 from builder.errors import CellError
 from builder.layers import wheels_context
 from builder.layers.rootfs import cached_rootfs
@@ -26,7 +26,7 @@ from builder.verify import Expectation, verify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from builder.engine import BuildEvent, Engine, StoredImage, UserNetwork
+    from builder.engine import BuildEvent, Engine, StoredImage
     from builder.layers import LayerStore
     from builder.lock import Debian, Index, Registry
     from builder.model import Cell, Pinned, Recipe, Report
@@ -46,7 +46,6 @@ class Site:
     index: Index
     keepers: Mapping[str, LockKeeper]
     engine: Engine | None = None
-    network: UserNetwork | None = None
     layers: LayerStore | None = None
     reports: ReportStore | None = None
     probe: bytes = field(default_factory=bundle)
@@ -151,6 +150,8 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
         contexts = (
             _layers(walk, site, recipe.pinned, blobs, stack) if fast else _mirrored(site, recipe.pinned)
         )
+        indexes = site.index.with_extra(cell.index).settings
+        network = stack.enter_context(user_network(indexes=(indexes.default, *indexes.extra)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         with walk.stage(Stage.BUILD):
             context = folder / cell.id
@@ -166,8 +167,8 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
                 cancel=walk.cancel,
                 compression=cell.options.compression,
                 build_contexts=contexts,
-                secrets=site.network.secrets if site.network else {},
-                build_args=site.network.build_args if site.network else {},
+                secrets=network.secrets,
+                build_args=network.build_args,
                 no_cache=settings.no_cache,
             )
             walk.done(f"{name} {built.image.size / 1e9:.2f} GB {built.image.digest[:19]}")
