@@ -156,8 +156,10 @@ class _Output:
                     kept = self._kept[stream]
                     kept += chunk[: MAX_OUTPUT - len(kept)]
                     if len(kept) >= MAX_OUTPUT:
+                        # Read on to the end all the same: an engine that cannot get rid of a container's
+                        # output does not notice that the container was killed, and never answers the kill.
                         self.truncated = True
-                        return
+                        self.ended.set()
         finally:
             self.ended.set()
 
