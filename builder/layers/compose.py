@@ -6,7 +6,6 @@ https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -115,11 +114,3 @@ def image_config(base: BaseLayers, layers: Sequence[Layer]) -> dict[str, Any]:
 def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
     digest = "sha256:" + hashlib.sha256(content).hexdigest()
     return {"mediaType": media_type, "digest": digest, "size": len(content)}
-
-
-def read_layout(layout: Path) -> dict[str, Any]:
-    """The manifest of a layout that :func:`compose` wrote."""
-    index = json.loads((layout / "index.json").read_bytes())
-    digest = index["manifests"][0]["digest"].removeprefix("sha256:")
-    manifest: dict[str, Any] = json.loads((layout / "blobs" / "sha256" / digest).read_bytes())
-    return manifest
