@@ -17,6 +17,8 @@ from builder.lock.http import explain
 from builder.lock.oci import DOCKER_HUB
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from builder.lock.http import Client
 
 
@@ -75,7 +77,9 @@ class Challenge:
         return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'(\w+)="([^"]*)"', rest)))
 
 
-def answer(client: Client, challenge: Challenge, scope: str, login: Login | None, where: str) -> str | None:
+def answer(
+    client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str
+) -> str | None:
     """The ``Authorization`` header that a challenge asks for; None where there is no login to answer with.
 
     Raises:
@@ -86,10 +90,13 @@ def answer(client: Client, challenge: Challenge, scope: str, login: Login | None
     realm = challenge.parameters.get("realm", "")
     if challenge.scheme != "bearer" or not realm.startswith(("http://", "https://")):
         raise RegistryError(f"{where} asks for a kind of login that is not known: {challenge.scheme}")
-    fields = {"service": challenge.parameters.get("service", ""), "scope": scope}
+    fields = {"service": challenge.parameters.get("service", ""), "scope": list(scopes)}
     try:
         if login is not None and login.identity is not None:
+            # One parameter in this form, repeated in the other:
+            # https://distribution.github.io/distribution/spec/auth/oauth/
             form = fields | {
+                "scope": " ".join(scopes),
                 "grant_type": "refresh_token",
                 "client_id": "rtbuild",
                 "refresh_token": login.identity,

@@ -12,7 +12,7 @@ from builder import lock
 ROOM = Path(lock.__file__).parent
 SIDES = {
     "index": {"index", "index_settings", "simple_api", "target", "uv"},
-    "registry": {"registry", "registry_answers", "registry_auth", "oci"},
+    "registry": {"registry", "registry_answers", "registry_auth", "oci", "upload", "wire"},
     "debian": {"debian", "apt"},
 }
 

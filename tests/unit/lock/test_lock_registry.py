@@ -206,7 +206,10 @@ def test_a_registry_that_swallows_connections(client: Client) -> None:
 def test_the_mirror_variable(monkeypatch: pytest.MonkeyPatch, fake: FakeRegistry, server: Server) -> None:
     monkeypatch.setenv(MIRROR_VARIABLE, f"docker.io={server.host},nvcr.io=unused.invalid")
     assert Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64").size > 0
-    assert Registry.from_user({"docker.io": "flag:1"})._mirrors["docker.io"] == "flag:1"
+    base = Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64")
+    assert (Registry.from_user({"docker.io": "flag:1"}).at_mirror(base) or "").startswith(
+        "flag:1/nvidia/cuda@"
+    )
 
 
 def bearer(fake: FakeRegistry, server: Server, token: Callable[[Request], Answer]) -> None:
