@@ -97,6 +97,8 @@ class Cell:
     """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
     index: tuple[str, ...] = ()
     """Extra package indexes by URL, for wheels such as PyTorch's ``cuNNN`` variants."""
+    dependencies: Literal["resolved", "listed"] = "resolved"
+    """``listed``: the packages named are all there are, as ``pip install --no-deps`` has it."""
     variant: str | None = None
     """Appended to the id, to tell cells apart that differ only in packages or environment."""
     options: Options = field(default_factory=Options)
@@ -106,7 +108,10 @@ class Cell:
 
     def inputs(self) -> dict[str, Any]:
         """All that a lock depends on, as JSON: the cell without its place, reason and build options."""
+        # Only where it is not the default: locks made before the key was there stay fresh.
+        listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
         return {
+            **listed,
             "frameworks": list(self.frameworks),
             "python": self.python,
             "base": str(self.base),

@@ -86,17 +86,19 @@ class Index:
         glibc: str,
         previous: Sequence[Wheel] = (),
         upgrade: Collection[str] | bool = False,
+        listed: bool = False,
     ) -> tuple[Wheel, ...]:
         """The wheels that satisfy ``requirements``, one a package, by name.
 
-        ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them.
+        ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
+        nothing is added to ``requirements``, whatever they say they depend on.
 
         Raises:
             PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
         """
         wanted = target.Target(python=python, platform=platform, glibc=glibc)
         packages, warnings = uv.compile_requirements(
-            requirements, wanted, self.settings, previous=previous, upgrade=upgrade
+            requirements, wanted, self.settings, previous=previous, upgrade=upgrade, listed=listed
         )
         for text in warnings:
             self._note(text)

@@ -72,6 +72,7 @@ def pin(
             glibc=row.glibc if row is not None else _OLDEST_GLIBC,
             previous=previous.wheels if previous is not None else (),
             upgrade=upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names,
+            listed=cell.dependencies == "listed",
         )
     except PackageIndexError as problem:
         if row is not None:

@@ -61,8 +61,11 @@ def compile_requirements(
     *,
     previous: Sequence[Wheel] = (),
     upgrade: Collection[str] | bool = False,
+    listed: bool = False,
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
+
+    With ``listed`` the requirements are all there is: what they depend on themselves is not looked at.
 
     ``previous`` are preferences: their versions stay where the requirements allow it, except for those that
     ``upgrade`` names (True: all).
@@ -76,6 +79,8 @@ def compile_requirements(
     command += ["--default-index", settings.default]
     for url in settings.extra:
         command += ["--index", url]
+    if listed:
+        command.append("--no-deps")
     if upgrade is True:
         command.append("--upgrade")
     elif upgrade:

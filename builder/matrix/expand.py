@@ -162,6 +162,7 @@ def _cell(row: _Row, document: Document) -> Cell:
         env=tuple(_pair(item) for item in items("env")),
         gpus=items("gpus"),
         index=items("index"),
+        dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
         variant=variant,
         options=document.options,
         span=row.span,

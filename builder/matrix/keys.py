@@ -94,6 +94,11 @@ CELL = _by_name(
         shape="texts",
         adds=True,
     ),
+    Key(
+        name="dependencies",
+        summary="resolved (the default), or listed: install what is named and nothing else, as a freeze does.",
+        syntax=values.DEPENDENCIES,
+    ),
     Key(name="platform", summary="linux/amd64 unless said otherwise.", syntax=values.PLATFORM),
     Key(
         name="variant",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from builder.matrix.source import Problems
     from builder.model import Span
 
-MOST_ITEMS = 500
+MOST_ITEMS = 2000
 """Entries in one list of a cell: every cell has a list of its own."""
 
 _KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
