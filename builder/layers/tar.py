@@ -11,9 +11,9 @@ alone; not 0, because zip files begin in 1980 and a file with an older time cann
 :mod:`zipfile` (in any time zone: hence the second of January)."""
 
 _BLOCK = 512
-_NAME = 100
+NAME = 100
 _PREFIX = 155
-_MAX_SIZE = 8**11 - 1
+MAX_SIZE = 8**11 - 1
 _REST = b"\0" * 64 + b"0000000\0" * 2  # user and group names, device numbers
 
 END = b"\0" * (2 * _BLOCK)
@@ -35,28 +35,28 @@ def directory_header(path: str, *, mode: int = 0o755) -> bytes:
 
 def _header(path: str, kind: bytes, mode: int, size: int) -> bytes:
     name = path.encode()
-    split = _split(name) if name.isascii() else None
-    if split is not None and size <= _MAX_SIZE:
-        return _block(split[1], split[0], kind, mode, size)
-    records = b"" if split is not None else _pax_record(b"path", name)
-    if size > _MAX_SIZE:
-        records += _pax_record(b"size", b"%d" % size)
-    extended = _block(b"pax-header", b"", b"x", 0o644, len(records)) + records + padding(len(records))
+    split = split_name(name) if name.isascii() else None
+    if split is not None and size <= MAX_SIZE:
+        return block(split[1], split[0], kind, mode, size)
+    records = b"" if split is not None else pax_record(b"path", name)
+    if size > MAX_SIZE:
+        records += pax_record(b"size", b"%d" % size)
+    extended = block(b"pax-header", b"", b"x", 0o644, len(records)) + records + padding(len(records))
     # A reader without pax sees the end of the name: enough to recognise the file by.
-    return extended + _block(name[-_NAME:], b"", kind, mode, min(size, _MAX_SIZE))
+    return extended + block(name[-NAME:], b"", kind, mode, min(size, MAX_SIZE))
 
 
-def _split(name: bytes) -> tuple[bytes, bytes] | None:
+def split_name(name: bytes) -> tuple[bytes, bytes] | None:
     """``name`` as (prefix, name) of a ustar header; None where it does not fit."""
-    if len(name) <= _NAME:
+    if len(name) <= NAME:
         return b"", name
     # The last slash that leaves a prefix short enough; a directory's own closing slash is none.
     cut = name.rfind(b"/", 0, min(_PREFIX + 1, len(name) - 1))
     rest = name[cut + 1 :]
-    return (name[:cut], rest) if cut > 0 and 0 < len(rest) <= _NAME else None
+    return (name[:cut], rest) if cut > 0 and 0 < len(rest) <= NAME else None
 
 
-def _pax_record(key: bytes, value: bytes) -> bytes:
+def pax_record(key: bytes, value: bytes) -> bytes:
     """``<length> key=value\\n``, where the length counts its own digits."""
     body = b" %b=%b\n" % (key, value)
     length = len(body)
@@ -65,8 +65,19 @@ def _pax_record(key: bytes, value: bytes) -> bytes:
     return b"%d%b" % (length, body)
 
 
-def _block(name: bytes, prefix: bytes, kind: bytes, mode: int, size: int) -> bytes:
-    front = name.ljust(_NAME, b"\0") + b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, MTIME)
-    back = kind + b"\0" * 100 + b"ustar\x0000" + _REST + prefix.ljust(_PREFIX, b"\0") + b"\0" * 12
+def block(
+    name: bytes,
+    prefix: bytes,
+    kind: bytes,
+    mode: int,
+    size: int,
+    *,
+    mtime: int = MTIME,
+    link: bytes = b"",
+    rest: bytes = _REST,
+) -> bytes:
+    """One header, with its checksum. ``rest``: user and group names, device numbers."""
+    front = name.ljust(NAME, b"\0") + b"%07o\0%07o\0%07o\0%011o\0%011o\0" % (mode, 0, 0, size, mtime)
+    back = kind + link.ljust(NAME, b"\0") + b"ustar\x0000" + rest + prefix.ljust(_PREFIX, b"\0") + b"\0" * 12
     checksum = sum(front) + sum(back) + 8 * 0x20
     return front + b"%06o\0 " % checksum + back
