@@ -4,12 +4,14 @@ import importlib
 import os
 import re
 
-from .fw_common import Framework, check_framework
+from .fw_common import Framework, check_framework, gpu_reason
 from .fw_judge import judge_framework
 from .protocol import stage
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
 _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
+# What its plugin says without a GPU; up to 0.4.30, and in some later releases, that is an error of JAX's too.
+_NO_GPU = ("No visible GPU devices", "no supported devices found")
 # What jax_plugins/cuda/__init__.py in https://github.com/jax-ml/jax loads before it registers the plugin.
 _JAX_OPENS = {
     12: "cudart.so.12 cublas.so.12 cublasLt.so.12 cupti.so.12 cusparse.so.12 cusolver.so.11 cufft.so.11",
@@ -73,7 +75,13 @@ class Jax(Framework):
         return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], None
 
     def touch(self):
-        self.jax.local_devices()  # loads the CUDA libraries, or falls back to the CPU with a log line
+        """Loads the CUDA libraries. Without a GPU, JAX falls back to the CPU with a log line, or raises."""
+        try:
+            self.jax.local_devices()
+        except RuntimeError as error:
+            if gpu_reason(self.ctx) is None or not any(text in str(error) for text in _NO_GPU):
+                raise
+            self.jax.config.update("jax_platforms", "cpu")
         return ()
 
     def devices(self):

@@ -95,7 +95,9 @@ def framework_cudnn(ctx, framework, reported=()):
     compiled = numbers(framework.compiled()["cudnn"])
     rows = mapped_libraries()
     found = {"path": None, "version": reported or None, "cudart": None}
-    found.update(cuda=_cudart(rows or []), linkage=None, paths=[], deleted=[])
+    found.update(
+        cuda=_cudart(rows or [], ctx.facts.get("packages") or {}), linkage=None, paths=[], deleted=[]
+    )
     if rows is None:
         return found
     found["paths"] = [row["path"] for row in rows if row["name"].startswith("libcudnn")]
@@ -187,11 +189,24 @@ def _check_one_cudnn(ctx, cudnn):
     return True
 
 
-def _cudart(rows):
+def _cudart(rows, packages):
     """The version of the CUDA runtime in this process as text; None where it is linked statically."""
     for row in rows:
         if row["name"].startswith("libcudart.so"):
             number = ctypes.c_int()
             if ctypes.CDLL(row["path"]).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
                 return dotted(cuda_tuple(number.value))
+            return _cudart_without_driver(row["path"], packages)
     return None
+
+
+def _cudart_without_driver(path, packages):
+    """Where there is no driver, the runtime of CUDA 11 and before says nothing but that (status 35).
+
+    NVIDIA's installers name the file ``libcudart.so.11.8.89``; in its wheels it is ``libcudart.so.11.0`` for
+    all of CUDA 11, and the wheel knows.
+    """
+    told = numbers(os.path.basename(os.path.realpath(path)).partition(".so.")[2])
+    if len(told) < 3 and "/nvidia/" in path and told:
+        told = numbers((packages.get("nvidia-cuda-runtime-cu%d" % told[0]) or {}).get("version"))
+    return dotted(told[:2]) if len(told) > 2 else None

@@ -9,8 +9,9 @@ import pytest
 
 from builder.probe.coimport import coimport_orders
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, tolerance, training_data
+from builder.probe.fw_jax import Jax
 from builder.probe.fw_judge import judge_framework
-from builder.probe.fw_libraries import cause_of_missing
+from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.probe.fw_onnx_model import conv_model
 from builder.probe.fw_tensorflow import pinned_cudnn
 from builder.probe.tensorflow_names import tensorflow_opens, tf_table
@@ -109,6 +110,60 @@ def test_tensorflow_opens_other_names_for_each_minor_version_of_cuda() -> None:
 )
 def test_pinned_cudnn(line: str, version: str | None) -> None:
     assert pinned_cudnn([line]) == version
+
+
+@pytest.mark.parametrize(
+    ("path", "packages", "version"),
+    [
+        ("/usr/local/cuda/lib64/libcudart.so.11.2.152", {}, "11.2"),
+        ("/x/nvidia/cuda_runtime/lib/libcudart.so.11.0", {"nvidia-cuda-runtime-cu11": "11.8.89"}, "11.8"),
+        ("/x/nvidia/cuda_runtime/lib/libcudart.so.11.0", {"nvidia-cuda-runtime-cu12": "12.4.127"}, None),
+        ("/elsewhere/libcudart.so.11.0", {"nvidia-cuda-runtime-cu11": "11.8.89"}, None),
+        ("/x/nvidia/cuda_runtime/lib/libcudart.so", {}, None),
+    ],
+)
+def test_the_cuda_runtime_where_no_driver_lets_it_answer(
+    path: str, packages: dict[str, str], version: str | None
+) -> None:
+    rows = {name: {"version": text} for name, text in packages.items()}
+    assert _cudart_without_driver(path, rows) == version
+
+
+class _JaxWithoutGpu:
+    """What JAX 0.4.30 with its CUDA plugin does where no GPU is visible."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.platforms: dict[str, str] = {}
+        self.config = SimpleNamespace(update=self.platforms.__setitem__)
+
+    def local_devices(self) -> list[str]:
+        raise RuntimeError(self.message)
+
+
+def _jax(message: str, **facts: Any) -> Jax:
+    framework = Jax(SimpleNamespace(facts=facts, no_gpu=False))
+    framework.jax = _JaxWithoutGpu(message)
+    return framework
+
+
+_NO_GPU = "Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices."
+
+
+def test_jax_that_raises_for_want_of_a_gpu_is_asked_for_the_cpu() -> None:
+    framework = _jax(_NO_GPU, gpu_state="none")
+    assert framework.touch() == ()
+    assert framework.jax.platforms == {"jax_platforms": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("message", "state"), [(_NO_GPU, "works"), ("Unable to initialize backend 'cuda': no cuDNN", "none")]
+)
+def test_whatever_else_jax_raises_is_a_failure(message: str, state: str) -> None:
+    framework = _jax(message, gpu_state=state)
+    with pytest.raises(RuntimeError, match="Unable to initialize"):
+        framework.touch()
+    assert not framework.jax.platforms
 
 
 def test_onnx_model_is_well_formed() -> None:
