@@ -26,6 +26,8 @@ class IndexFile:
     """The sha256 of the metadata file beside it; True for one without a hash, False where there is none."""
     yanked: str | None = None
     """Why its maker took it back, as far as the index says; None for a file that stands."""
+    requires_python: str | None = None
+    """``Requires-Python`` of its metadata, where the index repeats it: ``>=3.10``."""
 
 
 class NotAPageError(ValueError):
@@ -54,6 +56,7 @@ def _from_json(body: str, url: str) -> tuple[IndexFile, ...]:
                 size=file.get("size") or 0,
                 metadata=_sibling(file.get("core-metadata", file.get("dist-info-metadata"))),
                 yanked=_yanked(file.get("yanked")),
+                requires_python=file.get("requires-python"),
             )
             for file in document["files"]
         )
@@ -80,7 +83,7 @@ def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
     anchors = _Anchors()
     anchors.feed(body)
     files = []
-    for href, yanked in anchors.found:
+    for href, yanked, python in anchors.found:
         address, fragment = urldefrag(urljoin(anchors.base or url, href))
         name = unquote(urlsplit(address).path.rsplit("/", 1)[-1])
         if name.endswith((".whl", ".tar.gz", ".zip", ".tar.bz2", ".egg")):
@@ -91,6 +94,7 @@ def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
                     url=address,
                     sha256=value if algorithm == "sha256" else None,
                     yanked=None if yanked is None else yanked or "no reason given",
+                    requires_python=python,
                 )
             )
     if anchors.found and not files:
@@ -102,7 +106,8 @@ def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
 class _Anchors(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, str | None]] = []
+        self.found: list[tuple[str, str | None, str | None]] = []
+        """Address, reason of a yank, Requires-Python."""
         self.base: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -111,6 +116,7 @@ class _Anchors(HTMLParser):
         if href is None:
             return
         if tag == "a":
-            self.found.append((href, (found["data-yanked"] or "") if "data-yanked" in found else None))
+            yanked = (found["data-yanked"] or "") if "data-yanked" in found else None
+            self.found.append((href, yanked, found.get("data-requires-python")))
         elif tag == "base":
             self.base = href
