@@ -90,6 +90,23 @@ Read = Annotated[
     ),
 ]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
+Builder = Annotated[
+    str | None,
+    typer.Option(
+        "--builder",
+        metavar="NAME",
+        help="The buildx builder to build with: docker-container, kubernetes, remote. Also BUILDX_BUILDER.",
+        envvar="BUILDX_BUILDER",
+    ),
+]
+Push = Annotated[
+    str | None,
+    typer.Option(
+        "--push",
+        metavar="REPOSITORY",
+        help="Push every image that was built to this repository, by digest and under an unlisted tag.",
+    ),
+]
 Gpus = Annotated[
     Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
 ]

@@ -99,9 +99,11 @@ def build(
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
     ] = False,
+    push: opt.Push = None,
     results: opt.Results = Path("results"),
     mirror: opt.Mirror = None,
     context: opt.Context = None,
+    builder: opt.Builder = None,
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
     quiet: opt.Quiet = False,
@@ -124,6 +126,8 @@ def build(
         results=results,
         mirrors=opt.mirrors(mirror),
         context=context,
+        builder=builder,
+        push=push,
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
     return build_cells(

@@ -81,19 +81,23 @@ class Finished:
 
 
 def command_line(
-    request: BuildRequest, *, docker: Sequence[str], builder: str | None, store_takes_layers: bool
+    request: BuildRequest,
+    *,
+    docker: Sequence[str],
+    builder: str,
+    driver: str = "docker",
+    store: Literal["containerd", "graphdriver"],
 ) -> list[str]:
     """The command without its places for progress and metadata: what a user can paste to see the same.
 
-    ``store_takes_layers``: the store keeps compressed layers as the exporter makes them (containerd);
-    otherwise the engine imports the image and unpacks it, and there is nothing to compress.
+    A containerd store keeps compressed layers as the exporter makes them: BuildKit inside the engine writes
+    them there (``type=image``), any other streams them through buildx into it (``type=docker``), and the
+    digest is the same. A graphdriver unpacks what it is given, and there is nothing to compress.
 
     Proxy arguments are named without their value, which buildx then takes from the environment: neither
     ``ps`` nor a log shows the password that a proxy's address may hold.
     """
-    command = [*docker, "buildx", "build"]
-    if builder:
-        command += ["--builder", builder]
+    command = [*docker, "buildx", "build", "--builder", builder]
     command += ["--platform", request.platform, "--provenance=false", "--sbom=false"]
     if request.no_cache:
         command.append("--no-cache")
@@ -104,11 +108,12 @@ def command_line(
         command += ["--build-context", f"{name}={place}"]
     for name, path in sorted(request.secrets.items()):
         command += ["--secret", f"id={name},src={path}"]
-    if store_takes_layers:
+    if store == "containerd":
+        kind = "image" if driver == "docker" else "docker"
         level = ",compression-level=3" if request.compression == "zstd" else ""
         command += [
             "--output",
-            f"type=image,name={request.tag},oci-mediatypes=true,compression={request.compression}{level}",
+            f"type={kind},name={request.tag},oci-mediatypes=true,compression={request.compression}{level}",
         ]
     else:
         command += ["--tag", request.tag, "--load"]

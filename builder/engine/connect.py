@@ -41,6 +41,8 @@ class Endpoint:
 
     host: str
     tls: TLSConfig | None = None
+    context: str = "default"
+    """The docker context that names it; ``default`` is also what ``DOCKER_HOST`` says."""
 
     @property
     def local(self) -> bool:
@@ -62,8 +64,8 @@ class Connection:
     """``("docker",)`` or ``("docker", "--context", NAME)``: what every docker command begins with."""
     version: str
     buildx: str
-    builder: str | None = None
-    """A buildx builder other than the engine's own."""
+    builder: str = "default"
+    """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
     builder_driver: str = "docker"
     """``docker`` where BuildKit is the engine's own."""
 
@@ -85,8 +87,8 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
             docker=command,
             version=version,
             buildx=_buildx_version(command),
-            builder=builder,
-            builder_driver=_builder_driver(command, builder) if builder else "docker",
+            builder=builder or endpoint.context,  # an engine's own builder has the name of its context
+            builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
         )
     except BaseException:
         client.close()
@@ -122,7 +124,8 @@ def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
     found = json.loads(done.stdout)[0]
     endpoint = found["Endpoints"]["docker"]
     host = endpoint.get("Host") or "unix:///var/run/docker.sock"
-    return Endpoint(host=host, tls=_context_tls(found, endpoint) or _environment_tls())
+    tls = _context_tls(found, endpoint) or _environment_tls()
+    return Endpoint(host=host, tls=tls, context=found.get("Name") or "default")
 
 
 def _context_tls(found: dict[str, dict[str, str]], endpoint: dict[str, object]) -> TLSConfig | None:
@@ -228,13 +231,19 @@ def _buildx_version(command: tuple[str, ...]) -> str:
     return version
 
 
-def _builder_driver(command: tuple[str, ...], builder: str) -> str:
+def _builder_driver(command: tuple[str, ...], builder: str, endpoint: Endpoint) -> str:
+    """How buildx reaches a builder. One with the driver ``docker`` is an engine, and keeps what it built."""
     done = _run([*command, "buildx", "inspect", builder])
     if done.returncode != 0:
         raise MissingToolError(f"no buildx builder {builder}: {done.stderr.strip()}", hint="docker buildx ls")
-    return next(
-        (line.split()[1] for line in done.stdout.splitlines() if line.startswith("Driver:")), "unknown"
-    )
+    said = dict(line.split(":", 1) for line in done.stdout.splitlines() if ":" in line)
+    driver = said.get("Driver", "").strip() or "unknown"
+    if driver == "docker" and builder != endpoint.context:
+        raise MissingToolError(
+            f"the builder {builder} is the engine of another docker context, where its images would stay",
+            hint=f"use that engine for everything: --context {builder}",
+        )
+    return driver
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -86,6 +86,8 @@ class Engine:
             platform=f"{info.get('OSType')}/{_ARCHITECTURES.get(info['Architecture'], info['Architecture'])}",
             host=self._connection.endpoint.host,
             gpu=gpu_facts(info, local=local),
+            builder=self._connection.builder,
+            builder_driver=self._connection.builder_driver,
         )
 
     def _info(self) -> dict[str, Any]:
@@ -127,12 +129,13 @@ class Engine:
             build_args=build_args or {},
             no_cache=no_cache,
         )
-        direct = self._connection.builder_driver == "docker" and self.facts().store == "containerd"
+        facts = self.facts()
         command = command_line(
             request,
             docker=self._connection.docker,
-            builder=self._connection.builder,
-            store_takes_layers=direct,
+            builder=facts.builder,
+            driver=facts.builder_driver,
+            store=facts.store,
         )
         done = run_build(command, request, log=log, on_event=on_event, cancel=cancel)
         image = self.inspect(tag)
@@ -140,7 +143,7 @@ class Engine:
             raise CellError(
                 f"{tag} was built, but the engine has no such image", hint=f"the whole log: {log}"
             )
-        if direct and image.digest != done.digest:
+        if facts.store == "containerd" and image.digest != done.digest:
             raise CellError(
                 f"{tag} is {image.digest}, but this build made {done.digest}: another took its name"
             )

@@ -59,3 +59,18 @@ class EngineFacts:
     host: str
     """The address that the engine answers on: ``unix:///var/run/docker.sock``."""
     gpu: GpuFacts = field(default_factory=lambda: GpuFacts(request=None, traces=()))
+    builder: str = "default"
+    """The buildx builder. One that is not the engine's own loads what it built into the engine."""
+    builder_driver: str = "docker"
+    """``docker`` where BuildKit is the engine's own; or ``docker-container``, ``kubernetes``, ``remote``."""
+
+    @property
+    def takes_layers(self) -> bool:
+        """Whether a build can be given a stage as an OCI layout: BuildKit inside an engine with a graphdriver
+        has no content store to put it in, every other has."""
+        return self.builder_driver != "docker" or self.store == "containerd"
+
+    @property
+    def builds_in_store(self) -> bool:
+        """Whether builds find in the engine's own store what was pulled there."""
+        return self.builder_driver == "docker" and self.store == "containerd"

@@ -14,6 +14,7 @@ from builder.pipeline import stages
 from builder.pipeline.disk import estimate, refuse_full
 from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
+from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
 from builder.verify import Expectation, ReportStore
 
@@ -107,11 +108,12 @@ def build(
     MissingToolError before anything is done where no engine answers or the disk is too small, and
     StaleLockError where ``locked`` forbids to go on.
     """
-    engine = Engine.connect(context=settings.context)
+    engine = Engine.connect(context=settings.context, builder=settings.builder)
     site = _site(matrices, settings, emit, engine=engine)
     if settings.locked:
         refuse_stale(site.keepers, cells)
-    order = tuple(stage for stage in Stage if settings.verify or stage is not Stage.VERIFY)
+    skipped = {Stage.PUSH: settings.push is None, Stage.VERIFY: not settings.verify}
+    order = tuple(stage for stage in Stage if not skipped.get(stage))
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
     recipes: dict[str, Recipe] = {}
 
@@ -136,7 +138,7 @@ def _refuse_full(site: stages.Site, engine: Engine, recipes: Sequence[Recipe]) -
     if not missing:
         return
     facts = engine.facts()
-    layers = settings.layers and facts.store == "containerd"
+    layers = settings.layers and facts.takes_layers
     refuse_full(
         estimate(missing, layers=layers),
         engine_free=engine.disk_free(),
@@ -150,6 +152,8 @@ def _build_one(walk: Walk, site: stages.Site, recipe: Recipe) -> CellResult:
     image = None
     try:
         image = stages.build_cell(walk, site, recipe, log)
+        if site.settings.push is not None:
+            image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
         if not site.settings.verify:
             return stages.ended(walk, Outcome.DONE, image=image, log=log)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))

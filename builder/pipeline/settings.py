@@ -39,6 +39,10 @@ class Settings:
     results: Path = Path("results")
     mirrors: Mapping[str, str] = field(default_factory=dict)
     context: str | None = None
+    builder: str | None = None
+    """A buildx builder other than the engine's own; what it built is loaded into the engine."""
+    push: str | None = None
+    """The repository to which every image that was built is pushed, under an unlisted tag."""
     repository: str = "rtbuild"
     """Images are called ``<repository>/<matrix>:<cell id>``."""
 

@@ -16,7 +16,7 @@ from builder.engine import StepFinished, StepOutput, StepStarted, Transfer, user
 from builder.errors import CellError
 from builder.layers import wheels_context
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import Memory, pin
+from builder.lock import Memory, Registry, pin
 from builder.model import Image, RootfsBase, Wheel
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.recipe import render, write
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from builder.engine import BuildEvent, Engine, StoredImage
     from builder.layers import LayerStore
-    from builder.lock import Debian, Index, Registry
+    from builder.lock import Debian, Index
     from builder.model import Cell, Pinned, Recipe, Report
     from builder.pipeline.locks import LockKeeper
     from builder.pipeline.schedule import Walk
@@ -48,6 +48,8 @@ class Site:
     engine: Engine | None = None
     layers: LayerStore | None = None
     reports: ReportStore | None = None
+    writing: Registry = field(default_factory=Registry.to_write)
+    """The door to repositories that are pushed to, and never to a mirror."""
     probe: bytes = field(default_factory=bundle)
 
 
@@ -186,7 +188,7 @@ def _takes_layers(walk: Walk, site: Site) -> bool:
     """Whether the fast way is open; where it is not, the reason is said."""
     if not site.settings.layers or site.layers is None or site.engine is None:
         return False
-    if site.engine.facts().store != "containerd":
+    if not site.engine.facts().takes_layers:
         walk.note("wheels are installed in the build: ready-made layers need the containerd image store")
         return False
     return True
@@ -208,7 +210,8 @@ def _layers(
     source, there = None, False
     if not isinstance(base, RootfsBase):
         by_digest = f"{base.reference.partition('@')[0]}@{base.digest}"
-        source, there = _BaseSource(site.registry, base.reference), site.engine.inspect(by_digest) is not None
+        source = _BaseSource(site.registry, base.reference)
+        there = site.engine.facts().builds_in_store and site.engine.inspect(by_digest) is not None
     with walk.stage(Stage.LAYERS):
         context = stack.enter_context(
             wheels_context(

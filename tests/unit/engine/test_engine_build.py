@@ -52,7 +52,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def build(folder: Path, *, on_event=lambda _: None, cancel=None, **changes) -> Finished:
     asked = request(**changes)
-    command = command_line(asked, docker=["docker"], builder=None, store_takes_layers=True)
+    command = command_line(asked, docker=["docker"], builder="default", store="containerd")
     cancel = cancel or threading.Event()
     return run_build(command, asked, log=folder / "logs" / "cell.log", on_event=on_event, cancel=cancel)
 
@@ -65,25 +65,34 @@ def gone(pid: int) -> bool:
     return False
 
 
-def test_command_for_the_containerd_store() -> None:
+def test_command_for_another_builder_and_the_containerd_store() -> None:
     asked = request(
         build_contexts={"wheels": "oci-layout:///cache/oci:x"},
         secrets={"pip_conf": Path("/s/pip.conf"), "ca": Path("/s/ca.pem")},
         build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1", "OTHER": "1"},
         no_cache=True,
     )
-    command = command_line(asked, docker=["docker"], builder="big", store_takes_layers=True)
+    command = command_line(asked, docker=["docker"], builder="big", driver="remote", store="containerd")
     assert shlex.join(command) == (
         "docker buildx build --builder big --platform linux/amd64 --provenance=false --sbom=false --no-cache"
         " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY --build-arg OTHER=1"
         " --build-context wheels=oci-layout:///cache/oci:x --secret id=ca,src=/s/ca.pem"
         " --secret id=pip_conf,src=/s/pip.conf"
-        " --output type=image,name=rt/x:cell,oci-mediatypes=true,compression=zstd,compression-level=3 /ctx"
+        " --output type=docker,name=rt/x:cell,oci-mediatypes=true,compression=zstd,compression-level=3 /ctx"
     )
 
 
-def test_command_for_a_graphdriver_store_loads() -> None:
-    command = command_line(request(), docker=["docker"], builder=None, store_takes_layers=False)
+def test_command_for_an_engines_own_builder() -> None:
+    command = command_line(
+        request(compression="gzip"), docker=["docker"], builder="default", store="containerd"
+    )
+    assert command[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=gzip"
+    assert command[:5] == ["docker", "buildx", "build", "--builder", "default"]
+
+
+@pytest.mark.parametrize("driver", ["docker", "docker-container"])
+def test_command_for_a_graphdriver_store_loads(driver: str) -> None:
+    command = command_line(request(), docker=["docker"], builder="b", driver=driver, store="graphdriver")
     assert command[-4:] == ["--tag", "rt/x:cell", "--load", "/ctx"]
     assert not any("compression" in word for word in command)
 
@@ -96,7 +105,7 @@ def test_success_is_told_logged_and_measured(double) -> None:
     assert (done.steps, done.cached) == (3, 0)
     assert sum(isinstance(event, StepFinished) and event.number > 0 for event in events) == 3
     log = (folder / "logs" / "cell.log").read_text()
-    assert log.startswith("+ docker buildx build ")
+    assert log.startswith("+ docker buildx build --builder default ")
     assert "\n#6 [wheels 1/1] RUN echo hello; echo err >&2; sleep 1; echo done\n" in log
     assert log.splitlines()[-1].endswith("3 steps, 0 from the cache")
     assert "hello" in log

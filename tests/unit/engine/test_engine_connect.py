@@ -24,6 +24,8 @@ case "$*" in
     "context inspect gone") echo 'context "gone" does not exist' >&2; exit 1 ;;
     "buildx version") {buildx} ;;
     "buildx inspect big") printf 'Name: big\\nDriver: docker-container\\n' ;;
+    "buildx inspect other") printf 'Name: other\\nDriver: docker\\n' ;;
+    "buildx inspect default") printf 'Name: default\\nDriver: docker\\n' ;;
     *) echo "no such builder" >&2; exit 1 ;;
 esac
 """
@@ -99,6 +101,16 @@ def test_another_builder_is_looked_up(engine, client) -> None:
     with pytest.raises(MissingToolError, match="no buildx builder gone") as caught:
         connect(builder="gone")
     assert caught.value.hint == "docker buildx ls"
+
+
+def test_an_engine_of_another_context_is_no_builder_for_this_one(engine, client) -> None:
+    client(engine("28.0.0"))
+    connection = connect(builder="default")
+    assert (connection.builder, connection.builder_driver) == ("default", "docker")
+    connection.client.close()
+    with pytest.raises(MissingToolError, match="engine of another docker context") as caught:
+        connect(builder="other")
+    assert "--context other" in str(caught.value.hint)
 
 
 def test_no_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
