@@ -34,6 +34,7 @@ def test_html() -> None:
             name="thing-1+cu118-py3-none-any.whl",
             url="https://cdn.invalid/x/thing-1%2Bcu118-py3-none-any.whl",
             sha256="aa",
+            requires_python=">=3.6",
         ),
         IndexFile(
             name="thing-2-py3-none-any.whl", url="https://cdn.invalid/y/thing-2-py3-none-any.whl", sha256=None
