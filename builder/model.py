@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -25,6 +25,34 @@ def canonical_json(document: object) -> bytes:
 def digest_of(document: object) -> str:
     """``sha256:…`` of a document's canonical JSON."""
     return "sha256:" + hashlib.sha256(canonical_json(document)).hexdigest()
+
+
+_CONFIG_KEYS = (
+    "Cmd",
+    "Entrypoint",
+    "Env",
+    "ExposedPorts",
+    "Healthcheck",
+    "Labels",
+    "OnBuild",
+    "Shell",
+    "StopSignal",
+    "User",
+    "Volumes",
+    "WorkingDir",
+)
+"""The parts of an image's config that say how it behaves
+(https://github.com/opencontainers/image-spec/blob/main/config.md). The rest an engine fills in itself."""
+
+
+def content_of(*, platform: str, layers: Sequence[str], config: Mapping[str, Any]) -> str:
+    """A digest that equal content has on every engine, store, registry and compressor.
+
+    Made of the platform, the layers' diff ids in order, and the parts of the config that are not empty.
+    Dates, history and whatever an engine adds of its own do not take part.
+    """
+    kept = {key: config[key] for key in _CONFIG_KEYS if config.get(key)}
+    return digest_of({"platform": platform, "layers": list(layers), "config": kept})
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -253,6 +281,13 @@ class Image:
     """Unpacked, in bytes."""
     reused: bool = False
     """True where an image with the same inputs was there already and nothing was built."""
+    pushed: str | None = None
+    """``repository@sha256:…``: where a registry has it, by the digest of its manifest there."""
+
+    @property
+    def manifest(self) -> str:
+        """The digest that a report on it is about: the registry's, where one has it."""
+        return self.pushed.partition("@")[2] if self.pushed else self.digest
 
 
 class Verdict(enum.StrEnum):

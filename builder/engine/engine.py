@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from builder.engine import container, images
+from builder.engine import pull as pulling
+from builder.engine import push as pushing
 from builder.engine.build import BuildRequest, command_line, run_build
 from builder.engine.connect import Connection, connect
 from builder.engine.facts import EngineFacts
@@ -160,6 +162,27 @@ class Engine:
     def tag(self, reference: str, new: str) -> None:
         """Give the image one more name."""
         images.tag(self._client, reference, new)
+
+    def push(
+        self,
+        image: str,
+        reference: str,
+        *,
+        progress: Callable[[str, int, int], None],
+        cancel: threading.Event | None = None,
+    ) -> str:
+        """Push an image as ``repository:tag``; the digest that its manifest has in the registry."""
+        return pushing.push(self._client, image, reference, progress=progress, cancel=cancel)
+
+    def pull(
+        self,
+        reference: str,
+        *,
+        progress: Callable[[str, int, int], None],
+        cancel: threading.Event | None = None,
+    ) -> None:
+        """Pull ``repository@sha256:…`` into the engine's store."""
+        pulling.pull(self._client, reference, progress=progress, cancel=cancel)
 
     def remove(self, reference: str) -> bool:
         """Remove a name, and the image with its last one; False where there was none."""

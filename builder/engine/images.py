@@ -12,29 +12,12 @@ import docker
 import requests
 
 from builder.errors import CellError
-from builder.model import digest_of
+from builder.model import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 INPUTS_LABEL = "io.rtbuild.inputs"
-
-_CONFIG_KEYS = (
-    "Cmd",
-    "Entrypoint",
-    "Env",
-    "ExposedPorts",
-    "Healthcheck",
-    "Labels",
-    "OnBuild",
-    "Shell",
-    "StopSignal",
-    "User",
-    "Volumes",
-    "WorkingDir",
-)
-"""The parts of an image's config that say how it behaves
-(https://github.com/opencontainers/image-spec/blob/main/config.md). The rest an engine fills in itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,18 +50,11 @@ class HistoryEntry:
 
 
 def content_digest(document: Mapping[str, Any]) -> str:
-    """A digest that equal content has on every engine, store and compressor.
-
-    Made of what ``docker image inspect`` gives: platform, the diff ids in order, and the config's parts that
-    are not empty. Dates, history and whatever an engine adds of its own do not take part.
-    """
-    config = document.get("Config") or {}
-    return digest_of(
-        {
-            "platform": _platform(document),
-            "layers": (document.get("RootFS") or {}).get("Layers") or [],
-            "config": {key: config[key] for key in _CONFIG_KEYS if config.get(key)},
-        }
+    """:func:`builder.model.content_of` of what ``docker image inspect`` gives."""
+    return content_of(
+        platform=_platform(document),
+        layers=(document.get("RootFS") or {}).get("Layers") or [],
+        config=document.get("Config") or {},
     )
 
 

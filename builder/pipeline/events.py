@@ -20,6 +20,7 @@ class Stage(enum.StrEnum):
     LAYERS = "layers"
     RENDER = "render"
     BUILD = "build"
+    PUSH = "push"
     VERIFY = "verify"
 
 

@@ -53,6 +53,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
             "content": image.content,
             "size": image.size,
             "reused": image.reused,
+            "pushed": image.pushed,
         }
     if result.report is not None:
         report = result.report

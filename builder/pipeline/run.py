@@ -16,6 +16,7 @@ from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
+from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def build(
     MissingToolError before anything is done where no engine answers or the disk is too small, and
     StaleLockError where ``locked`` forbids to go on.
     """
+    if settings.push is not None:
+        repository_of(settings.push)
     engine = Engine.connect(context=settings.context, builder=settings.builder)
     site = _site(matrices, settings, emit, engine=engine)
     if settings.locked:
