@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -41,8 +42,7 @@ def check(
     findings += stack.disagreements
     if not suggest or summary(findings) is not Outcome.CANNOT_WORK:
         return tuple(findings)
-    same = replace(cell, id="", matrix="", variant=None, span=None)
-    found = _way_out(same, driver) if facts is None else _search(same, driver, known)
+    found = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
     if found is None:
         return tuple(findings)
     found = replace(found, cell=replace(found.cell, id=cell.id, matrix=cell.matrix))
@@ -50,15 +50,27 @@ def check(
 
 
 @functools.lru_cache(maxsize=4096)
-def _way_out(cell: Cell, driver: str | None) -> Nearest | None:
+def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
-    return _search(cell, driver, tables.load())
-
-
-def _search(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
     # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
     stack = stack_of(cell, Truth(), known, driver)
-    return nearest(stack, lambda other: check(other, driver=driver, facts=known, suggest=False))
+    return nearest(stack, lambda other: _judge(other, driver, known))
+
+
+@functools.lru_cache(maxsize=16384)
+def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
+    """What the tables make of a way out, which several refused cells may have in common.
+
+    Stops at the first finding that is no yes: nobody reads the others.
+    """
+    stack = stack_of(cell, Truth(), known, driver)
+    outcome = Outcome.WORKS
+    for finding in itertools.chain.from_iterable(rule(stack) for rule in RULES):
+        if finding.outcome is not Outcome.WORKS:
+            outcome = finding.outcome
+            if outcome is not Outcome.WARNS:
+                break
+    return outcome
 
 
 def explain(cell: Cell, findings: Sequence[Finding]) -> str:

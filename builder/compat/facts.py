@@ -179,9 +179,9 @@ class WheelRow(Row):
     """The CUDA release that the newest version is from, where the version itself does not say so."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """All tables."""
+    """All tables. Compared by identity, so that answers can be kept by the tables that they come from."""
 
     frameworks: Mapping[str, FrameworkTable]
     toolkits: tuple[ToolkitRow, ...]

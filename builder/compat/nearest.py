@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.compat.candidates import cells, choices
-from builder.compat.finding import Nearest, Outcome, summary
+from builder.compat.finding import Nearest, Outcome
 from builder.compat.versions import at_least, key, major, minor, requirement, short
 from builder.model import Base, Cuda
 
@@ -15,23 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from builder.compat.base import Tag
-    from builder.compat.finding import Finding
+    from builder.compat.candidates import Choice
+    from builder.compat.facts import Facts, TagRow
     from builder.compat.framework import Framework
     from builder.compat.stack import Stack
     from builder.model import Cell
 
-    Check = Callable[[Cell], tuple[Finding, ...]]
+    Judge = Callable[[Cell], Outcome]
 
 LIMIT = 48
 """Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
 
 
-def nearest(stack: Stack, check: Check) -> Nearest | None:
+def nearest(stack: Stack, judge: Judge) -> Nearest | None:
     """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
     fallback = None
     near = itertools.islice(_candidates(stack), LIMIT)
     for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
-        outcome = summary(check(cell))
+        outcome = judge(cell)
         if outcome is Outcome.WORKS:
             return Nearest(changes=changes, cell=cell)
         if outcome is Outcome.WARNS and fallback is None:
@@ -43,23 +45,30 @@ Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
 
 
 def _candidates(stack: Stack) -> Iterator[Candidate]:
-    """One change first, then two, those that keep most of the cell before the others."""
+    """One change first, then two, those that keep most of the cell before the others.
+
+    A Python that a framework has no wheel for, or the base no package, helps nobody: no such cell is made.
+    """
     cell = stack.cell
-    yield from _flavours(stack)
-    yield from _packages(stack)
-    tags = list(_tags(stack))
-    for name in tags[:12]:
-        yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
     pythons = list(_pythons(stack))
-    for python in pythons:
-        yield (("python", python),), replace(cell, python=python)
-    yield from _extras(stack)
-    if stack.cell.cuda.provider == "none":
-        wheels = replace(cell, cuda=Cuda(provider="wheels"))
-        yield (("cuda", "wheels"),), wheels
-    for name, python in itertools.product(tags[:6], pythons[:3]):
-        changed = replace(cell, base=Base(kind="registry", name=name), python=python)
-        yield (("base", name), ("python", python)), changed
+    keeps_python = cell.python in pythons
+    if keeps_python:
+        yield from _flavours(stack)
+        yield from _packages(stack)
+        for name in itertools.islice(_tags(stack, cell.python), 12):
+            yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
+    others = [python for python in pythons if python != cell.python]
+    for python in others:
+        if stack.system is None or python in stack.system.python:
+            yield (("python", python),), replace(cell, python=python)
+    if keeps_python:
+        yield from _extras(stack)
+        if cell.cuda.provider == "none":
+            yield (("cuda", "wheels"),), replace(cell, cuda=Cuda(provider="wheels"))
+    for python in others[:3]:
+        for name in itertools.islice(_tags(stack, python), 6):
+            changed = replace(cell, base=Base(kind="registry", name=name), python=python)
+            yield (("base", name), ("python", python)), changed
 
 
 def _flavours(stack: Stack) -> Iterator[Candidate]:
@@ -93,19 +102,19 @@ def _packages(stack: Stack) -> Iterator[Candidate]:
             yield (("cuda.packages", f"{name}=={other}"),), changed
 
 
-def _tags(stack: Stack) -> Iterator[str]:
-    """Other ``nvidia/cuda`` tags of the right CUDA major, closest to the framework's own CUDA first."""
+def _tags(stack: Stack, python: str) -> Iterator[str]:
+    """Tags of the right CUDA major whose Ubuntu has the Python, closest to the framework's CUDA first."""
     cuda = next((framework.cuda.text for framework in stack.frameworks if framework.cuda), None)
     if stack.cell.base.kind != "registry" or cuda is None:
         return
     flavour = stack.tag.flavour if stack.tag else "runtime"
     with_cudnn = not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
     system = stack.tag.system if stack.tag else ""
-    rows = [row for row in stack.facts.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
-    rows.sort(key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)]))
-    for row in rows:
+    having = {name for name, row in stack.facts.systems.items() if python in row.python}
+    for row in _rows_around(cuda, stack.facts):
         systems = sorted(
-            row.ubuntu, key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag))
+            (name for name in row.ubuntu if f"ubuntu{name}" in having),
+            key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag)),
         )
         for name in systems:
             if with_cudnn:
@@ -113,6 +122,12 @@ def _tags(stack: Stack) -> Iterator[str]:
                 yield f"nvidia/cuda:{row.cuda}-{row.infix}-{kind}-ubuntu{name}"
             else:
                 yield f"nvidia/cuda:{row.cuda}-base-ubuntu{name}"
+
+
+@functools.lru_cache(maxsize=256)
+def _rows_around(cuda: str, known: Facts) -> tuple[TagRow, ...]:
+    rows = [row for row in known.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+    return tuple(sorted(rows, key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)])))
 
 
 def _distance(wanted: str, found: str) -> int:
@@ -128,12 +143,10 @@ def _system_distance(ubuntu: str, tag: Tag | None) -> float:
 
 
 def _pythons(stack: Stack) -> Iterator[str]:
-    """Pythons for which every framework has wheels, those next to the wanted one first."""
+    """Pythons for which every framework has wheels, the wanted one and those next to it first."""
     rows = [framework.row for framework in stack.frameworks if framework.row is not None]
-    if not rows:
-        return
-    common = set.intersection(*(set(row.python) for row in rows)) - {stack.cell.python}
     wanted = minor(stack.cell.python) or 0
+    common = set.intersection(*(set(row.python) for row in rows)) if rows else {stack.cell.python}
     yield from sorted(common, key=lambda python: (abs((minor(python) or 0) - wanted), python))
 
 
@@ -167,7 +180,7 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     cell = stack.cell
     if any(framework.table is None or framework.version is None for framework in stack.frameworks):
         return
-    ways = [list(choices(_without_extras(framework), stack.facts, {})) for framework in stack.frameworks]
+    ways = [_ways(_without_extras(framework), stack.facts) for framework in stack.frameworks]
     for python in (cell.python, None):
         for gpu in dict.fromkeys((*cell.gpus[:1], None)):
             for _, other in itertools.islice(cells(ways, python, gpu, stack.facts), LIMIT // 3):
@@ -182,6 +195,11 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
                     options=cell.options,
                 )
                 yield tuple(_differences(cell, changed)), changed
+
+
+@functools.lru_cache(maxsize=1024)
+def _ways(text: str, known: Facts) -> list[Choice]:
+    return list(choices(text, known, {}))
 
 
 def _without_extras(framework: Framework) -> str:
