@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import CellError
-from builder.model import digest_of
-from builder.verify.document import ProbeDocument, parse
+from builder.verify.entry import Damaged, Entry, ReportKey, read_entry, seal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
 
-_SCHEMA = 1
 _log = logging.getLogger(__name__)
 
 REUSABLE = frozenset({"works", "unverified"})
 """A failure is tried again: that is what people expect of a second run, and of another driver or toolkit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReportKey:
-    """What a report is about. Two reports with the same key say the same, or something is wrong."""
-
-    content: str
-    """:attr:`builder.model.Image.content`"""
-    probe: str
-    """sha256 of the probe's file in the image, 64 hex digits."""
-    gpus: tuple[tuple[str, str], ...]
-    """Names and compute capabilities, sorted; empty where no GPU took part."""
-    driver: str | None
-
-    def file_name(self) -> str:
-        content, rest = self.content.removeprefix("sha256:"), digest_of(asdict(self)).removeprefix("sha256:")
-        return f"{content[:16]}-{rest[:16]}.json"
-
-
-def key_of(content: str, document: ProbeDocument) -> ReportKey | None:
-    """The key of a report by its own account; None where a GPU in it has no compute capability."""
-    gpus = sorted((gpu.name, gpu.compute_capability or "") for gpu in document.gpus)
-    if not all(capability for _, capability in gpus):
-        return None
-    return ReportKey(
-        content=content,
-        probe=document.probe.sha256.removeprefix("sha256:"),
-        gpus=tuple(gpus),
-        driver=document.driver.version if document.driver and gpus else None,
-    )
 
 
 class ReportStore:
@@ -65,23 +32,47 @@ class ReportStore:
         """A document that may stand for a new run of the probe: same key, whole, and no test double's."""
         path = self.folder / key.file_name()
         try:
-            entry = json.loads(path.read_text("utf-8"))
+            entry = read_entry(path.read_bytes(), str(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self._warn(f"{path} cannot be read ({error}): the image is verified again")
             return None
-        fault = _fault(entry, key)
-        if fault:
-            self._warn(f"{path} {fault}: the image is verified again")
+        except CellError as error:
+            self._warn(f"{error.message}: the image is verified again")
             return None
-        document: Mapping[str, Any] = entry["document"]
-        return document if document["verdict"] in REUSABLE and not document["test_double"] else None
+        if entry.key != key:
+            self._warn(f"{path} is about something else: the image is verified again")
+            return None
+        return entry.document if entry.verdict in REUSABLE and not entry.test_double else None
 
-    def save(self, key: ReportKey, document: Mapping[str, Any]) -> Path | None:
+    def entries(self) -> Iterator[Entry | Damaged]:
+        """Every report in the folder, and every file that should be one, by name."""
+        try:
+            paths = sorted(path for path in self.folder.iterdir() if path.suffix == ".json")
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            yield Damaged(where=str(self.folder), why=f"{self.folder} cannot be read ({error})", name="")
+            return
+        for path in paths:
+            try:
+                yield read_entry(path.read_bytes(), str(path))
+            except (CellError, OSError) as error:
+                why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
+                yield Damaged(where=str(path), why=why, name=path.name)
+
+    def save(
+        self,
+        key: ReportKey,
+        document: Mapping[str, Any],
+        *,
+        cell: str = "",
+        matrix: str = "",
+        verified: datetime | None = None,
+    ) -> Path | None:
         """Write beside and rename, so that no reader ever sees half; None, and a warning, where it cannot."""
-        entry = {"schema": _SCHEMA, "key": asdict(key), "document": document}
-        text = json.dumps({**entry, "seal": digest_of(entry)}, indent=1, ensure_ascii=False) + "\n"
+        text = seal(key, document, cell=cell, matrix=matrix, verified=verified)
         path = self.folder / key.file_name()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -101,19 +92,3 @@ class ReportStore:
             )
             return None
         return path
-
-
-def _fault(entry: Any, key: ReportKey) -> str | None:
-    """What is wrong with an entry, or None."""
-    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
-        return "is no report of this version"
-    body = {name: value for name, value in entry.items() if name != "seal"}
-    if entry.get("seal") != digest_of(body):
-        return "was changed after it was written"
-    if entry.get("key") != json.loads(json.dumps(asdict(key))):
-        return "is about something else"
-    try:
-        document = parse(json.dumps(entry.get("document")))
-    except CellError as error:
-        return f"holds no report ({error.message})"
-    return None if key_of(key.content, document) == key else "says something else than its name"

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
 from builder.verify.document import EXIT_CODES, ProbeDocument, parse
+from builder.verify.entry import ReportKey, key_of
 from builder.verify.expectation import Expectation, compare
 from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_in
-from builder.verify.store import ReportKey, ReportStore, key_of
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
+
+    from builder.verify.store import ReportStore
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 PROBE_FAILED = 30
@@ -129,15 +131,15 @@ def verify(
         )
     document = _document(run, image, probe, timeout)
     report = _report(image, json.loads(run.stdout), expect, fault=fault, asked=ask, reused=False)
-    about = key_of(image.content, document)
+    about = key_of(image.content, document, image.manifest)
     if store is not None and about is not None and report.verdict.value == document.verdict and not fault:
-        _keep(store, about, report)
+        _keep(store, about, report, image)
     return report
 
 
-def _keep(store: ReportStore, key: ReportKey, report: Report) -> None:
+def _keep(store: ReportStore, key: ReportKey, report: Report, image: Image) -> None:
     if not report.test_double:  # its word is good for this run alone
-        store.save(key, report.document)
+        store.save(key, report.document, cell=image.cell.id, matrix=image.cell.matrix)
 
 
 def _probe_digest(engine: ProbeEngine, image: Image) -> str:
@@ -152,11 +154,11 @@ def _probe_digest(engine: ProbeEngine, image: Image) -> str:
 def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> ReportKey | None:
     """The key that a new report would have; None where this machine does not know its GPUs well enough."""
     if not ask:
-        return ReportKey(content=image.content, probe=probe, gpus=(), driver=None)
+        return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=(), driver=None)
     known = tuple(sorted((card.name, card.compute_capability or "") for card in gpu.gpus))
     if not known or not gpu.driver or not all(capability for _, capability in known):
         return None
-    return ReportKey(content=image.content, probe=probe, gpus=known, driver=gpu.driver)
+    return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=known, driver=gpu.driver)
 
 
 def _report(
@@ -185,7 +187,7 @@ def _report(
     return Report(
         cell_id=image.cell.id,
         image=image.content,
-        digest=image.digest,
+        digest=image.manifest,
         verdict=verdict,
         cause=cause,
         differences=differences,

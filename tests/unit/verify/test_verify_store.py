@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from verify_doubles import WITH_GPU
 
+from builder.model import digest_of
 from builder.verify.document import parse
-from builder.verify.store import ReportKey, ReportStore, key_of
+from builder.verify.entry import Damaged, Entry, ReportKey, key_of
+from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CONTENT = "sha256:" + "c" * 64
+DIGEST = "sha256:" + "d" * 64
 
 
 @pytest.fixture
@@ -27,7 +31,7 @@ def store(tmp_path: Path, warnings: list[str]) -> ReportStore:
 
 
 def keep(store: ReportStore, document: dict) -> tuple[ReportKey, Path]:
-    key = key_of(CONTENT, parse(json.dumps(document)))
+    key = key_of(CONTENT, parse(json.dumps(document)), DIGEST)
     assert key is not None
     path = store.save(key, document)
     assert path is not None
@@ -41,13 +45,14 @@ def test_a_report_comes_back_as_it_was(store: ReportStore, document, warnings: l
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_all_four_must_be_equal(store: ReportStore, document) -> None:
+def test_all_five_must_be_equal(store: ReportStore, document) -> None:
     key, _ = keep(store, document(**WITH_GPU))
     assert key == ReportKey(
-        content=CONTENT, probe=key.probe, gpus=(("Tesla T4", "7.5"),), driver="535.104.05"
+        digest=DIGEST, content=CONTENT, probe=key.probe, gpus=(("Tesla T4", "7.5"),), driver="535.104.05"
     )
     assert store.load(key) is not None
     for changes in (
+        {"digest": "sha256:" + "e" * 64},
         {"content": "sha256:" + "e" * 64},
         {"probe": "f" * 64},
         {"gpus": (("Tesla T4", "7.5"), ("Tesla T4", "7.5"))},
@@ -80,13 +85,13 @@ def test_a_report_under_another_name_is_not_believed(
     store: ReportStore, document, warnings: list[str]
 ) -> None:
     key, path = keep(store, document())
-    other = ReportKey(content="sha256:" + "e" * 64, probe=key.probe, gpus=(), driver=None)
+    other = ReportKey(digest=DIGEST, content="sha256:" + "e" * 64, probe=key.probe, gpus=(), driver=None)
     path.rename(path.with_name(other.file_name()))
     assert store.load(other) is None
     assert "is about something else" in warnings[0]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 2}'])
 def test_damage_is_said_and_survived(store: ReportStore, document, warnings: list[str], text: str) -> None:
     key, path = keep(store, document())
     path.write_text(text)
@@ -98,7 +103,7 @@ def test_damage_is_said_and_survived(store: ReportStore, document, warnings: lis
 def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, document, warnings: list[str]) -> None:
     (tmp_path / "file").write_text("in the way")
     store = ReportStore(tmp_path / "file" / "reports", warn=warnings.append)
-    key = key_of(CONTENT, parse(json.dumps(document())))
+    key = key_of(CONTENT, parse(json.dumps(document())), DIGEST)
     assert key is not None
     assert store.save(key, document()) is None
     assert "it will not be reused" in warnings[0]
@@ -107,7 +112,7 @@ def test_a_folder_that_cannot_be_written_is_a_warning(tmp_path: Path, document, 
 
 def test_a_gpu_without_a_compute_capability_has_no_key(document) -> None:
     gpus = [{"name": "Tesla T4", "compute_capability": None}]
-    assert key_of(CONTENT, parse(json.dumps(document(gpus=gpus)))) is None
+    assert key_of(CONTENT, parse(json.dumps(document(gpus=gpus))), DIGEST) is None
 
 
 def test_writers_do_not_disturb_each_other(store: ReportStore, document) -> None:
@@ -120,3 +125,28 @@ def test_writers_do_not_disturb_each_other(store: ReportStore, document) -> None
     for thread in threads:
         thread.join()
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_all_reports_and_what_should_be_one(store: ReportStore, document) -> None:
+    key, path = keep(store, document())
+    (path.parent / "0123-edited.json").write_text(path.read_text().replace('"unverified"', '"works"'))
+    (path.parent / "notes.txt").write_text("no report")
+    damaged, entry = store.entries()
+    assert isinstance(entry, Entry)
+    assert (entry.key, entry.verdict, entry.where) == (key, "unverified", str(path))
+    assert abs((datetime.now(UTC) - entry.verified).total_seconds()) < 60
+    assert isinstance(damaged, Damaged)
+    assert damaged.why.endswith("0123-edited.json was changed after it was written")
+    assert list(ReportStore(path.parent / "none").entries()) == []
+
+
+def test_a_seal_that_was_made_anew_over_a_contradiction(store: ReportStore, document) -> None:
+    """A key that names a GPU, over a document that saw none."""
+    key, path = keep(store, document())
+    body = {name: value for name, value in json.loads(path.read_text()).items() if name != "seal"}
+    body["key"]["gpus"] = [["Tesla T4", "7.5"]]
+    path.write_text(json.dumps(body | {"seal": digest_of(body)}))
+    (found,) = store.entries()
+    assert isinstance(found, Damaged)
+    assert "says something else than its document" in found.why
+    assert store.load(key) is None

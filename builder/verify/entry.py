@@ -1,0 +1,147 @@
+"""A report as it is kept and as it travels: what it is about, when it was made, and a seal over all of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from builder import __version__
+from builder.errors import CellError
+from builder.model import digest_of
+from builder.verify.document import ProbeDocument, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SCHEMA = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportKey:
+    """What a report is about. Two reports with the same key say the same, or something is wrong."""
+
+    digest: str
+    """:attr:`builder.model.Image.manifest`: of the manifest in a registry, or what the engine calls it."""
+    content: str
+    """:attr:`builder.model.Image.content`"""
+    probe: str
+    """sha256 of the probe's file in the image, 64 hex digits."""
+    gpus: tuple[tuple[str, str], ...]
+    """Names and compute capabilities, sorted; empty where no GPU took part."""
+    driver: str | None
+
+    def file_name(self) -> str:
+        content, rest = self.content.removeprefix("sha256:"), digest_of(asdict(self)).removeprefix("sha256:")
+        return f"{content[:16]}-{rest[:16]}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A report whose seal holds."""
+
+    where: str
+    """The file or reference that it came from, for messages."""
+    key: ReportKey
+    cell: str
+    matrix: str
+    verified: datetime
+    """When the probe ended, by the clock of the machine that ran it; UTC."""
+    rtbuild: str
+    document: Mapping[str, Any]
+    """The probe's own JSON, unchanged."""
+    text: str
+    """The sealed bytes as they were read."""
+
+    @property
+    def verdict(self) -> str:
+        return str(self.document["verdict"])
+
+    @property
+    def test_double(self) -> bool:
+        return bool(self.document["test_double"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damaged:
+    """What lies where a report should, and is none that can be believed."""
+
+    where: str
+    why: str
+    name: str
+    """Of the file; it begins with the first digits of the content that it was about."""
+
+
+def key_of(content: str, document: ProbeDocument, digest: str) -> ReportKey | None:
+    """The key of a report by its own account; None where a GPU in it has no compute capability."""
+    gpus = sorted((gpu.name, gpu.compute_capability or "") for gpu in document.gpus)
+    if not all(capability for _, capability in gpus):
+        return None
+    return ReportKey(
+        digest=digest,
+        content=content,
+        probe=document.probe.sha256.removeprefix("sha256:"),
+        gpus=tuple(gpus),
+        driver=document.driver.version if document.driver and gpus else None,
+    )
+
+
+def seal(
+    key: ReportKey,
+    document: Mapping[str, Any],
+    *,
+    cell: str = "",
+    matrix: str = "",
+    verified: datetime | None = None,
+) -> str:
+    """The text of an entry. ``verified`` is now by default; a fraction of a second is left out.
+
+    The seal is a checksum over the rest: it shows a change by hand or by accident. Whoever means to deceive
+    can compute it anew; only a signature stops that.
+    """
+    entry = {
+        "schema": _SCHEMA,
+        "key": asdict(key),
+        "about": {"cell": cell, "matrix": matrix},
+        "verified": (verified or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds"),
+        "rtbuild": __version__,
+        "document": document,
+    }
+    return json.dumps({**entry, "seal": digest_of(entry)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_entry(text: str | bytes, where: str) -> Entry:
+    """An entry out of its text. Raises CellError where it is damaged, edited, or contradicts itself."""
+    try:
+        entry = json.loads(text)
+    except ValueError as error:
+        raise CellError(f"{where} cannot be read ({error})") from error
+    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
+        raise CellError(f"{where} is no report of this version")
+    body = {name: value for name, value in entry.items() if name != "seal"}
+    if entry.get("seal") != digest_of(body):
+        raise CellError(f"{where} was changed after it was written")
+    try:
+        document = parse(json.dumps(entry["document"]))
+        stated = entry["key"]
+        verified = datetime.fromisoformat(entry["verified"])
+        key = key_of(stated["content"], document, stated["digest"])
+        about = entry["about"]
+        cell, matrix, rtbuild = str(about["cell"]), str(about["matrix"]), str(entry["rtbuild"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise CellError(f"{where} lacks what a report has ({error!r})") from error
+    except CellError as error:
+        raise CellError(f"{where} holds no report ({error.message})") from error
+    if key is None or stated != json.loads(json.dumps(asdict(key))) or verified.tzinfo is None:
+        raise CellError(f"{where} says something else than its document")
+    return Entry(
+        where=where,
+        key=key,
+        cell=cell,
+        matrix=matrix,
+        verified=verified.astimezone(UTC),
+        rtbuild=rtbuild,
+        document=entry["document"],
+        text=text if isinstance(text, str) else text.decode(),
+    )
