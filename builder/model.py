@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+Profile = Literal["plain", "colab"]
+"""What an image is for: a plain one is run with a command; one of ``colab`` starts Jupyter for Colab's page."""
+
+
 def canonical_json(document: object) -> bytes:
     """The one byte form of a JSON document: sorted keys, no blanks, UTF-8. What digests are made of."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -125,6 +129,8 @@ class Cell:
     """GPU classes that the matrix claims (``T4``, ``A100``): checked against wheels, proven by reports."""
     index: tuple[str, ...] = ()
     """Extra package indexes by URL, for wheels such as PyTorch's ``cuNNN`` variants."""
+    profile: Profile = "plain"
+    """Its packages are among ``pip`` and ``apt`` already."""
     dependencies: Literal["resolved", "listed"] = "resolved"
     """``listed``: the packages named are all there are, as ``pip install --no-deps`` has it."""
     variant: str | None = None
@@ -138,8 +144,10 @@ class Cell:
         """All that a lock depends on, as JSON: the cell without its place, reason and build options."""
         # Only where it is not the default: locks made before the key was there stay fresh.
         listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
+        profile = {"profile": self.profile} if self.profile != "plain" else {}
         return {
             **listed,
+            **profile,
             "frameworks": list(self.frameworks),
             "python": self.python,
             "base": str(self.base),
@@ -152,6 +160,29 @@ class Cell:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Exemption:
+    """A GPU class that cells are not published for, although they name it in ``gpus``."""
+
+    gpu: str
+    cells: str
+    """A glob on ids."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Publishing:
+    """What a matrix says of publishing its images."""
+
+    staging: str | None = None
+    repository: str | None = None
+    max_age: int | None = None
+    """How old a report may be, in seconds."""
+    aliases: tuple[tuple[str, str], ...] = ()
+    """Tags beside those that are measured, and the ids of the cells that they name."""
+    exempt: tuple[Exemption, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Matrix:
     """One matrix file, expanded. ``cells`` keeps file order and holds the excluded ones too."""
 
@@ -159,6 +190,7 @@ class Matrix:
     path: Path
     description: str
     cells: tuple[Cell, ...]
+    publish: Publishing = field(default_factory=Publishing)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
-from builder.matrix import keys
+from builder.matrix import keys, profiles
 from builder.matrix.bases import parse_base
 from builder.matrix.document import Setting
 from builder.matrix.globs import matches
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from builder.matrix.document import Axes, Document, Rule
     from builder.matrix.source import Problems
-    from builder.model import Span
+    from builder.model import Profile, Span
 
 MOST_CELLS = 4_096
 
@@ -40,6 +40,7 @@ def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
     """All cells, the excluded ones with their reason. Where an error is noted, they are not all there."""
     before = problems.noted
     rows = [*_product(document, problems), *_included(document, problems)]
+    _check_profiles(rows, problems)
     cells = [_cell(row, document) for row in rows]
     _check_ids(rows, cells, problems)
     reasons: dict[int, str] = {}
@@ -146,10 +147,17 @@ def _cell(row: _Row, document: Document) -> Cell:
     cuda = Cuda(provider=cast("Literal['base', 'wheels', 'none']", provider), packages=tuple(packages))
     platform = (*items("platform"), DEFAULT_PLATFORM)[0]
     variant = (*items("variant"), None)[0]
+    profile = _profile(row)
     frameworks, python = items("framework"), items("python")[0]
     return Cell(
         id=cell_id(
-            frameworks=frameworks, python=python, base=base, cuda=cuda, platform=platform, variant=variant
+            frameworks=frameworks,
+            python=python,
+            base=base,
+            cuda=cuda,
+            platform=platform,
+            profile=profile,
+            variant=variant,
         ),
         matrix=document.name,
         frameworks=frameworks,
@@ -157,16 +165,36 @@ def _cell(row: _Row, document: Document) -> Cell:
         base=base,
         cuda=cuda,
         platform=platform,
-        pip=items("pip"),
-        apt=items("apt"),
+        pip=profiles.pip(profile, frameworks, items("pip")),
+        apt=profiles.apt(profile, items("apt")),
         env=tuple(_pair(item) for item in items("env")),
         gpus=items("gpus"),
         index=items("index"),
         dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
+        profile=profile,
         variant=variant,
         options=document.options,
         span=row.span,
     )
+
+
+def _profile(row: _Row) -> Profile:
+    return cast("Profile", row.settings["profile"].items[0] if "profile" in row.settings else "plain")
+
+
+def _check_profiles(rows: list[_Row], problems: Problems) -> None:
+    """Notes a Python that is too old for a cell's profile, once for each place where they meet."""
+    seen = set()
+    for row in rows:
+        python = row.settings["python"]
+        oldest = profiles.too_old(_profile(row), python.items[0])
+        if oldest is not None and python.span not in seen:
+            seen.add(python.span)
+            problems.add(
+                f"the profile '{_profile(row)}' needs Python 3.{oldest} or later, not {python.items[0]}",
+                python.span,
+                "its Jupyter has no older one: take another Python, or profile: plain",
+            )
 
 
 # -- equal ids

@@ -12,7 +12,7 @@ from builder.matrix.requirements import pin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from builder.model import Base, Cuda
+    from builder.model import Base, Cuda, Profile
 
 LONGEST = 128
 """A Docker tag's limit, in characters."""
@@ -27,6 +27,7 @@ def cell_id(
     base: Base,
     cuda: Cuda,
     platform: str = DEFAULT_PLATFORM,
+    profile: Profile = "plain",
     variant: str | None = None,
 ) -> str:
     """``tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163``: a legal Docker tag in lower case.
@@ -41,6 +42,8 @@ def cell_id(
         parts.append("cpu")
     if platform != DEFAULT_PLATFORM:
         parts.append(platform.partition("/")[2])
+    if profile != "plain":
+        parts.append(profile)
     if variant is not None:
         parts.append(variant)
     # What a tag does not allow is '+' and '!' of versions.

@@ -99,6 +99,11 @@ CELL = _by_name(
         summary="resolved (the default), or listed: install what is named and nothing else, as a freeze does.",
         syntax=values.DEPENDENCIES,
     ),
+    Key(
+        name="profile",
+        summary="plain (the default), or colab: Jupyter that Colab's page connects to as a local runtime.",
+        syntax=values.PROFILE,
+    ),
     Key(name="platform", summary="linux/amd64 unless said otherwise.", syntax=values.PLATFORM),
     Key(
         name="variant",
@@ -131,6 +136,42 @@ OPTIONS = _by_name(
     ),
 )
 
+PUBLISH = _by_name(
+    Key(
+        name="staging",
+        summary="Repository that images are verified in: where `publish` and `verify` look by default.",
+        syntax=values.REPOSITORY,
+    ),
+    Key(
+        name="repository",
+        summary="Repository that images are published to by default.",
+        syntax=values.REPOSITORY,
+    ),
+    Key(
+        name="max-age",
+        summary="How old a report may be that a publication stands on: 30d, 12h.",
+        syntax=values.DURATION,
+    ),
+    Key(
+        name="aliases",
+        summary="Further tags, each with a glob that matches the id of one cell: {latest: '*-py3.12-*'}.",
+        syntax=values.GLOB,
+        shape="variables",
+    ),
+    Key(
+        name="exempt",
+        summary="GPUs of 'gpus' that cells are not published for: the claim is taken back, with a reason.",
+        syntax=values.GPU,
+        shape="texts",
+    ),
+)
+
+EXEMPT = _by_name(
+    Key(name="gpu", summary="A GPU out of 'gpus'.", syntax=values.GPU, required=True),
+    Key(name="id", summary="Glob on the cells' ids; all without it.", syntax=values.GLOB),
+    Key(name="reason", summary="Why these cells are not claimed for it.", syntax=values.PROSE, required=True),
+)
+
 HEAD = _by_name(
     Key(name="version", summary="Version of this format: 1.", syntax=values.FORMAT_VERSION, required=True),
     Key(name="name", summary="The matrix's name; by default the file's, without .yaml.", syntax=values.NAME),
@@ -144,6 +185,7 @@ SECTIONS = {
     "include": "Further cells: defaults plus these keys.",
     "exclude": "Globs on the keys of a cell; what matches is left out, for the reason given.",
     "options": "What holds for building every cell.",
+    "publish": "Where images are published, under which further tags, and which claims are taken back.",
 }
 
 RULE = tuple(CELL)

@@ -158,6 +158,32 @@ def _format_version(text: str) -> str:
     return text
 
 
+_AGES = {"m": 60, "h": 3600, "d": 86400, "w": 604800}
+_AGE = r"[1-9][0-9]*[mhdw]"
+
+
+def seconds(text: str) -> str:
+    """``7d`` → ``604800``. Raises :class:`BadValue`."""
+    if not re.fullmatch(_AGE, text):
+        raise BadValue(f"'{text}' is no length of time", "a number and its unit: 30d, 12h, 2w, 90m")
+    return str(int(text[:-1]) * _AGES[text[-1]])
+
+
+_RESERVED = re.compile(r"staged-|report-|sha256-|.*-[0-9a-f]{12}$")
+_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+
+
+def _tag(text: str) -> str:
+    if not re.fullmatch(_TAG, text):
+        raise BadValue(f"'{text}' is no tag of an image", "letters, digits, '_', '.' and '-', as in latest")
+    if _RESERVED.match(text):
+        raise BadValue(
+            f"the tag '{text}' has a form that rtbuild keeps for its own",
+            "staged-…, report-…, sha256-…, and an end of 12 digits of a digest",
+        )
+    return text
+
+
 FORMAT_VERSION = Syntax(check=_format_version, choices=("1",), bare=("number",))
 # The strictest of the places where a matrix's name is used: a component of an image's repository,
 # https://github.com/distribution/reference/blob/main/reference.go
@@ -176,6 +202,14 @@ VARIANT = matching(
     bare=("number",),
 )
 GPU = matching("name of a GPU", "[A-Za-z0-9][A-Za-z0-9 ._+-]*", "as in T4, A100, RTX 4090", longest=40)
+TAG = Syntax(check=_tag, pattern=_TAG, bare=("number",))
+DURATION = Syntax(check=seconds, pattern=_AGE, longest=10)
+# https://github.com/distribution/reference/blob/main/reference.go; the registry's name is always said.
+REPOSITORY = matching(
+    "repository of images",
+    r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
+    "registry and name without a tag, as in registry.example/team/images",
+)
 PYTHON = Syntax(check=_python, pattern=_PYTHON, bare=("number",))
 APT = Syntax(check=_apt, pattern=_APT)
 ENV_NAME = Syntax(check=_env_name, pattern=_ENV_NAME)
@@ -185,6 +219,7 @@ SIZE = Syntax(check=_size, pattern=_SIZE, longest=20)
 PLATFORM = choice("platform", "linux/amd64", "linux/arm64")
 DEPENDENCIES = choice("way to find dependencies", "resolved", "listed")
 PROVIDER = choice("CUDA provider", "base", "wheels", "none")
+PROFILE = choice("profile", "plain", "colab")
 COMPRESSION = choice("compression", "zstd", "gzip")
 FLAG = choice("truth value", "true", "false", bare=("boolean",))
 PROSE = anything(longest=1000, prose=True)

@@ -1,0 +1,65 @@
+"""What a cell's profile asks of its packages, beside what the matrix names.
+
+A profile's requirements are ordinary ones of the cell: they are locked, compared and shown like all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
+
+from packaging.utils import canonicalize_name
+
+from builder.matrix.requirements import parse
+from builder.model import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NAMES: tuple[Profile, ...] = get_args(Profile)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Packages:
+    pip: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
+    oldest_python: int = 0
+    """Minor version."""
+
+
+_PROFILES: Mapping[Profile, _Packages] = {
+    "plain": _Packages(),
+    # Versions of Colab's own runtime, the same in all lists from 2025.07 to 2026.07:
+    # https://github.com/googlecolab/backend-info/blob/main/pip-freeze.gpu.txt
+    "colab": _Packages(
+        pip=(
+            "ipykernel==6.17.1",
+            'ipython==7.34.0; python_version < "3.12"',
+            'ipython<9,>=8; python_version >= "3.12"',  # 7 imports imp, which went: %load_ext autoreload
+            "ipywidgets==7.7.1",
+            "jupyter-server<3,>=2",
+            "notebook==6.5.7",
+        ),
+        apt=("tini",),  # PID 1: hands signals on, reaps what notebooks leave behind
+        oldest_python=8,  # ipykernel 6.17, jupyter_server 2
+    ),
+}
+
+
+def too_old(profile: Profile, python: str) -> int | None:
+    """The oldest Python minor that the profile runs on, where ``python`` is older; else None."""
+    oldest = _PROFILES[profile].oldest_python
+    return oldest if int(python.partition(".")[2]) < oldest else None
+
+
+def pip(profile: Profile, frameworks: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+    """``given`` requirements and the profile's. A project that the matrix names itself keeps its version."""
+    named = {canonicalize_name(parse(text).name) for text in (*frameworks, *given)}
+    own = (text for text in _PROFILES[profile].pip if canonicalize_name(parse(text).name) not in named)
+    return (*given, *own)
+
+
+def apt(profile: Profile, given: Sequence[str]) -> tuple[str, ...]:
+    """``given`` Debian packages and the profile's."""
+    named = {text.partition("=")[0] for text in given}
+    return (*given, *(name for name in _PROFILES[profile].apt if name not in named))
