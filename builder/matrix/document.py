@@ -66,6 +66,35 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """An entry of ``publish: aliases``: a tag, and the cell that it names."""
+
+    tag: str
+    span: Span
+    cell: Glob
+
+
+@dataclass(frozen=True, slots=True)
+class ExemptRule:
+    """An entry of ``publish: exempt``: a GPU class that some cells are not published for."""
+
+    gpu: str
+    cell: Glob
+    reason: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSection:
+    staging: str | None = None
+    repository: str | None = None
+    max_age: int | None = None
+    """In seconds."""
+    aliases: tuple[Alias, ...] = ()
+    exempt: tuple[ExemptRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     name: str
     description: str
@@ -74,5 +103,6 @@ class Document:
     include: tuple[Layer, ...]
     exclude: tuple[Rule, ...]
     options: Options
+    publish: PublishSection
     complete: bool
     """False where an error may have cost a cell; what no cell matches may then match a lost one."""

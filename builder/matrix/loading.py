@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from builder.matrix.expand import expand
 from builder.matrix.nodes import compose
+from builder.matrix.publishing import hold_against_cells
 from builder.matrix.sections import read_document
 from builder.matrix.source import read
 from builder.model import Matrix
@@ -22,7 +23,12 @@ def load(path: Path) -> Matrix:
     """
     text, problems = read(path)
     document = read_document(compose(text, path, problems), path, problems)
+    before = problems.noted
     cells = expand(document, problems)
+    complete = document.complete and problems.noted == before
+    publish = hold_against_cells(document.publish, cells, problems, complete=complete)
     if problems.noted:
         raise problems.error()
-    return Matrix(name=document.name, path=path, description=document.description, cells=cells)
+    return Matrix(
+        name=document.name, path=path, description=document.description, cells=cells, publish=publish
+    )

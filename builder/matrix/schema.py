@@ -35,6 +35,7 @@ def json_schema() -> dict[str, Any]:
         "include": {"type": "array", "items": layer},
         "exclude": {"type": "array", "items": _rule()},
         "options": {"type": "object", "properties": _each(keys.OPTIONS), "additionalProperties": False},
+        "publish": _publish(),
     }
     described = {name: {**schema, "description": keys.SECTIONS[name]} for name, schema in sections.items()}
     return {
@@ -47,6 +48,24 @@ def json_schema() -> dict[str, Any]:
         "anyOf": [{"required": ["axes"]}, {"required": ["include"]}],
         "additionalProperties": False,
     }
+
+
+def _publish() -> dict[str, Any]:
+    rule = {
+        "type": "object",
+        "properties": _each(keys.EXEMPT),
+        "required": [key.name for key in keys.EXEMPT.values() if key.required],
+        "additionalProperties": False,
+    }
+    aliases = {
+        "type": "object",
+        "propertyNames": {"pattern": f"^({values.TAG.pattern})$"},
+        "additionalProperties": {"type": "string"},
+    }
+    properties = _each(keys.PUBLISH)
+    properties["aliases"] = {**aliases, "description": keys.PUBLISH["aliases"].summary}
+    properties["exempt"] = {"type": "array", "items": rule, "description": keys.PUBLISH["exempt"].summary}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _each(table: Mapping[str, Key]) -> dict[str, Any]:

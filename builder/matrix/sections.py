@@ -9,6 +9,7 @@ from builder.matrix import keys
 from builder.matrix.document import Axes, Axis, Document, Glob, Layer, Rule
 from builder.matrix.globs import BadGlob, braces
 from builder.matrix.nodes import Items, Scalar, Table, is_empty
+from builder.matrix.publishing import read_publish
 from builder.matrix.reader import Reader, holes, meant
 from builder.matrix.source import did_you_mean
 from builder.matrix.values import GLOB, NAME, PROSE, BadValue
@@ -49,6 +50,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> Document:
         include=include,
         exclude=_exclude(reader, top),
         options=_options(reader, top),
+        publish=read_publish(reader, _section(top, "publish")),
         complete=complete,
     )
 

@@ -55,6 +55,7 @@ def test_every_key_is_in_its_table():
     assert [name for name, _ in table("Sections")] == [*keys.HEAD, *keys.SECTIONS]
     assert [name for name, _ in table("Keys of a cell")] == list(keys.CELL)
     assert [name for name, _ in table("Options")] == list(keys.OPTIONS)
+    assert [name for name, _ in table("Publishing")] == list(keys.PUBLISH)
 
 
 def test_what_is_required_and_what_adds_is_said():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from builder.errors import MatrixError
 from builder.matrix import load
-from builder.model import Base, Cuda, Options
+from builder.model import Base, Cuda, Exemption, Options, Publishing
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "matrix"
 GOOD = sorted((GOLDEN / "good").glob("*.yaml"))
@@ -300,3 +300,16 @@ def test_no_text_at_all_breaks_the_reader(load_text, text):
     except MatrixError as error:
         cells, diagnostics = (), error.diagnostics
     assert bool(cells) != bool(diagnostics)
+
+
+def test_what_a_matrix_says_of_publishing():
+    publish = load(GOLDEN / "good" / "publish.yaml").publish
+    cell = "tensorflow2.8.4-py3.9-bullseye-cudawheels"
+    assert publish == Publishing(
+        staging="registry.example:5000/staging/tf",
+        repository="registry.example/tf",
+        max_age=30 * 24 * 3600,
+        aliases=(("latest", cell), ("2.8", cell)),
+        exempt=(Exemption(gpu="P100", cells="*-py3.9-*", reason="no kernels"),),
+    )
+    assert load(GOLDEN / "good" / "tf28.yaml").publish == Publishing()
