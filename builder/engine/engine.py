@@ -188,6 +188,10 @@ class Engine:
         """Remove a name, and the image with its last one; False where there was none."""
         return images.remove(self._client, reference)
 
+    def save(self, reference: str, target: Path) -> None:
+        """Write the image to a file, as ``docker save`` does."""
+        images.save(self._client, reference, target)
+
     def history(self, reference: str) -> tuple[HistoryEntry, ...]:
         """How the image came to be, the newest step first."""
         return images.history(self._client, reference)

@@ -16,6 +16,7 @@ from builder.model import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 
@@ -117,6 +118,13 @@ def remove(client: docker.DockerClient, reference: str) -> bool:
         except docker.errors.ImageNotFound:
             return False
     return True
+
+
+def save(client: docker.DockerClient, reference: str, target: Path) -> None:
+    """Write the image to ``target`` as ``docker save`` does."""
+    with said_by_engine(f"save {reference}"), target.open("wb") as file:
+        for chunk in client.api.get_image(reference):
+            file.write(chunk)
 
 
 def read_file(client: docker.DockerClient, reference: str, path: str, limit: int) -> bytes | None:
