@@ -1,0 +1,184 @@
+"""Evidence into the registry: made, checked against the image, attached, signed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.evidence.contents import read_system
+from builder.evidence.cosign import Cosign, Signer, Verifier
+from builder.evidence.documents import Attached, Evidence, Kind, Subject, Verification
+from builder.evidence.provenance import provenance
+from builder.evidence.sbom import refuse_difference, sbom
+from builder.evidence.statement import (
+    CYCLONEDX,
+    MEDIA_TYPE,
+    PREDICATE_ANNOTATION,
+    PROVENANCE,
+    TEST_RESULT,
+    EvidenceError,
+    Statement,
+)
+from builder.evidence.verification import EXTENSION, judge, test_result
+from builder.lock.oci import parse_reference
+from builder.lock.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from builder.lock.registry import Registry
+
+KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
+
+
+def attach_all(
+    registry: Registry,
+    image: Subject,
+    evidence: Evidence,
+    *,
+    signer: Signer | None = None,
+    note: Callable[[str], None] | None = None,
+) -> tuple[Attached, ...]:
+    """Put everything that is known of the image beside it in its repository.
+
+    The image itself must be there; its tags need not. What is there already is left as it is: doing it twice
+    changes nothing, and once more after an interruption goes on.
+
+    Raises:
+        EvidenceError: the evidence is about another image, contradicts it, or does not cover its claims.
+        RegistryError, MissingToolError (no cosign), CommandError (cosign refused).
+    """
+    say = note or _silent
+    made = statements(registry, image, evidence, note=say)
+    name = parse_reference(image.repository).at(image.digest)
+    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
+    placed: list[tuple[Statement, Attachment]] = []
+    for statement in made:
+        artifact = Artifact(
+            artifact_type=MEDIA_TYPE,
+            content=statement.content,
+            annotations=((PREDICATE_ANNOTATION, statement.predicate_type),),
+        )
+        say(f"attaching {KINDS[statement.predicate_type]}")
+        placed.append((statement, attach(registry, name, subject, artifact)))
+    by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
+    if by_tag:  # one more look: another writer of the same tag may have been between two of ours
+        keep_in_tag(registry, name, image.digest, by_tag)
+    if signer is not None:
+        _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, say)
+    return tuple(
+        Attached(
+            kind=KINDS[statement.predicate_type],
+            predicate_type=statement.predicate_type,
+            digest=found.descriptor.digest,
+            size=len(statement.content),
+            by=found.kept,
+            new=found.new,
+            signed=signer is not None,
+        )
+        for statement, found in placed
+    )
+
+
+def statements(
+    registry: Registry,
+    image: Subject,
+    evidence: Evidence,
+    *,
+    note: Callable[[str], None] | None = None,
+) -> tuple[Statement, ...]:
+    """What would be attached, after the same checks; nothing is written. Raises as :func:`attach_all`."""
+    _refuse_other_image(image, evidence)
+    tests = [_test(verification, image, evidence) for verification in evidence.verifications]
+    _refuse_uncovered(tests, evidence)
+    layers: list[dict[str, Any]] = json.loads(image.manifest)["layers"]
+    system = read_system(registry, image, layers, note=note or _silent)
+    refuse_difference(evidence, system, [v.document for v in evidence.verifications])
+    name = parse_reference(image.repository)
+
+    def about(predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
+        return Statement(
+            subjects=(image.digest,),
+            name=f"{name.host}/{name.repository}",
+            predicate_type=predicate_type,
+            predicate=predicate,
+        )
+
+    return (
+        *(about(TEST_RESULT, test) for test in tests),
+        about(CYCLONEDX, sbom(evidence, image, system)),
+        about(PROVENANCE, provenance(evidence, image)),
+    )
+
+
+def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
+    label = image.label("io.rtbuild.inputs")
+    if label != evidence.recipe.inputs:
+        raise EvidenceError(
+            f"{image.repository}@{image.digest} was built from other inputs ({label}) than matrix and lock "
+            f"give now ({evidence.recipe.inputs})",
+            hint="build and verify the image again: rtbuild build --push",
+        )
+    if not evidence.verifications:
+        raise EvidenceError(
+            f"there is no report about {image.digest}",
+            hint="verify it on a machine with a GPU: rtbuild verify",
+        )
+    for verification in evidence.verifications:
+        if verification.manifest != image.digest:
+            raise EvidenceError(f"the report is about {verification.manifest}, not about {image.digest}")
+
+
+def _test(verification: Verification, image: Subject, evidence: Evidence) -> Mapping[str, Any]:
+    """One report as a predicate that would pass the audit."""
+    predicate = test_result(verification, image, claims=evidence.claims, exempt=evidence.exempt)
+    judge(predicate, image, now=datetime.now(UTC))
+    return predicate
+
+
+def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> None:
+    covered = {name for test in tests for name in test[EXTENSION]["claims"]}
+    open_claims = sorted(set(evidence.claims) - covered)
+    if open_claims:
+        raise EvidenceError(
+            f"the image is to be published for {', '.join(open_claims)}, and no report comes from there",
+            hint="verify it on such a GPU, or take the claim away",
+        )
+
+
+def _sign_all(image: str, made: tuple[Statement, ...], signer: Signer, say: Callable[[str], None]) -> None:
+    cosign = Cosign.find()
+    signed = _signed(cosign, image, made, signer) if signer.key is not None else []
+    for statement in made:
+        kind = KINDS[statement.predicate_type]
+        if any(_same(statement, other) for other in signed):
+            say(f"{kind} is signed already")
+            continue
+        say(f"signing {kind}")
+        cosign.sign(image, statement, signer)
+
+
+def _signed(cosign: Cosign, image: str, made: tuple[Statement, ...], signer: Signer) -> list[Statement]:
+    """What this very key has signed before."""
+    assert signer.key is not None  # noqa: S101 - the caller's condition
+    with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
+        public = Path(folder) / "cosign.pub"
+        public.write_bytes(cosign.public_key(signer.key))
+        verifier = Verifier(key=str(public), transparency_log=signer.transparency_log)
+        kinds = sorted({statement.predicate_type for statement in made})
+        return [s for kind in kinds for s in cosign.verify(image, kind, verifier).statements]
+
+
+def _same(one: Statement, other: Statement) -> bool:
+    return (one.subjects, one.predicate_type, one.predicate) == (
+        other.subjects,
+        other.predicate_type,
+        other.predicate,
+    )
+
+
+def _silent(_text: str) -> None:
+    return None

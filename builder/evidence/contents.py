@@ -1,0 +1,150 @@
+"""What an image holds, by its own account: dpkg's list out of its layers, Python's list out of a report."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+import zstandard
+from packaging.utils import canonicalize_name
+
+from builder.evidence.statement import EvidenceError
+from builder.lock.oci import parse_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from builder.evidence.documents import Subject
+    from builder.lock.oci import Reference
+
+STATUS = "var/lib/dpkg/status"
+_HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
+_EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in ("var/lib/dpkg", "var/lib", "var")})
+"""How a layer hides what lies below:
+https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
+
+LARGE = 150_000_000
+"""Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
+_LARGEST_STATUS = 64 << 20
+_LARGEST_LAYER = 8 << 30
+"""Bytes unpacked after which reading stops: no operating system is as large, a bomb is."""
+
+
+class Fetching(Protocol):
+    """As much of :class:`builder.lock.Registry` as reading layers needs."""
+
+    def fetch_blob(self, reference: str | Reference, digest: str, to: Path, *, size: int = 0) -> Path: ...
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Package:
+    """A Debian package that is installed."""
+
+    name: str
+    version: str
+    architecture: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """dpkg's list. ``packages`` is None where the image has none."""
+
+    packages: tuple[Package, ...] | None
+    skipped: int = 0
+    """Layers that were too large to be read on the way down to the list."""
+
+
+def read_system(
+    registry: Fetching, image: Subject, layers: list[dict[str, Any]], *, note: Callable[[str], None]
+) -> System:
+    """dpkg's list in the topmost layer that has one; ``layers`` is the manifest's, lowest first.
+
+    Large layers are not read, except the lowest: it is an operating system. Raises RegistryError, and
+    EvidenceError for a layer that is no archive.
+    """
+    name = parse_reference(image.repository)
+    skipped = 0
+    with tempfile.TemporaryDirectory(prefix="rtbuild-layers-") as folder:
+        for number, layer in reversed(list(enumerate(layers))):
+            size = int(layer["size"])
+            if size > LARGE and number > 0:
+                skipped += 1
+                continue
+            note(f"reading layer {number + 1} of {len(layers)} for its packages")
+            blob = registry.fetch_blob(name, layer["digest"], Path(folder) / f"{number}", size=size)
+            try:
+                text = _status(blob, str(layer["mediaType"]))
+            except (tarfile.TarError, zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+                raise EvidenceError(
+                    f"layer {layer['digest']} of {image.digest} cannot be read: {error}"
+                ) from error
+            finally:
+                blob.unlink()
+            if text is not None:
+                return System(packages=parse_status(text) if text else None, skipped=skipped)
+    return System(packages=None, skipped=skipped)
+
+
+def parse_status(text: str) -> tuple[Package, ...]:
+    """The packages that are installed, in dpkg's own form:
+    https://manpages.debian.org/trixie/dpkg/dpkg-query.1.en.html"""
+    found = []
+    for paragraph in text.split("\n\n"):
+        lines = (line.partition(": ") for line in paragraph.splitlines() if not line[:1].isspace())
+        fields = {key: value.strip() for key, _, value in lines}
+        if fields.get("Status", "").split()[-1:] == ["installed"] and "Package" in fields:
+            found.append(
+                Package(
+                    name=fields["Package"],
+                    version=fields.get("Version", ""),
+                    architecture=fields.get("Architecture", ""),
+                )
+            )
+    return tuple(sorted(found))
+
+
+def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
+    """Canonical name → version of everything that Python finds in the image; None for a report without."""
+    packages = (report.get("fingerprint") or {}).get("packages")
+    if not isinstance(packages, dict):
+        return None
+    return {canonicalize_name(str(name)): str(version) for name, version in packages.items()}
+
+
+def system_packages(report: Mapping[str, Any]) -> dict[str, str]:
+    """cuDNN's and CUDA's Debian packages, as the probe found them."""
+    return {
+        str(name): str(version)
+        for name, version in ((report.get("fingerprint") or {}).get("system_packages") or {}).items()
+    }
+
+
+def _status(blob: Path, media_type: str) -> str | None:
+    """dpkg's status file in a layer; empty where the layer hides the one below, None where it has neither."""
+    with blob.open("rb") as raw, tarfile.open(fileobj=_plain(raw, media_type), mode="r|") as archive:
+        hidden = False
+        for member in archive:
+            path = member.name.removeprefix("./").removeprefix("/")
+            if path == STATUS and member.isfile() and member.size <= _LARGEST_STATUS:
+                content = archive.extractfile(member)
+                return content.read().decode("utf-8", "replace") if content is not None else None
+            hidden = hidden or path in _HIDDEN or path in _EMPTIED
+            if archive.offset > _LARGEST_LAYER:
+                raise EvidenceError(f"a layer unpacks to more than {_LARGEST_LAYER >> 30} GiB")
+    return "" if hidden else None
+
+
+def _plain(raw: BinaryIO, media_type: str) -> Any:
+    """The archive behind its compression, which the first bytes tell more reliably than any media type."""
+    magic = raw.read(4)
+    raw.seek(0)
+    if magic == b"\x28\xb5\x2f\xfd" or media_type.endswith("zstd"):
+        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    if magic[:2] == b"\x1f\x8b":
+        return gzip.GzipFile(fileobj=raw)
+    return raw

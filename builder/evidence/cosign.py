@@ -1,0 +1,227 @@
+"""Signatures, by cosign: https://docs.sigstore.dev/cosign/verifying/attestation/
+
+cosign makes the envelope, signs it, stores it beside the image and checks it; nothing of that is done here.
+Tried with cosign 2.5. Secrets never stand on a command line: the key's password comes from
+``COSIGN_PASSWORD``, an identity token from the CI's own variables, the registry's login from Docker's
+config.json; cosign reads all three itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import CommandError, MissingToolError
+from builder.evidence.statement import MEDIA_TYPE, EvidenceError, Statement, parse_json, parse_statement
+from builder.lock.http import redact
+from builder.model import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+TIMEOUT = 180.0
+"""Seconds for one call: a key service or a transparency log may be slow."""
+_LARGEST_OUTPUT = 64 << 20
+_NOTHING = re.compile(
+    r"no (matching )?attestations|no signatures found|MANIFEST_UNKNOWN|none of the attestations"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signer:
+    """Who signs. Without a ``key`` it is the identity of the CI that runs this, by its token."""
+
+    key: str | None = None
+    """A private key's file, or a key service's URI (``awskms://…``)."""
+    transparency_log: bool | None = None
+    """Whether to write into sigstore's public log. None: not for a key, always for an identity."""
+
+    @property
+    def logs(self) -> bool:
+        return self.key is None if self.transparency_log is None else self.transparency_log
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verifier:
+    """Whose signature counts: a public key, or an identity and who vouches for it."""
+
+    key: str | None = None
+    identity: str | None = None
+    issuer: str | None = None
+    transparency_log: bool | None = None
+    """Whether the public log must know the signature. None: not for a key, always for an identity."""
+
+    def __str__(self) -> str:
+        return f"key {self.key}" if self.key else f"{self.identity} ({self.issuer})"
+
+    @property
+    def logs(self) -> bool:
+        return self.key is None if self.transparency_log is None else self.transparency_log
+
+    def arguments(self) -> list[str]:
+        who = (
+            ["--key", self.key]
+            if self.key
+            else [
+                "--certificate-identity",
+                self.identity or "",
+                "--certificate-oidc-issuer",
+                self.issuer or "",
+            ]
+        )
+        return who if self.logs else [*who, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signed:
+    """Statements whose signature cosign has verified; or why there are none."""
+
+    statements: tuple[Statement, ...]
+    reason: str = ""
+    present: bool = True
+    """False where cosign found nothing that could have been verified."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosign:
+    """The program."""
+
+    program: str
+
+    @classmethod
+    def find(cls) -> Cosign:
+        """Raises MissingToolError."""
+        program = shutil.which("cosign")
+        if program is None:
+            raise MissingToolError(
+                "cosign is not installed, and signatures are made and checked by it",
+                hint="install cosign 2.4 or newer (Debian 13: apt-get install cosign), or do without",
+            )
+        return cls(program=program)
+
+    def sign(self, image: str, statement: Statement, signer: Signer) -> None:
+        """Sign the predicate and store the envelope beside the image, which is named by digest.
+
+        Raises CommandError where cosign refuses.
+        """
+        with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
+            predicate = Path(folder) / "predicate.json"
+            predicate.write_bytes(canonical_json(statement.predicate))
+            command = [self.program, "attest", "--yes", "--type", statement.predicate_type]
+            command += ["--predicate", str(predicate), f"--tlog-upload={str(signer.logs).lower()}"]
+            if signer.key is not None:
+                command += ["--key", signer.key]
+            done = self._run([*command, image])
+        if done.returncode != 0:
+            raise _refused(
+                f"cosign did not sign the evidence of {image}", done, hint=_hint(done.stderr, signer.key)
+            )
+
+    def public_key(self, key: str) -> bytes:
+        """The public half of a private key. Raises CommandError."""
+        done = self._run([self.program, "public-key", "--key", key])
+        if done.returncode != 0:
+            raise _refused(f"cosign cannot read the key {key}", done, hint=_hint(done.stderr, key))
+        return done.stdout
+
+    def verify(self, image: str, predicate_type: str, verifier: Verifier) -> Signed:
+        """The statements of that type about the image whose signature holds. Never raises over a bad one."""
+        command = [self.program, "verify-attestation", "--type", predicate_type, "--output", "json"]
+        done = self._run([*command, *verifier.arguments(), image])
+        if done.returncode != 0:
+            said = _last(done.stderr) or f"exit status {done.returncode}"
+            return Signed(statements=(), reason=said, present=_NOTHING.search(said) is None)
+        try:
+            lines = [line for line in done.stdout.splitlines() if line.strip()]
+            statements = [_payload(parse_json(line)) for line in lines]
+        except EvidenceError as error:
+            return Signed(statements=(), reason=f"what cosign verified is no statement: {error.message}")
+        return Signed(statements=tuple(s for s in statements if s.predicate_type == predicate_type))
+
+    def _run(self, command: Sequence[str]) -> _Done:
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            try:
+                process = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    timeout=TIMEOUT,
+                    check=False,
+                    env=_environment(),
+                )
+                returncode = process.returncode
+            except subprocess.TimeoutExpired:
+                return _Done(
+                    command=command, returncode=-1, stdout=b"", stderr=f"no end within {TIMEOUT:.0f} s"
+                )
+            out.seek(0)
+            err.seek(0)
+            content = out.read(_LARGEST_OUTPUT + 1)
+            if len(content) > _LARGEST_OUTPUT:
+                return _Done(command=command, returncode=-1, stdout=b"", stderr="it printed without end")
+            stderr = redact(err.read(1 << 20).decode("utf-8", "replace"))
+        return _Done(command=command, returncode=returncode, stdout=content, stderr=stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Done:
+    command: Sequence[str]
+    returncode: int
+    stdout: bytes
+    stderr: str
+
+
+def _environment() -> Mapping[str, str]:
+    """The user's, with the answer to every question that cosign could ask at a terminal."""
+    return {**os.environ, "COSIGN_YES": "true"}
+
+
+def _payload(envelope: Any) -> Statement:
+    """The statement in an envelope (https://github.com/secure-systems-lab/dsse) that cosign has verified."""
+    fields = envelope if isinstance(envelope, dict) else {}
+    if fields.get("payloadType") != MEDIA_TYPE:
+        raise EvidenceError("it is no envelope around an in-toto statement")
+    try:
+        return parse_statement(base64.b64decode(str(fields.get("payload")), validate=True))
+    except ValueError as error:
+        raise EvidenceError("its payload is not base64") from error
+
+
+def _refused(message: str, done: _Done, *, hint: str) -> CommandError:
+    return CommandError(
+        message,
+        command=done.command,
+        returncode=done.returncode,
+        tail=done.stderr.splitlines()[-10:],
+        hint=hint,
+    )
+
+
+def _hint(stderr: str, key: str | None) -> str:
+    if key is None:
+        return (
+            "without --key the CI's own identity signs: its job needs an identity token "
+            "(GitHub: permissions: id-token: write)"
+        )
+    if "password" in stderr.lower() or "decrypt" in stderr.lower():
+        return (
+            "the password of the key belongs into the variable COSIGN_PASSWORD (empty for a key without one)"
+        )
+    if "401" in stderr or "UNAUTHORIZED" in stderr:
+        return "cosign takes the registry's login from Docker's config.json: docker login"
+    return "run the command to see it happen"
+
+
+def _last(stderr: str) -> str:
+    """cosign's own last word, without its ``Error:`` and ``main.go:69:`` lines around it."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
+    return (errors or lines or [""])[-1][:400]

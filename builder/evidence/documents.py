@@ -1,0 +1,80 @@
+"""What evidence is made from, as the publisher hands it over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from builder.model import Recipe
+
+Kind = Literal["verification", "sbom", "provenance"]
+
+
+class Subject(Protocol):
+    """An image in a repository, by digest; see :class:`builder.publish.staging.Staged`."""
+
+    @property
+    def repository(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def manifest(self) -> bytes: ...
+    @property
+    def media_type(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def platform(self) -> str: ...
+    def label(self, name: str, /) -> str | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """One report from a GPU machine. ``document`` is the probe's own JSON, unchanged."""
+
+    document: Mapping[str, Any]
+    verified: datetime
+    """When the probe ended, with a time zone."""
+    manifest: str
+    """Digest of the manifest that was pulled and probed."""
+    content: str
+    """:func:`builder.model.content_of` of the image that was probed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that is said about one published image."""
+
+    recipe: Recipe
+    verifications: tuple[Verification, ...]
+    claims: tuple[str, ...]
+    """GPU classes that the image is published for."""
+    exempt: tuple[str, ...] = ()
+    """GPU classes that its cell names and that it is not published for."""
+    matrix: bytes = b""
+    """The matrix file; empty where it is not known."""
+    lock: bytes = b""
+    """The lock file; empty where it is not known."""
+    unpacked: int | None = None
+    """The image's size unpacked, in bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attached:
+    """One piece of evidence as it lies in the registry."""
+
+    kind: Kind
+    predicate_type: str
+    digest: str
+    """Of the artifact's manifest."""
+    size: int
+    """Of the statement, in bytes."""
+    by: Literal["referrers", "tag"]
+    """Who lists it: the registry's referrers API, or the tag ``sha256-<hex>``."""
+    new: bool
+    """False where it was there already."""
+    signed: bool

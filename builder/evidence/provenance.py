@@ -1,0 +1,99 @@
+"""How the image was made, as SLSA provenance: https://slsa.dev/spec/v1.0/provenance
+
+What rtbuild states is what its lock and recipe say; that nobody tampered with the machine that built, it
+cannot know. So no SLSA level is claimed, and the builder is the program: who answers for the statement is
+whoever signed it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name
+
+from builder import __version__
+from builder.model import RegistryBase, RootfsBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.evidence.documents import Evidence, Subject
+
+BUILD_TYPE = "https://rtbuild.io/build/v1"
+"""An identifier, described in docs/evidence.md; nothing is fetched from there."""
+BUILDER = "https://rtbuild.io/cli/v1"
+
+
+def provenance(evidence: Evidence, image: Subject) -> dict[str, Any]:
+    """The predicate. No time and no run is in it: the same lock and recipe give the same document."""
+    recipe = evidence.recipe
+    cell, pinned = recipe.cell, recipe.pinned
+    return {
+        "buildDefinition": {
+            "buildType": BUILD_TYPE,
+            "externalParameters": {
+                "matrix": cell.matrix,
+                "cell": {"id": cell.id, "env": dict(cell.env), "gpus": list(cell.gpus), **cell.inputs()},
+            },
+            "internalParameters": {
+                "inputs": recipe.inputs,
+                "content": image.content,
+                "epoch": pinned.epoch,
+                "compression": cell.options.compression,
+                "strictCudnn": cell.options.strict_cudnn,
+            },
+            "resolvedDependencies": [
+                *_base(pinned.base, cell.platform),
+                *({"name": name, "digest": _sha256(content)} for name, content in _sources(evidence)),
+                *(
+                    {
+                        "uri": f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}",
+                        "name": wheel.file,
+                        "digest": {"sha256": wheel.sha256},
+                    }
+                    for wheel in pinned.wheels
+                ),
+            ],
+        },
+        "runDetails": {
+            "builder": {
+                "id": BUILDER,
+                "version": {"rtbuild": image.label("io.rtbuild.version") or __version__},
+            },
+            "byproducts": [
+                {"name": f"recipe/{name}", "digest": _sha256(file.content)}
+                for name, file in sorted(recipe.files.items())
+            ],
+        },
+    }
+
+
+def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, Any]]:
+    if isinstance(base, RegistryBase):
+        yield {
+            "uri": f"oci://{base.reference}",
+            "name": "base",
+            "digest": {"sha256": base.digest.removeprefix("sha256:")},
+            "annotations": {"platform": platform},
+        }
+        return
+    for deb in base.debs:
+        version = quote(deb.version, safe="")
+        yield {
+            "uri": f"pkg:deb/debian/{quote(deb.package, safe='')}@{version}?arch={deb.architecture}",
+            "name": deb.file.rpartition("/")[2],
+            "digest": {"sha256": deb.sha256},
+        }
+
+
+def _sources(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
+    if evidence.matrix:
+        yield "matrix", evidence.matrix
+    if evidence.lock:
+        yield "lock", evidence.lock
+
+
+def _sha256(content: bytes) -> dict[str, str]:
+    return {"sha256": hashlib.sha256(content).hexdigest()}

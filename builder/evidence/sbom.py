@@ -1,0 +1,189 @@
+"""What is in the image, as CycloneDX: made from the lock and from dpkg, and checked against the image.
+
+CycloneDX and not SPDX because its fields fit what is known here (a hash, a package URL, a property) without
+relationships to invent, and because ``cosign`` and scanners of vulnerabilities read both alike.
+https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from builder import __version__
+from builder.evidence.contents import Package, python_packages, system_packages
+from builder.evidence.statement import EvidenceError
+from builder.model import Pinned, RegistryBase, RootfsBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from builder.evidence.contents import System
+    from builder.evidence.documents import Evidence, Subject
+
+SPEC_VERSION = "1.5"
+_SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
+"""The name space for URLs of RFC 4122: the serial number follows from the digest."""
+_SYSTEM_LABEL = "org.opencontainers.image.ref.name"
+"""Set by Ubuntu's own images (https://git.launchpad.net/cloud-images/+oci/ubuntu-base), kept by NVIDIA's."""
+_SHOWN = 8
+
+
+def sbom(evidence: Evidence, image: Subject, system: System) -> dict[str, Any]:
+    """The document. The same image gives the same one: its time is the lock's, its number the digest's."""
+    pinned = evidence.recipe.pinned
+    components = [*_python(pinned), *_debian(pinned, system.packages or ())]
+    epoch = datetime.fromtimestamp(pinned.epoch, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": SPEC_VERSION,
+        "serialNumber": f"urn:uuid:{uuid.uuid5(_SPACE, image.digest)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": epoch,
+            "tools": {
+                "components": [{"type": "application", "name": "rtbuild", "version": __version__}],
+            },
+            "component": {
+                "type": "container",
+                "bom-ref": image.digest,
+                "name": pinned.cell.id,
+                "version": image.digest,
+                "purl": _oci(image),
+            },
+            "properties": _properties(evidence, system),
+        },
+        "components": components,
+        "dependencies": [
+            {"ref": image.digest, "dependsOn": sorted(str(row["bom-ref"]) for row in components)},
+        ],
+    }
+
+
+def refuse_difference(evidence: Evidence, system: System, reports: list[Mapping[str, Any]]) -> None:
+    """Compare the lock with what the image itself says.
+
+    Raises EvidenceError naming every difference: then the image is not what its lock says, or the SBOM would
+    not be what is in the image.
+    """
+    differences: list[str] = []
+    pinned = evidence.recipe.pinned
+    for report in reports:
+        found = python_packages(report)
+        if found is None:
+            raise EvidenceError(
+                "the report does not list the packages of the image, so the SBOM cannot be checked",
+                hint="a newer cudnn-verify does: build the image again, and verify it",
+            )
+        differences += _python_differences(pinned, found)
+        differences += _debian_differences(pinned, system, system_packages(report))
+    unique = list(dict.fromkeys(differences))
+    if unique:
+        more = f"; and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
+        raise EvidenceError(
+            f"the SBOM would not be what is in the image: {'; '.join(unique[:_SHOWN])}{more}",
+            hint="the image is not what its lock says: rtbuild build --no-cache, and verify it again",
+        )
+
+
+def _python_differences(pinned: Pinned, found: Mapping[str, str]) -> Iterator[str]:
+    locked: dict[str, str] = {canonicalize_name(wheel.name): wheel.version for wheel in pinned.wheels}
+    for name in sorted(locked.keys() | found.keys()):
+        want, have = locked.get(name), found.get(name)
+        if want is None:
+            yield f"{name} {have} is in the image and not in the lock"
+        elif have is None:
+            yield f"{name} {want} is in the lock and not in the image"
+        elif not _same(want, have):
+            yield f"{name} is {want} in the lock and {have} in the image"
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
+def _debian_differences(pinned: Pinned, system: System, probed: Mapping[str, str]) -> Iterator[str]:
+    packages = system.packages
+    if packages is None:
+        if isinstance(pinned.base, RootfsBase):
+            yield "the image stands on Debian packages, and has no list of them (/var/lib/dpkg/status)"
+        return
+    versions = {package.name: package.version for package in packages}
+    for name, version in sorted(probed.items()):
+        if versions.get(name) != version:
+            yield f"{name} is {versions.get(name, 'absent')} by dpkg and {version} by the report"
+    if isinstance(pinned.base, RootfsBase):
+        locked = {
+            Package(name=deb.package, version=deb.version, architecture=deb.architecture)
+            for deb in pinned.base.debs
+        }
+        for package in sorted(locked ^ set(packages)):
+            where = "lock and not in the image" if package in locked else "image and not in the lock"
+            yield f"{package.name} {package.version} {package.architecture} is in the {where}"
+
+
+def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
+    for wheel in sorted(pinned.wheels):
+        purl = f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}"
+        yield {
+            "type": "library",
+            "bom-ref": purl,
+            "name": canonicalize_name(wheel.name),
+            "version": wheel.version,
+            "purl": purl,
+            "hashes": [{"alg": "SHA-256", "content": wheel.sha256}],
+            "properties": [{"name": "rtbuild:file", "value": wheel.file}],
+        }
+
+
+def _debian(pinned: Pinned, packages: tuple[Package, ...]) -> Iterator[dict[str, Any]]:
+    base = pinned.base
+    hashes = (
+        {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in base.debs}
+        if isinstance(base, RootfsBase)
+        else {}
+    )
+    vendor = "debian" if isinstance(base, RootfsBase) else dict(base.labels).get(_SYSTEM_LABEL, "debian")
+    for package in packages:
+        version = quote(package.version, safe="")
+        purl = f"pkg:deb/{vendor}/{quote(package.name, safe='')}@{version}?arch={package.architecture}"
+        row: dict[str, Any] = {
+            "type": "library",
+            "bom-ref": purl,
+            "name": package.name,
+            "version": package.version,
+            "purl": purl,
+        }
+        sha256 = hashes.get((package.name, package.version, package.architecture))
+        if sha256 is not None:
+            row["hashes"] = [{"alg": "SHA-256", "content": sha256}]
+        yield row
+
+
+def _properties(evidence: Evidence, system: System) -> list[dict[str, str]]:
+    pinned = evidence.recipe.pinned
+    rows = {
+        "rtbuild:cell": pinned.cell.id,
+        "rtbuild:inputs": evidence.recipe.inputs,
+        "rtbuild:system": "dpkg" if system.packages is not None else "the image has no list of dpkg",
+        "rtbuild:layers-not-read": str(system.skipped),
+    }
+    if isinstance(pinned.base, RegistryBase):
+        rows["rtbuild:base"] = f"{pinned.base.reference}@{pinned.base.digest}"
+    if evidence.unpacked is not None:
+        rows["rtbuild:unpacked-bytes"] = str(evidence.unpacked)
+    return [{"name": name, "value": value} for name, value in sorted(rows.items())]
+
+
+def _oci(image: Subject) -> str:
+    """https://github.com/package-url/purl-spec/blob/main/types-doc/oci-definition.md, without the
+    registry's host: a mirror of the repository has the same SBOM."""
+    return f"pkg:oci/{image.repository.rpartition('/')[2].lower()}@{quote(image.digest, safe='')}"

@@ -1,0 +1,101 @@
+"""in-toto statements: what is said about which digest.
+
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. Read strictly: a document that two
+parsers could read in two ways (a key twice, NaN) is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import CellError
+from builder.model import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MEDIA_TYPE = "application/vnd.in-toto+json"
+PREDICATE_ANNOTATION = "in-toto.io/predicate-type"
+"""What BuildKit calls it: https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md"""
+
+TYPE = "https://in-toto.io/Statement/v1"
+_TYPES = frozenset({TYPE, "https://in-toto.io/Statement/v0.1"})
+"""cosign 2 still writes v0.1 around the predicate; the fields used here are the same in both."""
+
+TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
+CYCLONEDX = "https://cyclonedx.org/bom"
+PROVENANCE = "https://slsa.dev/provenance/v1"
+
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+class EvidenceError(CellError):
+    """Evidence does not hold: it is about something else, contradicts the image, or is no evidence at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A predicate about images. ``subjects`` are digests, ``sha256:…``."""
+
+    subjects: tuple[str, ...]
+    predicate_type: str
+    predicate: Mapping[str, Any]
+    name: str = ""
+    """What the subject is called; nothing is decided by it."""
+
+    @property
+    def content(self) -> bytes:
+        subjects: list[dict[str, Any]] = [
+            {"digest": {"sha256": digest.removeprefix("sha256:")}} for digest in self.subjects
+        ]
+        if self.name:
+            subjects = [{"name": self.name, **subject} for subject in subjects]
+        return canonical_json(
+            {
+                "_type": TYPE,
+                "subject": subjects,
+                "predicateType": self.predicate_type,
+                "predicate": self.predicate,
+            }
+        )
+
+
+def parse_statement(content: bytes) -> Statement:
+    """Raises EvidenceError for anything that is no statement about sha256 digests."""
+    document = parse_json(content)
+    if not isinstance(document, dict) or document.get("_type") not in _TYPES:
+        raise EvidenceError("it is no in-toto statement")
+    subjects = document.get("subject")
+    kind, predicate = document.get("predicateType"), document.get("predicate")
+    if not isinstance(subjects, list) or not isinstance(kind, str) or not isinstance(predicate, dict):
+        raise EvidenceError("it is an in-toto statement without subject, type or predicate")
+    digests = tuple(_digest(subject) for subject in subjects)
+    return Statement(subjects=digests, predicate_type=kind, predicate=predicate)
+
+
+def _digest(subject: object) -> str:
+    match subject:
+        case {"digest": {"sha256": str(text)}} if _HEX.fullmatch(text):
+            return f"sha256:{text}"
+    raise EvidenceError("it is an in-toto statement about something without a sha256 digest")
+
+
+def parse_json(content: bytes) -> Any:
+    """JSON that every parser reads alike. Raises EvidenceError."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        document = dict(items)
+        if len(document) != len(items):
+            raise EvidenceError("it has a key twice, so that two readers could understand it differently")
+        return document
+
+    def constant(name: str) -> None:
+        raise EvidenceError(f"it has {name}, for which JSON has no number")
+
+    try:
+        return json.loads(content, object_pairs_hook=pairs, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(f"it is no JSON: {error}") from error

@@ -1,0 +1,228 @@
+"""A report as a test-result predicate, and the one judgement on it that attaching and auditing share.
+
+https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md names result, configuration
+and tests, and nothing of hardware; what it lacks stands in the extension field ``rtbuildVerification``, with
+the probe's whole report, so that whoever reads it judges for himself and need not believe a summary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from builder.compat.gpus import class_of
+from builder.errors import CellError
+from builder.evidence.statement import EvidenceError
+from builder.model import canonical_json
+from builder.verify.document import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from builder.evidence.documents import Subject, Verification
+    from builder.verify.document import ProbeDocument
+
+EXTENSION = "rtbuildVerification"
+CONVOLUTIONS = frozenset({"C07", "F05"})
+"""The checks that convolve: cuDNN by itself, and each framework. See docs/probe.md."""
+CLOCKS = timedelta(minutes=10)
+"""How far the clock of a machine that verified may be ahead of the one that reads."""
+
+_SHA256 = r"^sha256:[0-9a-f]{64}$"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Details(_Part):
+    """What the test-result predicate has no field for."""
+
+    schema_version: Literal[1] = Field(alias="schema")
+    cell: str
+    matrix: str
+    inputs: str = Field(pattern=_SHA256)
+    """The image's label ``io.rtbuild.inputs``."""
+    content: str = Field(pattern=_SHA256)
+    """Digest over platform, layers and config of the image; see :func:`builder.model.content_of`."""
+    verified: AwareDatetime
+    """When the probe ended, by the clock of the machine that ran it."""
+    claims: list[str]
+    """GPU classes that the image is published for on the strength of this report."""
+    exempt: list[str]
+    """GPU classes that the matrix names and the image is not published for."""
+    report: dict[str, Any]
+    """What ``cudnn-verify --json`` printed, unchanged; its schema is docs/report.schema.json."""
+
+
+class Resource(_Part):
+    """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
+
+    name: str
+    digest: dict[str, str]
+
+
+class TestResult(_Part):
+    """The predicate ``https://in-toto.io/attestation/test-result/v0.1`` as rtbuild writes it."""
+
+    __test__ = False  # pytest takes every class of this name for one of its own
+
+    result: Literal["PASSED", "WARNED", "FAILED"]
+    configuration: list[Resource]
+    passed: list[str] = Field(alias="passedTests")
+    warned: list[str] = Field(alias="warnedTests")
+    failed: list[str] = Field(alias="failedTests")
+    details: Details = Field(alias="rtbuildVerification")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """A verification that was read and holds: on which GPUs, with which driver, when, what was loaded."""
+
+    when: datetime
+    gpus: tuple[tuple[str, str, str | None], ...]
+    """Name, compute capability, and class if any table has it."""
+    driver: str
+    claims: tuple[str, ...]
+    exempt: tuple[str, ...]
+    report: ProbeDocument
+    document: Mapping[str, Any]
+
+    @property
+    def classes(self) -> frozenset[str]:
+        return frozenset(name for _, _, name in self.gpus if name is not None)
+
+
+def test_result(
+    verification: Verification, image: Subject, *, claims: tuple[str, ...], exempt: tuple[str, ...]
+) -> dict[str, Any]:
+    """The predicate. Claims that this report does not cover are left out: another report has to."""
+    report = parse(canonical_json(verification.document))
+    probe = report.probe.sha256.removeprefix("sha256:")
+    by_outcome: dict[str, list[str]] = {"passed": [], "failed": [], "not_run": []}
+    for check in report.checks:
+        by_outcome[check.outcome].append(f"{check.stage}/{check.id}")
+    covered = {class_of(gpu.name, gpu.compute_capability) for gpu in report.gpus}
+    return {
+        "result": "PASSED" if report.verdict == "works" else "FAILED",
+        "configuration": [{"name": "cudnn-verify", "digest": {"sha256": probe}}],
+        "passedTests": sorted(set(by_outcome["passed"])),
+        "warnedTests": [],
+        "failedTests": sorted(set(by_outcome["failed"])),
+        EXTENSION: {
+            "schema": 1,
+            "cell": image.label("io.rtbuild.cell") or "",
+            "matrix": image.label("io.rtbuild.matrix") or "",
+            "inputs": image.label("io.rtbuild.inputs") or "",
+            "content": verification.content,
+            "verified": timestamp(verification.verified),
+            "claims": sorted(name for name in claims if name in covered),
+            "exempt": sorted(exempt),
+            "report": verification.document,
+        },
+    }
+
+
+def timestamp(moment: datetime) -> str:
+    """``2026-11-21T06:30:00Z``"""
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Verified:
+    """The verification, if it proves that this image works on a GPU.
+
+    Nothing is taken from the summary that the report itself does not bear out. Raises EvidenceError with all
+    the reasons against it.
+    """
+    try:
+        found = TestResult.model_validate(predicate)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise EvidenceError(f"it is no test result of rtbuild: {place}: {first['msg']}") from error
+    try:
+        report = parse(canonical_json(found.details.report))
+    except (CellError, ValueError) as error:
+        raise EvidenceError(f"it holds no report of cudnn-verify ({error})") from error
+    against = [*_about_another(found, image), *_no_proof(report), *_contradictions(found, report)]
+    if found.details.verified > now + CLOCKS:
+        against.append(f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong")
+    if against:
+        raise EvidenceError("; ".join(against))
+    assert report.driver is not None  # noqa: S101 - _no_proof says so
+    gpus = tuple(
+        (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
+        for gpu in report.gpus
+    )
+    return Verified(
+        when=found.details.verified.astimezone(UTC),
+        gpus=gpus,
+        driver=report.driver.version or "",
+        claims=tuple(found.details.claims),
+        exempt=tuple(found.details.exempt),
+        report=report,
+        document=found.details.report,
+    )
+
+
+def _about_another(found: TestResult, image: Subject) -> Iterator[str]:
+    details = found.details
+    if details.content != image.content:
+        yield f"its report is about other content ({details.content[:19]}…) than this image's"
+    for name, said in (("inputs", details.inputs), ("cell", details.cell), ("matrix", details.matrix)):
+        label = image.label(f"io.rtbuild.{name}")
+        if label != said:
+            yield f"it is about {name} {said or '(none)'}, and the image's label says {label or '(none)'}"
+    expected = details.report.get("expectation")
+    if expected not in (None, details.cell):
+        yield f"the image that was probed expected to be {expected}"
+
+
+def _no_proof(report: ProbeDocument) -> Iterator[str]:
+    """Why a report, taken by itself, does not show that the image works."""
+    if report.verdict != "works" or report.cause is not None:
+        yield f"its report says {report.verdict}" + (f", {report.cause}" if report.cause else "")
+    if report.test_double:
+        yield "a test double stood in for the GPU or the driver"
+    if report.differences:
+        yield f"its report lists {len(report.differences)} differences to what the image should be"
+    if not report.gpus or not all(gpu.compute_capability for gpu in report.gpus):
+        yield "its report names no GPU"
+    if report.driver is None or not report.driver.version:
+        yield "its report names no driver"
+    failed = sorted({check.id for check in report.checks if check.outcome == "failed"})
+    if failed:
+        yield f"checks failed in its report: {', '.join(failed)}"
+    if not any(check.id in CONVOLUTIONS and check.outcome == "passed" for check in report.checks):
+        yield "no convolution ran in its report"
+
+
+def _contradictions(found: TestResult, report: ProbeDocument) -> Iterator[str]:
+    if found.result != "PASSED" or found.failed:
+        yield f"its result is {found.result}" + (
+            f", failed: {', '.join(found.failed)}" if found.failed else ""
+        )
+    ran = {f"{check.stage}/{check.id}" for check in report.checks if check.outcome == "passed"}
+    if set(found.passed) != ran:
+        yield "the tests that it lists as passed are not those of its report"
+    probe = report.probe.sha256.removeprefix("sha256:")
+    probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
+    if probes != {probe}:
+        yield "it names another cudnn-verify than the one that reported"
+    covered = {class_of(gpu.name, gpu.compute_capability) for gpu in report.gpus}
+    beyond = sorted(set(found.details.claims) - covered)
+    if beyond:
+        yield f"it claims {', '.join(beyond)}, and its report is from another GPU"
+
+
+def json_schema() -> dict[str, Any]:
+    """The predicate's schema, for ``docs/verification.schema.json``."""
+    schema = TestResult.model_json_schema(by_alias=True)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "rtbuild's test-result predicate",
+    }
