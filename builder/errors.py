@@ -82,6 +82,15 @@ class MatrixError(RtbuildError):
         super().__init__(f"{body}\n{self.path}: {count} error{'s' if count != 1 else ''}")
 
 
+class SeveralMatricesError(MatrixError):
+    """Several matrix files are wrong: the errors of all of them, file by file."""
+
+    def __init__(self, errors: Sequence[MatrixError]) -> None:
+        RtbuildError.__init__(self, "\n\n".join(error.message for error in errors))
+        self.path = ", ".join(error.path for error in errors)
+        self.diagnostics = tuple(diagnostic for error in errors for diagnostic in error.diagnostics)
+
+
 class NothingSelectedError(RtbuildError):
     """The selectors leave no cell."""
 

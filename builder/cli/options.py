@@ -127,7 +127,7 @@ def matrix_paths(given: list[Path]) -> list[Path]:
 
 def load_all(given: list[Path] | None) -> list[Matrix]:
     """Every matrix; the errors of all files together, not only of the first that has some."""
-    from builder.errors import MatrixError
+    from builder.errors import MatrixError, SeveralMatricesError
     from builder.matrix import load
 
     matrices, wrong = [], []
@@ -137,7 +137,7 @@ def load_all(given: list[Path] | None) -> list[Matrix]:
         except MatrixError as error:
             wrong.append(error)
     if wrong:
-        raise wrong[0] if len(wrong) == 1 else UsageError("\n\n".join(error.message for error in wrong))
+        raise wrong[0] if len(wrong) == 1 else SeveralMatricesError(wrong)
     names = [matrix.name for matrix in matrices]
     for name in names:
         if names.count(name) > 1:

@@ -6,12 +6,17 @@ https://packaging.python.org/en/latest/specifications/simple-repository-api/
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+
+# What tells a project without files from any page without links: the version that an index says by PEP 629, or
+# the heading that most write.
+_EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links for ', re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,8 @@ def parse(body: str, content_type: str, url: str) -> tuple[IndexFile, ...]:
     kind = content_type.partition(";")[0].strip().lower()
     if kind.endswith("json"):
         return _from_json(body, url)
+    if kind == "application/vnd.pypi.simple.v1+html":
+        return _from_html(body, url, certain=True)
     if kind.endswith("html"):
         return _from_html(body, url)
     msg = f"an answer of type {kind or 'unknown'}"
@@ -79,7 +86,7 @@ def _yanked(told: Any) -> str | None:
     return told if isinstance(told, str) else "no reason given"
 
 
-def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
+def _from_html(body: str, url: str, *, certain: bool = False) -> tuple[IndexFile, ...]:
     anchors = _Anchors()
     anchors.feed(body)
     files = []
@@ -97,7 +104,7 @@ def _from_html(body: str, url: str) -> tuple[IndexFile, ...]:
                     requires_python=python,
                 )
             )
-    if anchors.found and not files:
+    if not files and (anchors.found or not (certain or _EMPTY_PAGE.search(body))):
         msg = "an HTML page without one package file"
         raise NotAPageError(msg)
     return tuple(files)

@@ -24,6 +24,8 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
         asked = Value(what="framework", text=framework.requirement, source=CELL)
         if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
             continue
+        if framework.table is None and stack.cell.cuda.provider == "none":
+            continue  # what it was compiled for is no question in an image without CUDA
         if framework.name == "jax" and framework.variant == "cpu":
             if stack.cell.gpus or stack.cell.cuda.provider != "none":
                 yield Finding(

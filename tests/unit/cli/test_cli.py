@@ -55,6 +55,16 @@ def test_list_shows_what_is_chosen_and_why_the_rest_is_not() -> None:
     assert done.stdout.endswith("1 of 2 cells chosen\n")
 
 
+def test_the_errors_of_several_files_come_together(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(f"version: 1\nname: {name}\nincldue: []\n")
+    done = rtbuild("list", "one.yaml", "two.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "one.yaml:3:1: error:" in done.stderr
+    assert "\n\ntwo.yaml:3:1: error:" in done.stderr
+    assert not done.stderr.startswith("error:")
+
+
 def test_list_json_is_one_document_with_both() -> None:
     document = json.loads(rtbuild("list", TF28, "--json", "--skip", "*ubuntu*").stdout)
     assert [c["python"] for c in document["chosen"]] == ["3.9"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from builder.compat import BaseTruth, Outcome, Truth, WheelTruth, check, explain, summary
-from builder.model import Options
+from builder.model import Cuda, Options
 
 CU11 = (
     "nvidia-cublas-cu11==11.11.3.6",
@@ -103,6 +103,12 @@ def test_a_version_beyond_the_tables_is_unknown_never_a_yes(make) -> None:
     assert summary(check(cell)) is Outcome.UNKNOWN
     strange = make("mxnet==1.9.1", python="3.8", base=GOOD_TAG)
     assert summary(check(strange)) is Outcome.UNKNOWN
+
+
+def test_what_no_table_has_is_no_question_in_an_image_without_cuda(make) -> None:
+    cell = make("numpy==2.2.6", python="3.11", base="rootfs:debian/bookworm", cuda="none")
+    assert summary(check(cell)) is Outcome.WORKS
+    assert summary(check(replace(cell, cuda=Cuda(provider="wheels")))) is Outcome.UNKNOWN
 
 
 def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make) -> None:

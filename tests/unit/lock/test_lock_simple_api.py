@@ -42,14 +42,24 @@ def test_html() -> None:
     )
 
 
-def test_a_project_without_files() -> None:
-    assert parse("<html><body></body></html>", "text/html", URL) == ()
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('<html><head><meta name="pypi:repository-version" content="1.0"></head></html>', "text/html"),
+        ("<!DOCTYPE html><html><body><h1>Links for thing</h1></body></html>", "text/html; charset=utf-8"),
+        ("<html><body></body></html>", "application/vnd.pypi.simple.v1+html"),
+    ],
+)
+def test_a_project_without_files(body: str, kind: str) -> None:
+    assert parse(body, kind, URL) == ()
 
 
 @pytest.mark.parametrize(
     ("body", "kind", "words"),
     [
         ("<html><a href='/login'>sign in</a></html>", "text/html", "without one package file"),
+        ("<html><form>Your name: <input></form></html>", "text/html", "without one package file"),
+        ("", "text/html", "without one package file"),
         ("{", "application/json", "JSON that is no project page"),
         ("[]", "application/json", "JSON that is no project page"),
         ('{"files": [{"url": "x"}]}', "application/json", "filename"),

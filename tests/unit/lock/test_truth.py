@@ -167,7 +167,7 @@ def test_a_yanked_wheel_and_one_that_is_gone_are_named(world: World) -> None:
         (
             "/simple/torch/",
             Answer(200, b"<html>log in</html>", {"Content-Type": "text/html"}),
-            "no longer on",
+            "without one package file",
         ),
         (f"/files/{FILE}", Answer(200, b"<html>", {"Content-Type": "text/html"}), "answers with a page"),
         (f"/files/{FILE}", Answer(200, b"x" * 50), "does not support ranges"),
