@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from builder.errors import CellError, RegistryError
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
+from builder.layers.rootfs import content_key
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import BaseSource, Compression
+    from builder.layers.types import BaseSource
     from builder.model import Cell, RegistryBase, RootfsBase
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -34,34 +35,23 @@ _LAYER_TYPES = {
 """Docker's names for layers and OCI's: the bytes, and so the digests, are the same."""
 
 
-def rootfs_layers(
-    tar: Path,
-    cell: Cell,
-    base: RootfsBase,
-    *,
-    store: LayerStore,
-    lease: Lease,
-    advance: Callable[[int], None],
-) -> tuple[BaseLayers, int]:
-    """A rootfs's tar file as a base of one layer, and how many layers were made for it (0 or 1)."""
-    compression = cell.options.compression
-    status = tar.stat()
-    # By its stamp and not its hash: hashing it would take longer than all else in a build with nothing new.
-    identity = json.dumps(
-        [str(tar.resolve()), status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-    )
-    key = f"rootfs-{hashlib.sha256(identity.encode()).hexdigest()[:32]}-{codec(compression)}"
-    record, made = store.obtain(
-        key, lease, lambda target: _compress(tar, target, f"rootfs {base.suite}", compression, advance)
-    )
+def rootfs_key(base: RootfsBase, cell: Cell) -> str:
+    """What a rootfs's layer is looked up by: the packages, and how they become a system."""
+    return f"rootfs-{content_key(base)}-{codec(cell.options.compression)}"
+
+
+def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
+    """A rootfs as a base of one layer."""
     operating_system, _, architecture = cell.platform.partition("/")
     config = {"architecture": architecture, "os": operating_system, "config": {"Env": [_PATH]}}
-    return BaseLayers(layers=(record.layer,), config=config), int(made)
+    return BaseLayers(layers=(layer,), config=config)
 
 
-def _compress(
-    tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
+def rootfs_layer(
+    tar: Path, target: Path, base: RootfsBase, cell: Cell, advance: Callable[[int], None]
 ) -> Record:
+    """Write a rootfs's tar file as a layer; ``advance`` is told of each piece's size in bytes."""
+    compression = cell.options.compression
     with tar.open("rb") as source, target.open("wb") as blob:
         writer = BlobWriter(blob, compression, tar.stat().st_size)
         try:
@@ -71,6 +61,7 @@ def _compress(
             written = writer.finish()
         finally:
             writer.close()
+    title = f"rootfs {base.suite}"
     return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
 
 

@@ -6,10 +6,11 @@ of what a layer is looked up by, and so the same lock gives the same digests wit
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import importlib.metadata
 import zlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import zstandard
 
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
 
 try:
     isal_zlib: Any = importlib.import_module("isal.isal_zlib")
+    isal_gzip: Any = importlib.import_module("isal.igzip")
     _isal_version = importlib.metadata.version("isal")
 except ImportError:  # not x86-64, or installed without it
-    isal_zlib = None
+    isal_zlib = isal_gzip = None
     _isal_version = ""
 
 ZSTD_LEVEL = 1
@@ -83,6 +85,12 @@ def codec(compression: Compression) -> str:
     if isal_zlib is not None:
         return f"igzip-{_isal_version}-{_IGZIP_LEVEL}"
     return f"zlib-{zlib.ZLIB_RUNTIME_VERSION}-{_ZLIB_LEVEL}"
+
+
+def gzip_reader(file: BinaryIO) -> BinaryIO:
+    """The content of a gzip file as a stream."""
+    stream: BinaryIO = (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb")
+    return stream
 
 
 def compressor(compression: Compression, size: int) -> Compressor:

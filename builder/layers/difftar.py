@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import stat
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from builder.errors import CellError
@@ -19,6 +18,7 @@ from builder.layers.blob import CHUNK, BlobWriter, Written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from builder.layers.types import Compression
 

@@ -53,16 +53,7 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
         MissingToolError: this machine has no mmdebstrap.
         CellError: a package is not what the lock says, or the packages do not make a system.
     """
-    key = digest_of(
-        {
-            "format": _FORMAT,
-            "suite": base.suite,
-            "epoch": base.epoch,
-            "debs": [deb.sha256 for deb in base.debs],
-            "mmdebstrap": _version(),
-            "finish": hashlib.sha256(SCRIPT.read_bytes()).hexdigest(),
-        }
-    ).removeprefix("sha256:")
+    key = content_key(base, mmdebstrap=_version())
     folder = cache / "rootfs"
     folder.mkdir(parents=True, exist_ok=True)
     tar, recorded = folder / f"{key}.tar", folder / f"{key}.sha256"
@@ -78,6 +69,19 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
             (Path(beside) / recorded.name).write_text(digest, "ascii")
             (Path(beside) / recorded.name).rename(recorded)
     return tar
+
+
+def content_key(base: RootfsBase, **tools: str) -> str:
+    """64 hex digits that stand for the system: its packages, what is done to them, with which ``tools``."""
+    document = {
+        "format": _FORMAT,
+        "suite": base.suite,
+        "epoch": base.epoch,
+        "debs": [deb.sha256 for deb in base.debs],
+        "finish": hashlib.sha256(SCRIPT.read_bytes()).hexdigest(),
+        **tools,
+    }
+    return digest_of(document).removeprefix("sha256:")
 
 
 def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:

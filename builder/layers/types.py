@@ -81,11 +81,6 @@ class WheelsContext:
     lease: Lease = field(repr=False, compare=False)
 
     @property
-    def build_context(self) -> str:
-        """The one ``--build-context`` of ``docker buildx build`` that the image needs."""
-        return f"wheels={self.build_contexts['wheels']}"
-
-    @property
     def build_contexts(self) -> dict[str, str]:
         """Every stage to override, so that nothing is done for stages that are not built.
 

@@ -1,0 +1,261 @@
+"""Compares two images file by file, and says of each difference where it may come from.
+
+Images are read as ``docker save`` writes them: a tar with ``manifest.json``, a config, and layers that are tar
+streams, compressed or not (https://github.com/moby/docker-image-spec). Only layers that differ are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+import zlib
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import IO, TYPE_CHECKING, Any, Self
+
+import zstandard
+
+from builder.errors import CellError
+from builder.layers.reasons import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_CHUNK = 1 << 20
+_SAMPLE = 1 << 16
+"""Bytes of a file that are kept, to see what in it differs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One entry of a layer. ``mtime`` is in seconds since 1970, with its fraction; sizes are in bytes."""
+
+    kind: str
+    mode: int
+    owner: str
+    mtime: float
+    size: int
+    link: str
+    sha256: str
+    attributes: tuple[tuple[str, str], ...]
+    sample: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileDifference:
+    """What two layers disagree about. ``what`` is one of the words in :func:`_what`."""
+
+    path: str
+    what: tuple[str, ...]
+    first: str
+    second: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerDifference:
+    """Two layers at the same height. ``files`` may be empty: then only ``order`` or the compression differs."""
+
+    number: int
+    """From 1, the lowest."""
+    files: tuple[FileDifference, ...]
+    order: bool
+    """The same entries in another order."""
+    stream: bool
+    """Whether the uncompressed streams differ; False says that only the compressed bytes do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageDifference:
+    """Everything that two images disagree about."""
+
+    layers: tuple[LayerDifference, ...]
+    config: tuple[tuple[str, str, str], ...]
+    """Place in the config, and what the first and the second have there."""
+
+    @property
+    def files(self) -> tuple[FileDifference, ...]:
+        return tuple(file for layer in self.layers for file in layer.files)
+
+
+class SavedImage:
+    """What ``docker save`` wrote about one image."""
+
+    def __init__(self, path: Path) -> None:
+        self._tar = tarfile.open(path)  # noqa: SIM115 - closed by the context manager
+        try:
+            document = json.loads(self._read("manifest.json"))[0]
+            self.config: Mapping[str, Any] = json.loads(self._read(document["Config"]))
+            self.layers: tuple[str, ...] = tuple(document["Layers"])
+        except (KeyError, IndexError, ValueError, tarfile.TarError) as problem:
+            self._tar.close()
+            raise CellError(f"{path} is no image as docker save writes it: {problem}") from problem
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tar.close()
+
+    @property
+    def diff_ids(self) -> tuple[str, ...]:
+        return tuple(self.config.get("rootfs", {}).get("diff_ids", ()))
+
+    def size(self, number: int) -> int:
+        """Compressed bytes of a layer, as they stand in the archive."""
+        return self._tar.getmember(self.layers[number]).size
+
+    @contextmanager
+    def layer(self, number: int) -> Iterator[tarfile.TarFile]:
+        """The layer as a tar stream to be read once, front to back."""
+        with self._open(self.layers[number]) as raw:
+            head = raw.peek(4)[:4]  # type: ignore[attr-defined]
+            stream: IO[bytes]
+            if head.startswith(_ZSTD):
+                stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+            elif head.startswith(_GZIP):
+                stream = _Gunzip(raw)  # type: ignore[assignment]
+            else:
+                stream = raw
+            with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
+                yield tar
+
+    def _open(self, name: str) -> IO[bytes]:
+        found = self._tar.extractfile(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def _read(self, name: str) -> bytes:
+        with self._open(name) as file:
+            return file.read()
+
+
+class _Gunzip:
+    """Reads gzip from a stream, faster than :mod:`gzip` by leaving out what is not needed here."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw, self._zlib, self._held = raw, zlib.decompressobj(31), b""
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self._held) < size:
+            piece = self._raw.read(_CHUNK)
+            if not piece:
+                break
+            self._held += self._zlib.decompress(piece)
+        size = len(self._held) if size < 0 else size
+        data, self._held = self._held[:size], self._held[size:]
+        return data
+
+
+def compare(first: SavedImage, second: SavedImage) -> ImageDifference:
+    """Compare two images. Layers with the same diff id are the same and are not read."""
+    layers = []
+    pairs = zip_longest(first.diff_ids, second.diff_ids)
+    for number, (one, other) in enumerate(pairs):
+        if one != other:
+            layers.append(_compare_layers(first, second, number, one, other))
+        elif first.layers[number] != second.layers[number] and first.size(number) != second.size(number):
+            layers.append(LayerDifference(number=number + 1, files=(), order=False, stream=False))
+    return ImageDifference(layers=tuple(layers), config=tuple(_compare_documents(first.config, second.config)))
+
+
+def _compare_layers(
+    first: SavedImage, second: SavedImage, number: int, one: str | None, other: str | None
+) -> LayerDifference:
+    mine = entries(first, number) if one is not None else {}
+    theirs = entries(second, number) if other is not None else {}
+    files = []
+    for path in sorted(mine.keys() | theirs.keys()):
+        a, b = mine.get(path), theirs.get(path)
+        what = _what(a, b)
+        if what:
+            files.append(
+                FileDifference(
+                    path=f"/{path}",
+                    what=what,
+                    first=_say(a, what),
+                    second=_say(b, what),
+                    reason=reason_of(path, what, a.sample if a else b"", b.sample if b else b""),
+                )
+            )
+    order = not files and list(mine) != list(theirs)
+    return LayerDifference(number=number + 1, files=tuple(files), order=order, stream=True)
+
+
+def entries(image: SavedImage, number: int) -> dict[str, Entry]:
+    """All entries of a layer, by path, in the order of the stream."""
+    found: dict[str, Entry] = {}
+    with image.layer(number) as tar:
+        for member in tar:
+            digest, sample = hashlib.sha256(), b""
+            if member.isfile():
+                content = tar.extractfile(member)
+                while content is not None and (piece := content.read(_CHUNK)):
+                    digest.update(piece)
+                    if len(sample) < _SAMPLE:
+                        sample += piece[: _SAMPLE - len(sample)]
+            found[member.name.removeprefix("./").rstrip("/")] = Entry(
+                kind=member.type.decode("ascii", "replace"),
+                mode=member.mode,
+                owner=f"{member.uid}:{member.gid}",
+                mtime=member.mtime,
+                size=member.size,
+                link=member.linkname,
+                sha256=digest.hexdigest(),
+                attributes=tuple(sorted((k, v) for k, v in member.pax_headers.items() if "xattr" in k)),
+                sample=sample,
+            )
+    return found
+
+
+def _what(a: Entry | None, b: Entry | None) -> tuple[str, ...]:
+    """In which respects two entries differ; empty where they are the same."""
+    if a is None or b is None:
+        return ("missing",)
+    pairs = {
+        "kind": a.kind != b.kind,
+        "content": a.sha256 != b.sha256 or a.size != b.size,
+        "link": a.link != b.link,
+        "mode": a.mode != b.mode,
+        "owner": a.owner != b.owner,
+        "time": a.mtime != b.mtime,
+        "attributes": a.attributes != b.attributes,
+    }
+    return tuple(name for name, differs in pairs.items() if differs)
+
+
+def _say(entry: Entry | None, what: tuple[str, ...]) -> str:
+    """The entry in those respects, for people."""
+    if entry is None:
+        return "not there"
+    texts = {
+        "missing": "there",
+        "kind": f"type {entry.kind}",
+        "content": f"{entry.size} bytes, sha256 {entry.sha256[:12]}",
+        "link": f"-> {entry.link}",
+        "mode": f"mode {entry.mode:04o}",
+        "owner": f"owner {entry.owner}",
+        "time": f"time {entry.mtime:.9f}".rstrip("0").rstrip("."),
+        "attributes": " ".join(f"{name}={text}" for name, text in entry.attributes) or "no attributes",
+    }
+    return ", ".join(texts[name] for name in what)
+
+
+def _compare_documents(first: Any, second: Any, place: str = "") -> Iterator[tuple[str, str, str]]:
+    """The leaves at which two JSON documents differ; layers are compared elsewhere."""
+    if place == "rootfs" or first == second:
+        return
+    if isinstance(first, dict) and isinstance(second, dict):
+        for key in sorted(first.keys() | second.keys()):
+            inner = f"{place}.{key}" if place else key
+            yield from _compare_documents(first.get(key), second.get(key), inner)
+    elif isinstance(first, list) and isinstance(second, list):
+        for number, (a, b) in enumerate(zip_longest(first, second)):
+            yield from _compare_documents(a, b, f"{place}[{number}]")
+    else:
+        yield place, json.dumps(first), json.dumps(second)

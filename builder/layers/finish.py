@@ -1,0 +1,235 @@
+"""The layers above the wheels, made by the recipe's own steps, and the image's config: without an engine.
+
+The steps run in the base's own system (:mod:`builder.layers.sandbox`), over as much of the wheels as they
+look at (:mod:`builder.layers.scratch`), and what they leave is written as BuildKit writes it
+(:mod:`builder.layers.difftar`): the diff ids are those of the engine's image, and so is the config.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import CellError
+from builder.layers.codec import codec
+from builder.layers.compose import image_config
+from builder.layers.difftar import write_folder
+from builder.layers.locking import disk_errors
+from builder.layers.sandbox import environment, run_script, way_in
+from builder.layers.scratch import Scratch
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.model import digest_of
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
+
+    from builder.layers.dockerfile import Ending, Setting, Step
+    from builder.layers.store import LayerStore, Lease
+    from builder.model import Recipe
+
+_FORMAT = 1
+"""To be raised when the same steps over the same layers leave another tar stream."""
+_WHEELS = "/opt/runtime"
+
+_CONFIG_ORDER = (
+    *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
+    *("ArgsEscaped", "Healthcheck", "OnBuild", "StopTimeout", "Shell"),
+)
+"""The order of the fields of Go's structure:
+https://github.com/moby/docker-image-spec/blob/main/specs-go/v1/image.go"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finisher:
+    """What the steps of one recipe need."""
+
+    recipe: Recipe
+    ending: Ending
+    base: BaseLayers
+    wheels: Sequence[Layer]
+    store: LayerStore
+    lease: Lease
+    cancel: threading.Event
+    blob: Callable[[Layer], Path]
+    """Where a layer of the base or of the wheels is; called only where a step has to run."""
+    fetched: Callable[[str, Lease], Record | None] = field(default=lambda _key, _lease: None)
+    """A layer of that key from elsewhere, such as a registry; None where there is none."""
+    progress: Callable[[str], None] = field(default=lambda _text: None)
+
+
+def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
+    """The recipe's own layers, lowest first, and how many of them were made now.
+
+    Raises :class:`~builder.errors.MissingToolError` where this machine cannot run the steps.
+    """
+    keys = {name: layer_key(work, name) for name in work.ending.copies}
+    found = {name: work.store.find(key, work.lease) for name, key in keys.items()}
+    for name, key in keys.items():
+        found[name] = found[name] or work.fetched(key, work.lease)
+    missing = [name for name, record in found.items() if record is None]
+    if missing:
+        with disk_errors(work.store.root), tempfile.TemporaryDirectory(prefix="rtbuild-finish-") as folder:
+            made = _run(work, missing, Path(folder))
+            for name in missing:
+                found[name] = _keep(work, keys[name], name, made / "out" / name)
+    return tuple(record.layer for record in found.values() if record is not None), len(missing)
+
+
+def layer_key(work: Finisher, name: str) -> str:
+    """What ``/out/<name>`` is made of: its steps, the files they see, and the layers below."""
+    steps = [step for step in work.ending.steps if name in step.makes]
+    if not steps:
+        raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
+    layers = [*work.base.layers, *(work.wheels if any(map(_sees_wheels, steps)) else ())]
+    files = work.recipe.files
+    document = {
+        "format": _FORMAT,
+        "scripts": [step.script for step in steps],
+        "files": {
+            target: [hashlib.sha256(files[source].content).hexdigest(), files[source].mode]
+            for step in steps
+            for source, target in step.files
+        },
+        "layers": [layer.diff_id for layer in layers],
+        "epoch": work.recipe.pinned.epoch,
+    }
+    made_of = digest_of(document).removeprefix("sha256:")
+    return f"step-{made_of}-{codec(work.recipe.cell.options.compression)}"
+
+
+def _sees_wheels(step: Step) -> bool:
+    return _WHEELS in step.script
+
+
+def _run(work: Finisher, missing: Sequence[str], folder: Path) -> Path:
+    """Run the steps that make what is missing; the root folder they ran in."""
+    way_in()  # before gigabytes are unpacked
+    steps = [step for step in work.ending.steps if step.makes & set(missing)]
+    scratch = Scratch(folder / "root", work.cancel)
+    for layer in work.base.layers:
+        work.progress(f"looking into {layer.title}")
+        scratch.unpack(work.blob(layer), layer.media_type, whole=True)
+    if any(map(_sees_wheels, steps)):
+        _unpack_wheels(work, scratch)
+    settings = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
+    given = dict(pair.partition("=")[::2] for pair in _config_of(work.base).get("Env") or ())
+    for step in steps:
+        names = ", ".join(sorted(step.makes))
+        work.progress(f"making {names}")
+        for source, target in step.files:
+            file = work.recipe.files[source]
+            scratch.put(target, file.content, file.mode)
+        scratch.put("/dev/null", b"", 0o666)
+        run_script(
+            step.script,
+            scratch.root,
+            what=f"the step that makes {names}",
+            env=environment({**given, **settings}),
+            cancel=work.cancel,
+        )
+    return scratch.root
+
+
+def _unpack_wheels(work: Finisher, scratch: Scratch) -> None:
+    """Two at a time: most of it is decompression, and no two wheels share a file."""
+
+    def unpack(layer: Layer) -> None:
+        work.progress(f"looking into {layer.title}")
+        scratch.unpack(work.blob(layer), layer.media_type, whole=False)
+
+    with ThreadPoolExecutor(2, thread_name_prefix="unpack") as pool:
+        futures = [pool.submit(unpack, layer) for layer in sorted(work.wheels, key=lambda one: -one.size)]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _keep(work: Finisher, key: str, name: str, folder: Path) -> Record:
+    if not folder.is_dir():
+        raise CellError(f"the recipe's steps left no /out/{name}", hint="this is a fault of the template")
+    compression = work.recipe.cell.options.compression
+
+    def make(target: Path) -> Record:
+        with target.open("wb") as blob:
+            written = write_folder(folder, blob, compression)
+        return Record(layer=Layer(title=name, media_type=MEDIA_TYPES[compression], **vars(written)))
+
+    record, _ = work.store.obtain(key, work.lease, make)
+    shutil.rmtree(folder)
+    return record
+
+
+def final_config(
+    base: BaseLayers, wheels: Sequence[Layer], added: Sequence[Layer], ending: Ending, epoch: int
+) -> bytes:
+    """The image's config as BuildKit writes it, byte for byte."""
+    document = image_config(base, [*wheels, *added])
+    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
+    history = document["history"][: len(document["history"]) - len(added)]
+    history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in ending.copies]
+    history += [{**by_kit, "created_by": one.said, "empty_layer": True} for one in ending.settings]
+    document["history"] = [_ordered(entry, _HISTORY_ORDER) for entry in history]
+    document["config"] = _ordered(_configured(_config_of(base), ending.settings), _CONFIG_ORDER)
+    document["rootfs"] = _ordered(document["rootfs"], ("type", "diff_ids"))
+    return go_json(dict(sorted(document.items())))
+
+
+_HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
+
+
+def _config_of(base: BaseLayers) -> dict[str, Any]:
+    return dict(base.config.get("config") or {})
+
+
+def _configured(config: dict[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
+    environment_ = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
+    labels = dict(config.get("Labels") or {})
+    for one in settings:
+        match one.kind:
+            case "ENV":
+                environment_[one.name] = str(one.value)
+            case "LABEL":
+                labels[one.name] = str(one.value)
+            case "CMD":
+                config["Cmd"], config["ArgsEscaped"] = one.value, True
+            case "ENTRYPOINT":
+                config["Entrypoint"], config["ArgsEscaped"] = one.value, True
+                if not any(other.kind == "CMD" for other in settings):
+                    config.pop("Cmd", None)
+            case "WORKDIR":
+                config["WorkingDir"] = one.value
+            case "USER":
+                config["User"] = one.value
+            case _:  # EXPOSE
+                ports = one.value if "/" in str(one.value) else f"{one.value}/tcp"
+                config["ExposedPorts"] = {**(config.get("ExposedPorts") or {}), str(ports): {}}
+    config["Env"] = [f"{name}={text}" for name, text in environment_.items()]
+    if labels:
+        config["Labels"] = dict(sorted(labels.items()))
+    return config
+
+
+def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    known = {key: document[key] for key in order if key in document}
+    return known | {key: value for key, value in document.items() if key not in known}
+
+
+def go_json(document: object) -> bytes:
+    """As Go's ``encoding/json`` writes it: no blanks, and HTML's own characters escaped."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()

@@ -1,0 +1,137 @@
+"""Ready-made layers in a registry, each named after what it was made of.
+
+A small manifest that no engine can run: its layer is the blob itself, so the registry keeps it, and its config
+says what the blob is. The tag is made of the key, so that one question finds it. What it was made of is a
+claim of whoever pushed it, which nobody can check without making the layer again: see ``docs/layers.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from builder.errors import RegistryError
+from builder.layers.blob import CHUNK
+from builder.layers.codec import gzip_reader
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES, Layer
+from builder.model import canonical_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+CONFIG_TYPE = "application/vnd.rtbuild.layer.v1+json"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+
+_CODEC = re.compile(r"-(?:(zstd)|igzip|zlib)-[^-]+-\d+$")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def shared_key(key: str) -> str:
+    """A key of the store without the version of the compressor: any blob of that content will do elsewhere."""
+    return _CODEC.sub(lambda match: "-zstd" if match[1] else "-gzip", key)
+
+
+def shared_tag(key: str) -> str:
+    """``layer-<32 hex>``: the tag under which a registry has the layer that is made of ``key``."""
+    return "layer-" + hashlib.sha256(shared_key(key).encode()).hexdigest()[:32]
+
+
+def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
+    """The config and the manifest of a layer; ``files`` is the list of what is in it."""
+    config = canonical_json(
+        {
+            "schema": SCHEMA,
+            "key": shared_key(key),
+            "layer": asdict(record.layer),
+            "details": record.details,
+            "files": json.loads(files) if files else None,
+        }
+    )
+    layer = record.layer
+    manifest = canonical_json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "artifactType": CONFIG_TYPE,
+            "config": {
+                "mediaType": CONFIG_TYPE,
+                "digest": "sha256:" + hashlib.sha256(config).hexdigest(),
+                "size": len(config),
+            },
+            "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}],
+        }
+    )
+    return config, manifest
+
+
+def config_digest(manifest: dict[str, Any], where: str) -> str:
+    """The digest of the config that a manifest names. Raises RegistryError where it is none of a layer."""
+    try:
+        digest = str(manifest["config"]["digest"])
+        ours = manifest["config"]["mediaType"] == CONFIG_TYPE and _DIGEST.fullmatch(digest)
+    except (LookupError, TypeError):
+        ours = None
+    if not ours:
+        raise _strange(where, "its manifest describes something else")
+    return digest
+
+
+def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Record:
+    """The layer that a config describes, with the list of what is in it.
+
+    Raises :class:`~builder.errors.RegistryError` where it is another one than ``key`` asks for, or its parts
+    do not agree.
+    """
+    try:
+        document = json.loads(config)
+        layer = Layer(**document["layer"])
+        (described,) = manifest["layers"]
+        files = document["files"]
+        checks = {
+            "its format is of another rtbuild": document["schema"] == SCHEMA,
+            "it was made of something else": document["key"] == shared_key(key),
+            "its manifest and its config do not agree": (layer.digest, layer.size, layer.media_type)
+            == (described["digest"], described["size"], described["mediaType"]),
+            "its digests are none": _DIGEST.fullmatch(layer.digest) and _DIGEST.fullmatch(layer.diff_id),
+            "it is compressed in another way": layer.media_type in MEDIA_TYPES.values(),
+        }
+        details = dict(document["details"])
+    except (LookupError, TypeError, ValueError) as problem:
+        raise _strange(where, f"it cannot be read: {problem!r}") from problem
+    for wrong, right in checks.items():
+        if not right:
+            raise _strange(where, wrong)
+    return Record(layer=layer, details=details, files=canonical_json(files) if files is not None else b"")
+
+
+def check_content(layer: Layer, blob: Path, where: str) -> None:
+    """Unpack a blob and compare its content with the diff id. Raises RegistryError where it differs."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        with blob.open("rb") as file:
+            if layer.media_type == MEDIA_TYPES["zstd"]:
+                stream: Any = zstandard.ZstdDecompressor().stream_reader(file, read_size=CHUNK)
+            else:
+                stream = gzip_reader(file)
+            with stream:
+                while piece := stream.read(CHUNK):
+                    digest.update(piece)
+                    size += len(piece)
+    except (zstandard.ZstdError, OSError, EOFError) as problem:
+        raise _strange(where, f"its blob cannot be unpacked: {problem}") from problem
+    if f"sha256:{digest.hexdigest()}" != layer.diff_id:
+        raise _strange(where, f"its content is sha256:{digest.hexdigest()}, and {layer.diff_id} is claimed")
+
+
+def _strange(where: str, what: str) -> RegistryError:
+    return RegistryError(
+        f"{where} is not the layer that it is named after: {what}",
+        hint="somebody else may write to this repository: build without --layers-from, or delete the tag",
+    )

@@ -1,0 +1,262 @@
+"""Which layers a lock's wheels are, and how those come to be that nobody has yet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from builder.errors import CancelledError, UsageError
+from builder.layers import scripts
+from builder.layers.archive import Archive
+from builder.layers.base import rootfs_key, rootfs_layer
+from builder.layers.codec import codec
+from builder.layers.convert import LAYOUT, Source, write_layer
+from builder.layers.fits import check_python, check_tags
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES, Layer
+from builder.layers.wheel import tree
+from builder.model import RootfsBase, canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from builder.layers.collide import Listing
+    from builder.layers.store import LayerStore, Lease
+    from builder.layers.types import Progress
+    from builder.model import Pinned, Wheel
+
+LARGE = 8 << 20
+"""Bytes of a wheel file from which it gets a layer of its own. By the size in the lock, so that which layers
+an image has follows from the lock alone."""
+MAX_LARGE = 64
+"""Engines take 127 layers; base and recipe need some. Beyond this many, the smaller wheels share one."""
+
+Group = tuple["Wheel", ...]
+"""Wheels that share a layer."""
+
+
+class Elsewhere(Protocol):
+    """Where ready-made layers may be had that this machine has not made, such as a registry."""
+
+    def find(self, key: str, lease: Lease) -> Record | None:
+        """The layer made of ``key``, a key of the store; None where it is not there either."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """A layer under its key. ``new``: it was made now."""
+
+    key: str
+    record: Record
+    new: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What of a lock is a layer already, and what has to be made of which wheels."""
+
+    pinned: Pinned
+    store: LayerStore
+    lease: Lease
+    groups: tuple[Group, ...]
+    """Lowest layer first: each large wheel alone, in the lock's order, then all small ones together."""
+    known: Mapping[Group, Known]
+    rootfs: Known | None
+    """The base's layer, where the base is a rootfs and its layer is known."""
+
+    @property
+    def missing(self) -> tuple[Wheel, ...]:
+        """The wheels that are needed, in the lock's order."""
+        known = {wheel for group in self.known for wheel in group}
+        return tuple(wheel for wheel in self.pinned.wheels if wheel not in known)
+
+    @property
+    def needs_rootfs(self) -> bool:
+        return isinstance(self.pinned.base, RootfsBase) and self.rootfs is None
+
+
+def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
+    """Look for every layer of ``pinned``, first in the store; nothing is made."""
+    for wheel in pinned.wheels:
+        check_tags(wheel, pinned.cell)
+
+    def look(keys: Sequence[str]) -> Known | None:
+        for key in keys:
+            found = store.find(key, lease)
+            if found is not None:
+                return Known(key=key, record=found)
+        if elsewhere is not None:
+            for key in keys:
+                found = elsewhere.find(key, lease)
+                if found is not None:
+                    return Known(key=key, record=found)
+        return None
+
+    groups = _groups(pinned.wheels)
+    base = [rootfs_key(pinned.base, pinned.cell)] if isinstance(pinned.base, RootfsBase) else []
+    with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
+        wanted = {group: pool.submit(look, _keys(group, pinned)) for group in groups}
+        rootfs = pool.submit(look, base)
+        found = {group: future.result() for group, future in wanted.items()}
+    return Plan(
+        pinned=pinned,
+        store=store,
+        lease=lease,
+        groups=groups,
+        known={group: one for group, one in found.items() if one is not None},
+        rootfs=rootfs.result(),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What the conversions of one call have in common."""
+
+    plan: Plan
+    wheel_paths: Mapping[str, Path]
+    progress: Progress | None
+    cancel: threading.Event
+    """Set by whoever called, who wants it all to end."""
+    failed: threading.Event = field(default_factory=threading.Event)
+    """Set when one layer failed, so that the others need not be finished."""
+
+    def meter(self, title: str, total: int) -> Callable[[int], None]:
+        """A function that takes how many bytes more are done."""
+        done = 0
+
+        def advance(size: int) -> None:
+            nonlocal done
+            if self.cancel.is_set() or self.failed.is_set():
+                raise CancelledError(f"{title} was not finished")
+            done += size
+            if self.progress is not None:
+                self.progress(title, done, total)
+
+        return advance
+
+
+def make_missing(
+    given: Plan,
+    *,
+    wheel_paths: Mapping[str, Path],
+    rootfs_tar: Path | None,
+    workers: int = 2,
+    progress: Progress | None = None,
+    cancel: threading.Event | None = None,
+) -> Plan:
+    """The plan with every layer of its wheels known, and that of its rootfs where it has one.
+
+    Raises as :func:`builder.layers.wheels_context`.
+    """
+    if given.needs_rootfs and rootfs_tar is None:
+        raise UsageError(f"{given.pinned.cell.id} stands on a rootfs, and none was given")
+    work = _Work(plan=given, wheel_paths=wheel_paths, progress=progress, cancel=cancel or threading.Event())
+    missing = [group for group in given.groups if group not in given.known]
+    # The costliest first, or the last one would run alone.
+    missing.sort(key=lambda group: -sum(wheel.size for wheel in group))
+    with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="layers") as pool:
+        futures = {group: pool.submit(_layer, group, work) for group in missing}
+        try:
+            rootfs = _rootfs(work, rootfs_tar) if given.needs_rootfs and rootfs_tar else given.rootfs
+            for future in as_completed(futures.values()):
+                future.result()
+        except BaseException:
+            work.failed.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        known = {**given.known, **{group: future.result() for group, future in futures.items()}}
+    for one in known.values():
+        for name, requires in one.record.details["requires_python"].items():
+            check_python(name, requires, given.pinned.cell)
+    return replace(given, known=known, rootfs=rootfs)
+
+
+def listings(given: Plan) -> list[Listing]:
+    """What is in each layer of wheels."""
+    found = (given.known[group] for group in given.groups)
+    return [json.loads(one.record.files or given.store.files(one.key)) for one in found]
+
+
+def _groups(wheels: Sequence[Wheel]) -> tuple[Group, ...]:
+    large = sorted((wheel for wheel in wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)[
+        :MAX_LARGE
+    ]
+    small = tuple(sorted(wheel for wheel in wheels if wheel not in large))
+    groups = tuple((wheel,) for wheel in wheels if wheel in large)
+    return (*groups, small) if small else groups
+
+
+def _pip(pinned: Pinned) -> str:
+    for wheel in pinned.wheels:
+        if wheel.name == "pip":
+            return wheel.version
+    raise UsageError(
+        f"the lock of {pinned.cell.id} has no pip, which every image carries",
+        hint="lock the cell again",
+    )
+
+
+def _rootfs(work: _Work, tar: Path) -> Known:
+    base, plan_ = work.plan.pinned.base, work.plan
+    assert isinstance(base, RootfsBase)  # noqa: S101 - see Plan.needs_rootfs
+    key = rootfs_key(base, plan_.pinned.cell)
+    advance = work.meter(f"rootfs {base.suite}", tar.stat().st_size)
+    record, new = plan_.store.obtain(
+        key, plan_.lease, lambda target: rootfs_layer(tar, target, base, plan_.pinned.cell, advance)
+    )
+    return Known(key=key, record=record, new=new)
+
+
+def _layer(wheels: Group, work: _Work) -> Known:
+    """The layer of these wheels, made now or by another meanwhile."""
+    keys, given = _keys(wheels, work.plan.pinned), work.plan
+    with ExitStack() as files:
+        sources = [_open(wheel, work, files) for wheel in wheels]
+        # Without scripts the layer is the same for every Python and pip.
+        key = keys[-1] if any(source.tree.scripts for source in sources) else keys[0]
+        record, new = given.store.obtain(key, given.lease, lambda target: _make(sources, target, work))
+    return Known(key=key, record=record, new=new)
+
+
+def _keys(wheels: Group, pinned: Pinned) -> list[str]:
+    """What the layer is looked up by: first for wheels without scripts, then with what scripts depend on."""
+    style = scripts.style(_pip(pinned))
+    names_python = any(scripts.depends_on_python(wheel.name) for wheel in wheels)
+    variant = f"{style}-py{pinned.cell.python}" if names_python else style
+    if len(wheels) == 1:
+        made_of = f"wheel-{wheels[0].sha256}"
+    else:
+        shas = canonical_json([wheel.sha256 for wheel in wheels])
+        made_of = f"wheels-{hashlib.sha256(shas).hexdigest()}"
+    end = f"v{LAYOUT}-{codec(pinned.cell.options.compression)}"
+    return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
+
+
+def _open(wheel: Wheel, work: _Work, files: ExitStack) -> Source:
+    pinned = work.plan.pinned
+    archive = files.enter_context(Archive(work.wheel_paths[wheel.sha256]))
+    style = scripts.style(_pip(pinned))
+    return Source(archive=archive, tree=tree(archive, wheel, python=pinned.cell.python, style=style))
+
+
+def _make(sources: Sequence[Source], target: Path, work: _Work) -> Record:
+    compression = work.plan.pinned.cell.options.compression
+    first = sources[0].tree.wheel
+    title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
+    total = sum(source.tree.size for source in sources)
+    with target.open("wb") as blob:
+        written, listing = write_layer(sources, blob, compression, work.meter(title, total))
+    return Record(
+        layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),
+        details={
+            "requires_python": {source.tree.wheel.name: source.tree.requires_python for source in sources}
+        },
+        files=canonical_json(listing),
+    )
