@@ -100,6 +100,13 @@ def build(
         bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
     ] = False,
     push: opt.Push = None,
+    check_reproducible: Annotated[
+        bool,
+        typer.Option(
+            "--check-reproducible",
+            help="Build twice, the second time from nothing, and name every file that differs; no probe.",
+        ),
+    ] = False,
     results: opt.Results = Path("results"),
     mirror: opt.Mirror = None,
     context: opt.Context = None,
@@ -150,6 +157,21 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Run the probe even where its report is there already.")
     ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="REPOSITORY",
+            help="Pull the images by digest from where `build --push` put them, and report there.",
+        ),
+    ] = None,
+    report: Annotated[
+        bool,
+        typer.Option("--report/--no-report", help="With --from: put the report beside the image, too."),
+    ] = True,
+    remove: Annotated[
+        bool, typer.Option("--rm", help="With --from: remove each image here after its verification.")
+    ] = False,
     results: opt.Results = Path("results"),
     context: opt.Context = None,
     progress: opt.Progress = "auto",
@@ -158,15 +180,21 @@ def verify(
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
-    """Run cudnn-verify in images that were built before; exit 0 only where all are known to work."""
+    """Run cudnn-verify in images that were built here or elsewhere; exit 0 only where all are known to work."""
     from builder.cli.walking import verify_cells
+    from builder.errors import UsageError
     from builder.pipeline.settings import Settings
 
+    if from_ is None and (remove or not report):
+        raise UsageError("--rm and --no-report are about images that --from pulled")
     settings = Settings(
         gpus=opt.GPUS[gpus],
         no_cache=again,
         results=results,
         context=context,
+        source=from_,
+        share_reports=report,
+        remove=remove,
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
     return verify_cells(

@@ -21,7 +21,9 @@ class Stage(enum.StrEnum):
     RENDER = "render"
     BUILD = "build"
     PUSH = "push"
+    PULL = "pull"
     VERIFY = "verify"
+    REPORT = "report"
 
 
 class Outcome(enum.StrEnum):

@@ -16,6 +16,7 @@ from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
+from builder.pipeline.staged import verify_staged
 from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
 
@@ -116,6 +117,7 @@ def build(
     if settings.locked:
         refuse_stale(site.keepers, cells)
     skipped = {Stage.PUSH: settings.push is None, Stage.VERIFY: not settings.verify}
+    skipped |= {Stage.PULL: True, Stage.REPORT: True}
     order = tuple(stage for stage in Stage if not skipped.get(stage))
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
     recipes: dict[str, Recipe] = {}
@@ -174,12 +176,23 @@ def verify(
     emit: Emit,
     cancel: threading.Event,
 ) -> list[CellResult]:
-    """Run the probe in images that are in the engine's store already."""
+    """Run the probe in images that are in the engine's store already, or come from a staging repository.
+
+    Raises MissingToolError where no engine answers, and StaleLockError where images come from elsewhere and
+    the lock does not say which.
+    """
+    source = repository_of(settings.source) if settings.source is not None else None
     engine = Engine.connect(context=settings.context)
     site = _site(matrices, settings, emit, engine=engine)
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.VERIFY,)))
+    order: tuple[Stage, ...] = (Stage.VERIFY,)
+    if source is not None:
+        refuse_stale(site.keepers, cells)
+        order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
 
     def one(walk: Walk) -> CellResult:
+        if source is not None:
+            return verify_staged(walk, site, source)
         name = settings.image_name(walk.cell.matrix, walk.cell.id)
         stored = engine.inspect(name)
         if stored is None:

@@ -39,6 +39,12 @@ class Settings:
     results: Path = Path("results")
     mirrors: Mapping[str, str] = field(default_factory=dict)
     context: str | None = None
+    source: str | None = None
+    """The staging repository that images to verify are pulled from; None for those in the engine's store."""
+    share_reports: bool = True
+    """Attach reports to the staged image that they are about."""
+    remove: bool = False
+    """Remove from the engine's store what was pulled for its verification."""
     builder: str | None = None
     """A buildx builder other than the engine's own; what it built is loaded into the engine."""
     push: str | None = None

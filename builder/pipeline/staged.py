@@ -1,0 +1,108 @@
+"""Verification of what another machine built: pulled from a staging repository by digest, reported there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError, ImageMissingError, RegistryError
+from builder.model import Image
+from builder.pipeline import stages
+from builder.pipeline.events import Stage
+from builder.publish.staging import find_staged, staged_reference
+from builder.publish.travel import share
+from builder.verify import Expectation
+from builder.verify.entry import Entry
+
+if TYPE_CHECKING:
+    from builder.engine import Engine
+    from builder.model import Report
+    from builder.pipeline.events import CellResult
+    from builder.pipeline.schedule import Walk
+    from builder.pipeline.stages import Site
+    from builder.publish.staging import Staged
+
+
+def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
+    """Pull a cell's image out of ``repository``, probe it, and put the report beside it there."""
+    engine = site.engine
+    assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
+    recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
+    with walk.stage(Stage.PULL):
+        staged = _find(site, repository, recipe.inputs)
+        image = _pull(walk, engine, staged)
+    report = None
+    try:
+        report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))
+        if site.settings.share_reports:
+            _share(walk, site, staged, report)
+    except CellError as error:
+        return replace(walk.failed(error), image=image, report=report)
+    finally:
+        if site.settings.remove and not image.reused:
+            engine.remove(image.reference)
+    return stages.ended(walk, stages.outcome_of(report), image=image, report=report)
+
+
+def _find(site: Site, repository: str, inputs: str) -> Staged:
+    staged = find_staged(site.writing, repository, inputs)
+    if staged is None:
+        raise ImageMissingError(
+            f"{repository} has no image of this cell as it is locked here"
+            f" ({staged_reference(repository, inputs)})",
+            hint="push it from the machine that builds: rtbuild build --push; rtbuild, matrix and lock must "
+            "be the same on both",
+        )
+    return staged
+
+
+def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
+    """The image in this machine's engine: the very content that the registry describes."""
+    stored = engine.inspect(staged.reference)
+    reused = stored is not None
+    if stored is None:
+        walk.progress(f"{staged.reference}, {staged.size / 1e9:.2f} GB", quiet=False)
+        engine.pull(
+            staged.reference,
+            progress=lambda layer, done, total: walk.progress(f"layer {layer}", done, total),
+            cancel=walk.cancel,
+        )
+        stored = engine.inspect(staged.reference)
+    # With a graph driver the engine's name for an image is its config's digest.
+    if stored is None or stored.digest not in (staged.digest, staged.config_digest):
+        raise RegistryError(
+            f"{staged.reference} was pulled, and the engine has {stored.digest if stored else 'nothing'}"
+        )
+    if stored.content != staged.content:
+        raise RegistryError(
+            f"{staged.reference} is {stored.content} in the engine, {staged.content} in the registry"
+        )
+    walk.done(f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB" + (", there already" if reused else ""))
+    return Image(
+        cell=walk.cell,
+        reference=staged.reference,
+        digest=stored.digest,
+        content=stored.content,
+        size=stored.size,
+        reused=reused,
+        pushed=staged.reference,
+    )
+
+
+def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
+    """Attach every report on this digest that is kept here; say where there is none that may travel."""
+    assert site.reports is not None  # noqa: S101 - every line has a store
+    if report.test_double:
+        walk.note("the report stays here: a test double took part in it", warning=True)
+        return
+    kept = [
+        entry
+        for entry in site.reports.entries()
+        if isinstance(entry, Entry) and entry.key.digest == staged.digest and not entry.test_double
+    ]
+    if not kept:
+        walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
+        return
+    with walk.stage(Stage.REPORT):
+        new = share(site.writing, staged, kept)
+        walk.done(f"{new} new of {len(kept)} beside {staged.digest[:19]}")
