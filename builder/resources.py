@@ -19,6 +19,11 @@ def probe() -> Path:
     return _PACKAGE / "probe"
 
 
+def runtime() -> Path:
+    """The folder with what goes into images of the profile ``colab``, which is data here, too."""
+    return _PACKAGE / "runtime"
+
+
 def facts() -> Path:
     """The folder with the compatibility tables."""
     return _PACKAGE / "compat" / "facts"

@@ -165,7 +165,7 @@ def _cell(row: _Row, document: Document) -> Cell:
         base=base,
         cuda=cuda,
         platform=platform,
-        pip=profiles.pip(profile, frameworks, items("pip")),
+        pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
         apt=profiles.apt(profile, items("apt")),
         env=tuple(_pair(item) for item in items("env")),
         gpus=items("gpus"),

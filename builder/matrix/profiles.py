@@ -6,17 +6,15 @@ A profile's requirements are ordinary ones of the cell: they are locked, compare
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.matrix.requirements import parse
-from builder.model import Profile
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-NAMES: tuple[Profile, ...] = get_args(Profile)
+    from builder.model import Profile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +50,19 @@ def too_old(profile: Profile, python: str) -> int | None:
     return oldest if int(python.partition(".")[2]) < oldest else None
 
 
-def pip(profile: Profile, frameworks: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
+def pip(profile: Profile, *, python: str, frameworks: Sequence[str], given: Sequence[str]) -> tuple[str, ...]:
     """``given`` requirements and the profile's. A project that the matrix names itself keeps its version."""
     named = {canonicalize_name(parse(text).name) for text in (*frameworks, *given)}
-    own = (text for text in _PROFILES[profile].pip if canonicalize_name(parse(text).name) not in named)
-    return (*given, *own)
+    own = (parse(text) for text in _PROFILES[profile].pip)
+    return (
+        *given,
+        *(
+            str(requirement).partition(";")[0].strip()
+            for requirement in own
+            if canonicalize_name(requirement.name) not in named
+            and (requirement.marker is None or requirement.marker.evaluate({"python_version": python}))
+        ),
+    )
 
 
 def apt(profile: Profile, given: Sequence[str]) -> tuple[str, ...]:

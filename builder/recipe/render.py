@@ -1,4 +1,4 @@
-"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but the templates."""
+"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but rtbuild's own files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from builder.errors import CellError
 from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel, digest_of
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
+from builder.recipe.runtime import runtime_files
 from builder.recipe.template import environment
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
     values: dict[str, Any] = {
         "base": base,
         "cell": cell,
+        "colab": cell.profile == "colab",
         "cudnn8": any(
             canonicalize_name(wheel.name).startswith("nvidia-cudnn-") and wheel.version.startswith("8.")
             for wheel in pinned.wheels
@@ -103,6 +105,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         "cudnn-verify": RecipeFile(content=probe, mode=0o755),
         "expect.json": RecipeFile(content=expect),
         "requirements.txt": text("requirements.txt.j2"),
+        **(runtime_files() if cell.profile == "colab" else {}),
     }
 
 
@@ -116,6 +119,8 @@ def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
         for name, text in _GPU_VARIABLES.items():
             if name not in there and name not in chosen:
                 yield name, text
+    if cell.profile == "colab" and "HOME" not in dict(cell.env):
+        yield "HOME", "/home/colab"  # also for a user of `--user` who is not in /etc/passwd
     yield from cell.env
 
 
@@ -129,6 +134,8 @@ def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str,
     yield "org.opencontainers.image.version", cell.id
     yield "io.rtbuild.cell", cell.id
     yield "io.rtbuild.matrix", cell.matrix
+    if cell.profile != "plain":
+        yield "io.rtbuild.profile", cell.profile
     yield "io.rtbuild.version", version
     yield "io.rtbuild.inputs", inputs
 

@@ -49,6 +49,7 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         date = recipe.pinned.epoch * _SECOND
         for name, file in recipe.files.items():
             path = made / name
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.content)
             path.chmod(file.mode)
             time = date + _below_a_second(file.content)
