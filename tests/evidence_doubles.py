@@ -12,8 +12,7 @@ import json
 import tarfile
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from builder.evidence import Evidence, Verification
 from builder.lock.oci import MANIFEST
@@ -30,6 +29,9 @@ from builder.model import (
     Wheel,
 )
 from builder.publish.staging import Staged, read_image
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64

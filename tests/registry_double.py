@@ -1,8 +1,8 @@
 """A registry in memory, on loopback: a test double for what Debian's docker-registry 2.8 is not.
 
-It has the referrers API of the distribution specification 1.1 (``OCI-Subject``, ``artifactType``, pages), which
-2.8 has not; and it can lie, which no registry that one installs does: serve other bytes than a digest says,
-blobs without end, referrers that are none. Not made for anything but tests.
+It has the referrers API of the distribution specification 1.1 (``OCI-Subject``, ``artifactType``, pages),
+which 2.8 has not; and it can lie, which no registry that one installs does: serve other bytes than a digest
+says, blobs without end, referrers that are none. Not made for anything but tests.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class _Handler(BaseHTTPRequestHandler):
     registry: RegistryDouble
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, *args: Any) -> None:
         """Nothing: pytest's output is not for access logs."""
 
     def do_GET(self) -> None:

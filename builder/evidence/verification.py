@@ -147,12 +147,12 @@ def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Ver
         report = parse(canonical_json(found.details.report))
     except (CellError, ValueError) as error:
         raise EvidenceError(f"it holds no report of cudnn-verify ({error})") from error
-    against = [*_about_another(found, image), *_no_proof(report), *_contradictions(found, report)]
+    against = [*_about_another(found, image), *no_proof(report), *_contradictions(found, report)]
     if found.details.verified > now + CLOCKS:
         against.append(f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong")
     if against:
         raise EvidenceError("; ".join(against))
-    assert report.driver is not None  # noqa: S101 - _no_proof says so
+    assert report.driver is not None  # noqa: S101 - no_proof says so
     gpus = tuple(
         (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
         for gpu in report.gpus
@@ -181,7 +181,7 @@ def _about_another(found: TestResult, image: Subject) -> Iterator[str]:
         yield f"the image that was probed expected to be {expected}"
 
 
-def _no_proof(report: ProbeDocument) -> Iterator[str]:
+def no_proof(report: ProbeDocument) -> Iterator[str]:
     """Why a report, taken by itself, does not show that the image works."""
     if report.verdict != "works" or report.cause is not None:
         yield f"its report says {report.verdict}" + (f", {report.cause}" if report.cause else "")

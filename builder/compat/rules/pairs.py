@@ -10,19 +10,24 @@ from builder.compat.stack import component_versions
 from builder.compat.versions import canonical, contains, pinned, requirement, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
 
-    from builder.compat.facts import BadRow
+    from builder.compat.facts import BadRow, Facts, GpuRow
     from builder.compat.stack import Stack
 
 
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: what others have found out the hard way. Only where every part is known for certain."""
-    known = component_versions(stack)
-    for row in stack.facts.bad:
-        met = _met(stack, row, known)
+    gpus = [row for name in stack.cell.gpus if (row := stack.facts.gpus.get(name.lower())) is not None]
+    yield from bad_pairs(component_versions(stack), gpus, stack.facts)
+
+
+def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow], facts: Facts) -> Iterator[Finding]:
+    """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses."""
+    for row in facts.bad:
+        met = _met(row, known, gpus)
         if met:
             yield Finding(
                 rule="known-bad",
@@ -32,23 +37,22 @@ def known_bad(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _met(stack: Stack, row: BadRow, known: dict[str, Value]) -> tuple[Value, ...]:
+def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tuple[Value, ...]:
     values = []
     for text in row.when:
         condition = requirement(text)
         if condition is None:
             return ()
-        value = _gpu(stack, condition) if condition.name == "gpu" else known.get(condition.name)
+        value = _gpu(gpus, condition) if condition.name == "gpu" else known.get(condition.name)
         if value is None or not contains(condition.specifier, short(value.text, 3)):
             return ()
         values.append(value)
     return tuple(values)
 
 
-def _gpu(stack: Stack, condition: Requirement) -> Value | None:
-    for name in stack.cell.gpus:
-        row = stack.facts.gpus.get(name.lower())
-        if row is not None and contains(condition.specifier, row.capability):
+def _gpu(gpus: Sequence[GpuRow], condition: Requirement) -> Value | None:
+    for row in gpus:
+        if contains(condition.specifier, row.capability):
             return Value(what=row.name, text=row.capability, source=row.source)
     return None
 

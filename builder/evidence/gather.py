@@ -1,0 +1,162 @@
+"""Evidence out of a registry that is not trusted: limits, digests, subjects.
+
+What is not what its digest says, is about another image, or is no statement, is put aside with its reason.
+A registry can withhold evidence, and with unsigned evidence whoever may push can write any; that is for the
+reader of the result to judge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.errors import RegistryError
+from builder.evidence.statement import MEDIA_TYPE, EvidenceError, Statement, parse_statement
+from builder.lock import oci
+from builder.lock.referrers import referrers, tag_of
+
+if TYPE_CHECKING:
+    from builder.evidence.cosign import Cosign, Verifier
+    from builder.lock.oci import Reference
+    from builder.lock.referrers import Descriptor, Kept
+    from builder.lock.registry import Registry
+
+MOST = 64
+"""Statements that are read: an image has one for each GPU it was verified on, and two more."""
+LARGEST = 16 << 20
+"""Bytes of one statement."""
+_LARGEST_IN_ALL = 64 << 20
+_BUNDLE = "application/vnd.dev.sigstore.bundle"
+"""What cosign 3 attaches: https://docs.sigstore.dev/about/bundle/"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A statement about the image. ``digest`` is its artifact's, empty where only cosign has it."""
+
+    statement: Statement
+    digest: str
+    signed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """Something that hangs on the image and is no evidence about it."""
+
+    digest: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """All evidence there is."""
+
+    pieces: tuple[Piece, ...]
+    refused: tuple[Refused, ...]
+    kept: Kept
+    signatures: bool
+    """Whether there is anything that cosign could have signed; says nothing about whose it is."""
+
+
+def gather(registry: Registry, image: Reference) -> Gathered:
+    """The statements that hang on an image, which is named by digest.
+
+    Raises:
+        RegistryError: the registry does not tell what refers to the image.
+    """
+    listing = referrers(registry, image)
+    pieces: list[Piece] = []
+    refused: list[Refused] = []
+    if listing.left_out:
+        refused.append(Refused(digest="", reason=f"{listing.left_out} entries of the list were not read"))
+    wanted = [d for d in listing.descriptors if d.artifact_type in (MEDIA_TYPE, None)]
+    left = _LARGEST_IN_ALL
+    for number, descriptor in enumerate(wanted):
+        if number >= MOST or left <= 0:
+            refused.append(Refused(digest=descriptor.digest, reason="more hangs on this image than is read"))
+            continue
+        try:
+            statement, size = _read(registry, image, descriptor)
+        except (EvidenceError, RegistryError) as error:
+            refused.append(Refused(digest=descriptor.digest, reason=error.message))
+            continue
+        left -= size
+        pieces.append(Piece(statement=statement, digest=descriptor.digest))
+    bundles = any((d.artifact_type or "").startswith(_BUNDLE) for d in listing.descriptors)
+    return Gathered(
+        pieces=tuple(pieces),
+        refused=tuple(refused),
+        kept=listing.kept,
+        signatures=bundles or _has_attestations(registry, image),
+    )
+
+
+def check_signatures(
+    gathered: Gathered, cosign: Cosign, image: str, verifier: Verifier, kinds: tuple[str, ...]
+) -> tuple[Gathered, tuple[str, ...]]:
+    """The same, with ``signed`` where cosign has verified it, and why other kinds are not.
+
+    What cosign has verified and no referrer repeats is evidence as well: a registry that withholds one of the
+    two does not hide it.
+    """
+    signed: list[Statement] = []
+    reasons = []
+    for kind in kinds:
+        found = cosign.verify(image, kind, verifier)
+        digest = image.rpartition("@")[2]
+        signed += [statement for statement in found.statements if statement.subjects == (digest,)]
+        if not found.statements:
+            reasons.append(f"{kind}: {found.reason}" if found.present else f"{kind}: not signed")
+    pieces = [
+        Piece(
+            statement=piece.statement,
+            digest=piece.digest,
+            signed=any(_equal(piece.statement, other) for other in signed),
+        )
+        for piece in gathered.pieces
+    ]
+    listed = [piece.statement for piece in gathered.pieces]
+    alone: list[Statement] = []
+    for statement in signed:
+        if not any(_equal(statement, other) for other in (*listed, *alone)):
+            alone.append(statement)
+    pieces += [Piece(statement=statement, digest="", signed=True) for statement in alone]
+    done = Gathered(
+        pieces=tuple(pieces),
+        refused=gathered.refused,
+        kept=gathered.kept,
+        signatures=gathered.signatures or bool(signed),
+    )
+    return done, tuple(reasons)
+
+
+def _equal(one: Statement, other: Statement) -> bool:
+    return one.predicate_type == other.predicate_type and one.predicate == other.predicate
+
+
+def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple[Statement, int]:
+    manifest = registry.manifest(image.at(descriptor.digest))
+    document = manifest.document
+    match document:
+        case {"subject": {"digest": str(subject)}, "layers": [{"digest": str(digest), "size": int(size)}]}:
+            pass
+        case _:
+            raise EvidenceError("its manifest is not that of one document about an image")
+    if subject != image.digest:
+        raise EvidenceError(f"it is attached to {subject}, which is another image")
+    if not 0 < size <= LARGEST:
+        raise EvidenceError(f"it says that it has {size} bytes; up to {LARGEST >> 20} MiB are read")
+    content = registry.blob(image, digest)
+    if len(content) != size:
+        raise EvidenceError(f"it has {len(content)} bytes, and its manifest says {size}")
+    statement = parse_statement(content)
+    if statement.subjects != (image.digest,):
+        raise EvidenceError(f"it is a statement about {', '.join(statement.subjects) or 'nothing'}")
+    return statement, size
+
+
+def _has_attestations(registry: Registry, image: Reference) -> bool:
+    """Whether cosign 2's tag is there: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md"""
+    tag = f"{tag_of(image.digest or '')}.att"
+    name = oci.Reference(host=image.host, repository=image.repository, tag=tag, digest=None)
+    return registry.digest_of(name) is not None
