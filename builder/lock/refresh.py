@@ -7,6 +7,7 @@ reason is a note. A row that a person marked ``kept`` is never changed.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -80,7 +81,12 @@ def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     found = Refresh()
     tables = {stem: tomllib.loads((folder / f"{stem}.toml").read_text("utf-8")) for stem in FRAMEWORKS}
     wheels = tomllib.loads((folder / "nvidia-wheels.toml").read_text("utf-8"))["rows"]
-    names = {_distribution(table, row) for table in tables.values() for row in table["rows"]}
+    names = {
+        _distribution(table, row)
+        for table in tables.values()
+        for row in table["rows"]
+        if row.get("default", True)
+    }
     pages = _pages(names | {row["name"] for row in wheels}, index, found)
     for stem, table in tables.items():
         _frameworks(f"{stem}.toml", table, pages, index, found)
@@ -97,7 +103,9 @@ def _label(file: str, row: Mapping[str, Any]) -> str:
 
 
 def _distribution(table: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    return f"cupy-{row['variant']}" if table["name"] == "cupy" else str(table["name"])
+    """The project whose wheels a row is about. JAX itself is Python only: its plug-ins have the pins."""
+    by_variant = {"cupy": "cupy-{}", "jax": "jax-{}-plugin"}
+    return by_variant.get(table["name"], str(table["name"])).format(row.get("variant"))
 
 
 def _pages(names: Iterable[str], index: Index, found: Refresh) -> dict[str, Files]:
@@ -148,7 +156,7 @@ def _frameworks(
             found.note(reason)
         for name, value in _told(row, truth):
             found.add(file, number, row, name, value)
-    for name in sorted({_distribution(table, row) for row in table["rows"]}):
+    for name in sorted({_distribution(table, row) for row in table["rows"] if row.get("default", True)}):
         _uncovered(table, name, pages.get(name, {}), index, found)
 
 
@@ -161,7 +169,9 @@ def _uncovered(table: Mapping[str, Any], name: str, files: Files, index: Index, 
     if newer:
         newest = max(newer, key=key)
         truth, _ = _truth(files[newest], index)
+        asked = [text for text in truth.requires if re.match(r"nvidia[-_]cudnn", text)]
         said = f"CUDA {truth.cuda or 'not told'}, cuDNN {truth.cudnn or 'not told'}"
+        said += f", and it asks for {asked[0].partition(';')[0].strip()}" if asked and not truth.cudnn else ""
         found.note(f"{name} {newest} is on the package index and no row covers it; its wheel says: {said}")
 
 

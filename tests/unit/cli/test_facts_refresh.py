@@ -216,3 +216,26 @@ def test_ranges_that_say_the_same_are_no_difference(folder) -> None:
     shelf = Shelf({"onnxruntime-gpu": [wheel]}, {wheel: {"onnxruntime_gpu-1.23.2.dist-info/METADATA": about}})
     found = refresh(folder, index=shelf, registry=Nobody())
     assert [change.key for change in found.changes] == ["python"]
+
+
+def plugin_wheel(version: str, python: str) -> str:
+    return f"jax_cuda12_plugin-{version}-cp{python}-cp{python}-{LINUX}.whl"
+
+
+def test_jax_is_read_from_its_plug_ins_which_hold_the_pins(folder: Path) -> None:
+    """JAX itself is one wheel for every Python that names no package of NVIDIA's."""
+    line, beyond = plugin_wheel("0.6.2", "313"), plugin_wheel("99.0", "313")
+
+    def asks(version: str, cudnn: str) -> dict[str, str]:
+        metadata = f"Metadata-Version: 2.1\nName: jax-cuda12-plugin\nVersion: {version}\n"
+        metadata += f"Requires-Dist: nvidia-cudnn-cu12<10.0,>={cudnn}; extra == 'with-cuda'\n"
+        return {f"jax_cuda12_plugin-{version}.dist-info/METADATA": metadata}
+
+    shelf = Shelf(
+        {"jax-cuda12-plugin": [line, beyond]}, {line: asks("0.6.2", "9.9"), beyond: asks("99.0", "10.1")}
+    )
+    found = refresh(folder, index=shelf, registry=Nobody())
+    changed = {change.key: change.new for change in found.changes if change.label == "jax ==0.6.* cuda12"}
+    assert changed["python"] == ["3.13"]
+    assert changed["pins"] == ["nvidia-cudnn-cu12>=9.9,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]
+    assert any("jax-cuda12-plugin 99.0" in n and "nvidia-cudnn-cu12<10.0,>=10.1" in n for n in found.notes)

@@ -19,7 +19,7 @@ from builder.matrix import load
         ),
         (["tensorflow==2.8.4"], {}, "tensorflow==2.8.4"),
         (["torch==2.9.*"], {"gpu": "P100"}, "torch==2.9.1+cu126"),
-        (["jax[cuda12]"], {}, "jax[cuda12]==0.10.2"),
+        (["jax[cuda12]"], {}, "jax[cuda12]==0.12.0.1"),
         (["cupy-cuda11x"], {}, "cupy-cuda11x==13.6.0"),
     ],
 )
