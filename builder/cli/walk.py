@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -100,6 +100,30 @@ def build(
         bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
     ] = False,
     push: opt.Push = None,
+    engine: Annotated[
+        Literal["docker", "none"],
+        typer.Option("--engine", help="none: put images together here and push them, without Docker."),
+    ] = "docker",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="With --engine none: write images there, as an OCI layout."),
+    ] = None,
+    layers_from: Annotated[
+        str | None,
+        typer.Option(
+            "--layers-from",
+            metavar="REPO",
+            help="Take ready-made layers from there; without, from where --push puts them.",
+            envvar="RTBUILD_LAYERS_FROM",
+        ),
+    ] = None,
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option("--cache-from", metavar="TYPE=...", help="As of docker buildx build."),
+    ] = None,
+    cache_to: Annotated[
+        list[str] | None, typer.Option("--cache-to", metavar="TYPE=...", help="As of docker buildx build.")
+    ] = None,
     check_reproducible: Annotated[
         bool,
         typer.Option(
@@ -135,8 +159,19 @@ def build(
         context=context,
         builder=builder,
         push=push,
+        output=output,
+        layers_from=layers_from,
+        cache_from=tuple(cache_from or ()),
+        cache_to=tuple(cache_to or ()),
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    if check_reproducible:
+        from builder.cli.reproducing import check_cells
+
+        found = opt.load_all(matrices)
+        cells = opt.choose(found, select, skip).chosen
+        return check_cells(found, cells, settings=settings, terminal=terminal, json=json_)
+    opt.refuse_idle(engine, output=output, plain=plain, require_verified=require_verified)
     return build_cells(
         opt.load_all(matrices),
         select,
@@ -145,6 +180,7 @@ def build(
         terminal=terminal,
         require_verified=require_verified,
         json=json_,
+        without_engine=engine == "none",
     )
 
 
@@ -180,7 +216,7 @@ def verify(
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
-    """Run cudnn-verify in images that were built here or elsewhere; exit 0 only where all are known to work."""
+    """Run cudnn-verify in images built here or elsewhere; exit 0 only where all are known to work."""
     from builder.cli.walking import verify_cells
     from builder.errors import UsageError
     from builder.pipeline.settings import Settings

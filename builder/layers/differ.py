@@ -1,7 +1,7 @@
 """Compares two images file by file, and says of each difference where it may come from.
 
-Images are read as ``docker save`` writes them: a tar with ``manifest.json``, a config, and layers that are tar
-streams, compressed or not (https://github.com/moby/docker-image-spec). Only layers that differ are read.
+Images are read as ``docker save`` writes them: a tar with ``manifest.json``, a config, and layers that are
+tar streams, compressed or not (https://github.com/moby/docker-image-spec). Only layers that differ are read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FileDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerDifference:
-    """Two layers at the same height. ``files`` may be empty: then only ``order`` or the compression differs."""
+    """Two layers at the same height. Without ``files``, only their order or the compression differs."""
 
     number: int
     """From 1, the lowest."""
@@ -161,7 +161,9 @@ def compare(first: SavedImage, second: SavedImage) -> ImageDifference:
             layers.append(_compare_layers(first, second, number, one, other))
         elif first.layers[number] != second.layers[number] and first.size(number) != second.size(number):
             layers.append(LayerDifference(number=number + 1, files=(), order=False, stream=False))
-    return ImageDifference(layers=tuple(layers), config=tuple(_compare_documents(first.config, second.config)))
+    return ImageDifference(
+        layers=tuple(layers), config=tuple(_compare_documents(first.config, second.config))
+    )
 
 
 def _compare_layers(

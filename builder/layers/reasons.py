@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 _BY_PATH: Final = (
-    (r"\.pyc$", "compiled Python: it holds its source's time, or was compiled several files at a time; "
-     "compile with unchecked hashes, one file after another (https://github.com/python/cpython/issues/129724)"),
+    # https://github.com/python/cpython/issues/129724
+    (r"\.pyc$", "compiled Python: compile with unchecked hashes in place of times, one file after another"),
     (r"(^|/)etc/ld\.so\.cache$", "the loader's cache, written in the order in which folders are read"),
     (r"(^|/)var/cache/ldconfig/", "ldconfig's own cache: inode numbers and times; remove it in the same RUN"),
     (r"(^|/)var/(log/|lib/dpkg/.*-old$|lib/apt/|cache/apt/|cache/debconf/)",
@@ -16,7 +16,7 @@ _BY_PATH: Final = (
     (r"(^|/)etc/(passwd|shadow|group|gshadow)-?$", "a user was added: shadow holds the day"),
     (r"(^|/)(etc/machine-id|var/lib/dbus/machine-id)$", "the machine's id: empty it"),
     (r"(^|/)etc/ssh/ssh_host_", "a host key, made at random: remove it"),
-    (r"\.dist-info/(direct_url\.json|RECORD)$", "where a package was installed from, or what else was written"),
+    (r"\.dist-info/(direct_url\.json|RECORD)$", "where a package came from, or what was written for it"),
     (r"(^|/)(tmp|var/tmp|run)/", "a temporary file that was left behind"),
     (r"\.(tar|tgz|gz|zip|whl|jar|deb)$", "an archive: the times and the order of what is in it"),
     (r"\.(a|o|so)(\.|$)", "compiled code: paths, times and the order of files enter it"),

@@ -11,11 +11,13 @@ from builder.errors import CellError
 from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
 from builder.pipeline import stages
-from builder.pipeline.disk import estimate, refuse_full
+from builder.pipeline.disk import estimate, fetched, ready, refuse_full
 from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
+from builder.pipeline.sharing import SharedLayers, share_built
+from builder.pipeline.skipping import skipped, staged_before
 from builder.pipeline.staged import verify_staged
 from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
@@ -25,21 +27,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from builder.model import Cell, Matrix, Recipe
+    from builder.model import Cell, Matrix, Pinned, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
 
 
-def _site(
+def open_site(
     matrices: Sequence[Matrix],
     settings: Settings,
     emit: Emit,
     *,
     engine: Engine | None = None,
 ) -> stages.Site:
+    """The outer world and rtbuild's stores, as ``settings`` and the user's configuration say."""
+
     def note(text: str) -> None:
         emit(Note(text=text))
 
+    layers = LayerStore(settings.cache / "layers", limit=settings.layer_limit)
+    writing, shared = Registry.to_write(), None
+    if repository := settings.layers_from or settings.push:
+        shared = SharedLayers(
+            registry=writing,
+            repository=repository_of(repository),
+            store=layers,
+            warn=lambda text: emit(Note(text=text, warning=True)),
+        )
     return stages.Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
@@ -47,7 +60,9 @@ def _site(
         index=Index.from_user(note=note),
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
-        layers=LayerStore(settings.cache / "layers", limit=settings.layer_limit),
+        layers=layers,
+        shared=shared,
+        writing=writing,
         reports=ReportStore(settings.results / "reports"),
     )
 
@@ -61,7 +76,7 @@ def lock(
     cancel: threading.Event,
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
-    site = _site(matrices, settings, emit)
+    site = open_site(matrices, settings, emit)
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK,)))
 
     def one(walk: Walk) -> CellResult:
@@ -82,7 +97,7 @@ def render(
     cancel: threading.Event,
 ) -> list[CellResult]:
     """Write the recipe of every cell below ``folder``."""
-    site = _site(matrices, settings, emit)
+    site = open_site(matrices, settings, emit)
     if settings.locked:
         refuse_stale(site.keepers, cells)
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK, Stage.RENDER)))
@@ -113,7 +128,7 @@ def build(
     if settings.push is not None:
         repository_of(settings.push)
     engine = Engine.connect(context=settings.context, builder=settings.builder)
-    site = _site(matrices, settings, emit, engine=engine)
+    site = open_site(matrices, settings, emit, engine=engine)
     if settings.locked:
         refuse_stale(site.keepers, cells)
     skipped = {Stage.PUSH: settings.push is None, Stage.VERIFY: not settings.verify}
@@ -126,26 +141,31 @@ def build(
         stages.check_cell(walk, site)
         recipes[walk.cell.id] = stages.render_cell(walk, site, stages.lock_cell(walk, site))
 
-    def make(walk: Walk) -> CellResult:
-        return _build_one(walk, site, recipes[walk.cell.id])
-
     walks = [Walk(cell, emit, cancel) for cell in cells]
     early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    _refuse_full(site, engine, list(recipes.values()))
+    staged = staged_before(site, recipes.values(), emit)
+    here = {r.inputs for r in recipes.values() if not settings.no_cache and engine.find(r.inputs) is not None}
+    _refuse_full(site, engine, [r.pinned for r in recipes.values() if r.inputs not in here | staged.keys()])
+
+    def make(walk: Walk) -> CellResult:
+        recipe = recipes[walk.cell.id]
+        if recipe.inputs in staged and recipe.inputs not in here:
+            return skipped(walk, site, staged[recipe.inputs])
+        return _build_one(walk, site, recipe)
+
     made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
 
 
-def _refuse_full(site: stages.Site, engine: Engine, recipes: Sequence[Recipe]) -> None:
-    settings = site.settings
-    missing = [r.pinned for r in recipes if settings.no_cache or engine.find(r.inputs) is None]
+def _refuse_full(site: stages.Site, engine: Engine, missing: Sequence[Pinned]) -> None:
     if not missing:
         return
+    settings = site.settings
     facts = engine.facts()
     layers = settings.layers and facts.takes_layers
     refuse_full(
-        estimate(missing, layers=layers),
+        estimate(missing, layers=layers, cached=fetched(missing, site), ready=ready(missing, site)),
         engine_free=engine.disk_free(),
         engine_root=facts.root,
         cache=settings.cache,
@@ -159,6 +179,7 @@ def _build_one(walk: Walk, site: stages.Site, recipe: Recipe) -> CellResult:
         image = stages.build_cell(walk, site, recipe, log)
         if site.settings.push is not None:
             image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
+            share_built(site, recipe.inputs, image)
         if not site.settings.verify:
             return stages.ended(walk, Outcome.DONE, image=image, log=log)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))
@@ -183,7 +204,7 @@ def verify(
     """
     source = repository_of(settings.source) if settings.source is not None else None
     engine = Engine.connect(context=settings.context)
-    site = _site(matrices, settings, emit, engine=engine)
+    site = open_site(matrices, settings, emit, engine=engine)
     order: tuple[Stage, ...] = (Stage.VERIFY,)
     if source is not None:
         refuse_stale(site.keepers, cells)

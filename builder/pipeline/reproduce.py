@@ -1,0 +1,253 @@
+"""Builds a cell twice, the second time from nothing that was kept, and compares the two images."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.engine import Engine
+from builder.errors import CellError
+from builder.layers import LayerStore
+from builder.layers.differ import ImageDifference, SavedImage, compare
+from builder.pipeline import stages
+from builder.pipeline.events import CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.locks import refuse_stale
+from builder.pipeline.run import log_path, open_site
+from builder.pipeline.schedule import Walk, each
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator, Sequence
+
+    from builder.model import Cell, Image, Matrix, Recipe
+    from builder.pipeline.schedule import Emit
+    from builder.pipeline.settings import Settings
+
+_DOWNLOADS = ("wheels", "debs", "apt")
+"""What the second build may share with the first: files that are checked against the lock's hashes."""
+_KEPT_FILES = 20
+_KEPT_BYTES = 64 << 20
+_NAMED = 10
+"""Differing files named in an error; the record holds all."""
+
+SWITCH = (
+    'switch to the containerd image store: {"features": {"containerd-snapshotter": true}} in '
+    "/etc/docker/daemon.json, then restart the engine; its images have to be built or pulled again"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two builds of one cell."""
+
+    first: Image
+    second: Image
+    by_digest: bool
+    """Whether the engine's store keeps manifest digests; else contents were compared."""
+    difference: ImageDifference | None
+    """None where both are the same."""
+    kept: Path | None = None
+    """Where differing files of both builds were put, in ``first`` and ``second``."""
+
+    @property
+    def same(self) -> bool:
+        return self.difference is None
+
+    def document(self) -> dict[str, Any]:
+        """What ``--json`` prints about the cell."""
+        found = self.difference
+        return {
+            "reproducible": self.same,
+            "compared": "manifest digests" if self.by_digest else "contents",
+            "digests": [self.first.digest, self.second.digest],
+            "contents": [self.first.content, self.second.content],
+            "kept": str(self.kept) if self.kept else None,
+            "config": [list(entry) for entry in found.config] if found else [],
+            "layers": [
+                {
+                    "number": layer.number,
+                    "order_differs": layer.order,
+                    "only_compression_differs": not layer.stream,
+                    "files": [vars(file) | {"what": list(file.what)} for file in layer.files],
+                }
+                for layer in (found.layers if found else ())
+            ],
+        }
+
+
+def check_reproducible(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    emit: Emit,
+    cancel: threading.Event,
+    compared: Callable[[str, Comparison], None],
+) -> list[CellResult]:
+    """Build every cell twice, one cell at a time, and fail those whose builds differ.
+
+    Neither build takes steps from the engine's cache. The second also has an empty layer store and makes the
+    root file system anew, under another umask. ``compared`` is told of each cell's comparison.
+    """
+    engine = Engine.connect(context=settings.context, builder=settings.builder)
+    settings = replace(settings, no_cache=True, verify=False)
+    site = open_site(matrices, settings, emit, engine=engine)
+    if settings.locked:
+        refuse_stale(site.keepers, cells)
+    emit(
+        RunStarted(
+            cells=tuple(c.id for c in cells), stages=(Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
+        )
+    )
+
+    def one(walk: Walk) -> CellResult:
+        stages.check_cell(walk, site)
+        recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
+        comparison = compare_builds(walk, site, recipe)
+        compared(walk.cell.id, comparison)
+        refuse_difference(comparison)
+        walk.note(
+            f"twice {comparison.first.digest}" if comparison.by_digest
+            else f"twice the same content, {comparison.first.content}"
+        )  # fmt: skip
+        return stages.ended(walk, Outcome.DONE, image=comparison.first)
+
+    walks = [Walk(cell, emit, cancel) for cell in cells]
+    results = each(walks, one, jobs=1, emit=emit, cancel=cancel)
+    return [result for result in results if result is not None]
+
+
+def refuse_difference(comparison: Comparison) -> None:
+    """Raise CellError with every difference's likely reason, where there is one."""
+    if comparison.difference is not None:
+        raise CellError(_say(comparison, comparison.difference), hint=_hint(comparison))
+
+
+def compare_builds(walk: Walk, site: stages.Site, recipe: Recipe) -> Comparison:
+    """Build ``recipe`` here, and again with everything set aside that was made before."""
+    engine = site.engine
+    assert engine is not None  # noqa: S101 - check_reproducible connects
+    by_digest = engine.facts().store == "containerd"
+    if not by_digest:
+        walk.note(
+            f"the engine's image store ({engine.facts().driver}) gives no manifest digest to compare: "
+            f"contents are compared; {SWITCH}",
+            warning=True,
+        )
+    log = log_path(site.settings.results, walk.cell)
+    first = stages.build_cell(walk, site, recipe, log)
+    with _set_aside(site) as aside:
+        again = log.with_name(f"{log.stem}.again.log")
+        second = stages.build_cell(walk, aside, recipe, again)
+        try:
+            same = first.digest == second.digest if by_digest else first.content == second.content
+            difference, kept = None, None
+            if not same:
+                with walk.stage(Stage.BUILD):
+                    walk.progress("comparing both images, file by file", quiet=False)
+                    difference, kept = _compare(site, walk.cell, first, second, aside.settings.cache)
+                    walk.done("compared")
+        finally:
+            engine.remove(second.reference)
+    return Comparison(first=first, second=second, by_digest=by_digest, difference=difference, kept=kept)
+
+
+@contextmanager
+def _set_aside(site: stages.Site) -> Iterator[stages.Site]:
+    """The same site with nothing made before, and a umask that leaves others nothing."""
+    cache = site.settings.cache
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="again-", dir=cache) as folder:
+        fresh = Path(folder)
+        for name in _DOWNLOADS:
+            (cache / name).mkdir(exist_ok=True)
+            (fresh / name).symlink_to(cache / name)
+        settings = replace(site.settings, cache=fresh, repository=f"{site.settings.repository}-again")
+        before = os.umask(0o077)
+        try:
+            yield replace(site, settings=settings, layers=LayerStore(fresh / "layers"))
+        finally:
+            os.umask(before)
+
+
+def _compare(
+    site: stages.Site, cell: Cell, first: Image, second: Image, scratch: Path
+) -> tuple[ImageDifference, Path | None]:
+    assert site.engine is not None  # noqa: S101 - see compare_builds
+    archives = []
+    for name, image in (("first", first), ("second", second)):
+        archive = scratch / f"{name}.tar"
+        site.engine.save(image.reference, archive)
+        archives.append(archive)
+    with SavedImage(archives[0]) as one, SavedImage(archives[1]) as other:
+        difference = compare(one, other)
+        target = log_path(site.settings.results, cell).parents[2] / "reproduce" / cell.id
+        shutil.rmtree(target, ignore_errors=True)
+        kept = [
+            _keep(image, difference, target / name) for name, image in (("first", one), ("second", other))
+        ]
+    return difference, target if any(kept) else None
+
+
+def _keep(image: SavedImage, difference: ImageDifference, folder: Path) -> int:
+    """Put this image's side of the first differing files into ``folder``; how many there were."""
+    count = 0
+    for layer in difference.layers:
+        wanted = {file.path.lstrip("/") for file in layer.files if {"content", "missing"} & {*file.what}}
+        if not wanted or layer.number > len(image.layers):
+            continue
+        with image.layer(layer.number - 1) as tar:
+            for member in tar:
+                path = member.name.removeprefix("./")
+                small = member.isfile() and member.size <= _KEPT_BYTES
+                if path not in wanted or not small or count == _KEPT_FILES or ".." in path.split("/"):
+                    continue
+                content = tar.extractfile(member)
+                if content is not None:
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / path).write_bytes(content.read())
+                    count += 1
+    return count
+
+
+def _say(comparison: Comparison, difference: ImageDifference) -> str:
+    what = "digests" if comparison.by_digest else "contents"
+    lines = [
+        f"two builds of the same lock have different {what}: "
+        + (
+            f"{comparison.first.digest} and {comparison.second.digest}"
+            if comparison.by_digest
+            else f"{comparison.first.content} and {comparison.second.content}"
+        )
+    ]
+    for layer in difference.layers:
+        if not layer.stream:
+            lines.append(f"  layer {layer.number}: the same files, compressed in another way")
+        elif layer.order:
+            lines.append(f"  layer {layer.number}: the same files in another order")
+    files = difference.files
+    for file in files[:_NAMED]:
+        lines.append(f"  {file.path} ({', '.join(file.what)}): {file.reason}")
+        lines.append(f"      first: {file.first}; second: {file.second}")
+    if len(files) > _NAMED:
+        lines.append(f"  and {len(files) - _NAMED} more")
+    lines += [
+        f"  config {place}: {first} and {second}" for place, first, second in difference.config[:_NAMED]
+    ]
+    return "\n".join(lines)
+
+
+def _hint(comparison: Comparison) -> str:
+    if comparison.kept is None:
+        return "the recipe's step that writes these has to write the same every time"
+    first, second = comparison.kept / "first", comparison.kept / "second"
+    if shutil.which("diffoscope"):
+        return f"look closer: diffoscope {first} {second}"
+    return (
+        f"look closer: diff -r {first} {second} (or install diffoscope, which looks into archives and .pyc)"
+    )
