@@ -1,0 +1,1 @@
+"""What rtbuild costs beside what people do today; `python -m benchmarks.builds --help`."""

@@ -1,0 +1,122 @@
+"""What rtbuild's builds cost beside what people do today, in one run on this machine.
+
+    sudo make bench                      everything: about 40 minutes and 20 GB of disk
+    python -m benchmarks.builds --small  the same with small wheels, to try the benchmark: a few minutes
+    python -m benchmarks.builds --only ours-family,peer-family-overlay2
+
+What is measured stays in ``WORK/results.json`` by session, and a session that is there is not measured again
+(``--again`` does). Engines, registry and caches are the benchmark's own and are removed after each session.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import quick, sessions, table
+from benchmarks.rig import ALONE, BenchError, enter_private_network
+from builder import resources
+from builder.layers.rootfs import cached_rootfs
+from builder.lock import Debian, Index
+from builder.model import RootfsBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORK = Path("/var/tmp/rtbuild-bench")
+"""On a real disk, which /tmp may not be."""
+DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+
+
+def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Every session by name, in the order in which they run."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {
+        "commands": partial(quick.commands, site.say),
+        "thousand": partial(quick.thousand, site.say),
+        "hundred": partial(sessions.hundred, site),
+        "ours-matrix": partial(sessions.ours_matrix, site),
+        "ours-family": partial(sessions.ours_family, site),
+    }
+    for store in site.plan.matrix_stores:
+        found[f"peer-matrix-{store}"] = partial(sessions.peer_matrix, site, store)
+    for store in ("overlay2", "containerd"):
+        found[f"peer-family-{store}"] = partial(sessions.peer_family, site, store)
+    return found
+
+
+def prepare(site: sessions.Site) -> None:
+    """Download what is missing, before the network goes."""
+    cache = resources.cache()
+    index, debian = Index.from_user(), Debian.from_user(cache=cache)
+    for name in {site.plan.family, site.plan.matrix, "small"}:
+        for pinned in site.cells(name):
+            index.fetch_all(pinned.wheels, cache=cache)
+            if isinstance(pinned.base, RootfsBase):
+                cached_rootfs(pinned.base, cache=cache, fetch=partial(debian.fetch, cache=cache))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--work", type=Path, default=WORK, help="where everything is put (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--only", default="*", metavar="GLOBS", help="sessions to measure, with commas between"
+    )
+    parser.add_argument("--again", action="store_true", help="measure also what was measured before")
+    parser.add_argument("--small", action="store_true", help="small wheels; the figures say nothing")
+    parser.add_argument("--output", type=Path, help=f"the table; {DOCUMENT.name} unless --small")
+    return parser.parse_args()
+
+
+def main() -> int:
+    args = arguments()
+    work: Path = args.work / ("small" if args.small else "full")
+    work.mkdir(parents=True, exist_ok=True)
+    site = sessions.Site(work=work, plan=sessions.SMALL if args.small else sessions.FULL, say=_say)
+    if not os.environ.get(ALONE):
+        prepare(site)
+    enter_private_network()
+    results_file = work / "results.json"
+    results: dict[str, Any] = json.loads(results_file.read_text()) if results_file.exists() else {}
+    wanted = args.only.split(",")
+    for name, session in plan_of(site).items():
+        if not any(fnmatch.fnmatchcase(name, glob) for glob in wanted):
+            continue
+        if name in results and not args.again:
+            _say(f"== {name}: measured before")
+            continue
+        sessions.check_disk(site)
+        _say(f"== {name}")
+        start, load = time.time(), os.getloadavg()[0]
+        figures = session()
+        results[name] = {"started": round(start), "load": round(load, 2), "figures": figures}
+        beside = results_file.with_suffix(".part")
+        beside.write_text(json.dumps(results, indent=1))
+        beside.replace(results_file)
+    text = table.document(results, site.plan)
+    output = args.output or (work / DOCUMENT.name if args.small else DOCUMENT)
+    output.write_text(text)
+    sys.stdout.write(text)
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except BenchError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,201 @@
+"""The measured figures as the page that the docs show."""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from benchmarks.sessions import Plan
+
+STORES = ("containerd", "overlay2")
+
+_INTRODUCTION = """\
+# What a build costs, beside what people do today
+
+Made by `sudo make bench`. A ratio is rtbuild's seconds over the peer's, measured in one run on one machine:
+build and push to a registry on loopback, the wheels downloaded before for both, no network. The peer is
+plain `docker build` of the Dockerfile that people write, with pip in one RUN on the same base and the same
+pinned wheels, and `docker push`; for four cells, `docker buildx bake`. Its base is in the engine and in the
+registry, and its wheels are in BuildKit, before the clock runs. Of its two stores, containerd and overlay2,
+the faster counts. A change of environment or probe is held against that whole build; what the peer takes
+for a changed variable is in the second table. rtbuild runs on the containerd store.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of the table. ``ours`` and ``peer`` are raw figures as text; ``value`` is what has a limit."""
+
+    work: str
+    ours: str
+    peer: str
+    value: float
+    limit: float
+    unit: str = ""
+
+    def line(self) -> str:
+        met = "yes" if self.value <= self.limit else "**no**"
+        cells = (
+            self.work,
+            self.ours,
+            self.peer,
+            f"{self.value:.2f}{self.unit}",
+            f"{self.limit:.2f}{self.unit}",
+            met,
+        )
+        return "| " + " | ".join(cells) + " |"
+
+
+class _Results:
+    """What the sessions left; a figure that was not measured is None."""
+
+    def __init__(self, results: Mapping[str, Any]) -> None:
+        self._results = results
+
+    def get(self, session: str, row: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self._results.get(session, {}).get("figures", {}).get(row)
+        return found
+
+    def peer(self, kind: str, row: str) -> tuple[str, dict[str, Any]] | None:
+        """The store on which the peer was faster, and its figures."""
+        there = [(s, f) for s in STORES if (f := self.get(f"peer-{kind}-{s}", row)) is not None]
+        return min(there, key=lambda pair: pair[1]["seconds"]) if there else None
+
+
+def rows(results: Mapping[str, Any]) -> Iterator[Row]:
+    """The lines for which there are figures, in the order of the list of what must be reached."""
+    found = _Results(results)
+    against = found.peer("family", "first")
+    for row, work, limit in (
+        ("first", "one cell, nothing converted yet", 0.30),
+        ("next", "the next release of its family (same CUDA wheels)", 0.12),
+        ("base", "the same wheels on another base", 0.10),
+    ):
+        yield from _against(work, found.get("ours-family", row), found.peer("family", row), limit)
+    for row, work in (("environment", "only the environment changed"), ("probe", "only the probe changed")):
+        yield from _against(work, found.get("ours-family", row), against, 0.02)
+    yield from _against(
+        "four cells, nothing converted yet",
+        found.get("ours-matrix", "matrix"),
+        found.peer("matrix", "matrix"),
+        0.20,
+    )
+    for session, row, work, limit in (
+        ("ours-matrix", "nothing", "nothing to do, 4 built cells", 1.0),
+        ("ours-matrix", "nothing-pushed", "nothing to do, 4 built and pushed cells", 1.0),
+        ("hundred", "hundred", "nothing to do, 100 locked cells with known images", 2.0),
+        ("thousand", "list", "a matrix of 1,000 cells: list", 1.0),
+        ("thousand", "check", "a matrix of 1,000 cells: check", 1.0),
+    ):
+        figures = found.get(session, row) or (found.get("thousand", "thousand") or {}).get(row)
+        if figures is not None:
+            runs = f"{min(figures['runs']):.2f} to {max(figures['runs']):.2f} s"
+            yield Row(work=work, ours=runs, peer="-", value=figures["seconds"], limit=limit, unit=" s")
+    yield from _bytes(found)
+    start = found.get("commands", "help")
+    if start is not None:
+        extra = start["help"] - start["pass"]
+        yield Row(
+            work="`rtbuild --help`",
+            ours=f"{start['help']:.3f} s",
+            peer=f"`python -c pass`: {start['pass']:.3f} s",
+            value=extra,
+            limit=0.20,
+            unit=" s more",
+        )
+
+
+def _against(
+    work: str, ours: dict[str, Any] | None, peer: tuple[str, dict[str, Any]] | None, limit: float
+) -> Iterator[Row]:
+    if ours is None or peer is None:
+        return
+    store, figures = peer
+    yield Row(
+        work=work,
+        ours=f"{ours['seconds']:.1f} s",
+        peer=f"{figures['seconds']:.1f} s ({store}: {figures['build']:.1f} and {figures['push']:.1f})",
+        value=ours["seconds"] / figures["seconds"],
+        limit=limit,
+    )
+
+
+def _bytes(found: _Results) -> Iterator[Row]:
+    registry = found.get("ours-matrix", "registry")
+    if registry is not None:
+        yield Row(
+            work="what a registry keeps of those 4 cells",
+            ours=f"{registry['kept'] / 1e6:.1f} MB",
+            peer=f"their different layers: {registry['layers'] / 1e6:.1f} MB",
+            value=registry["kept"] / registry["layers"],
+            limit=1.02,
+        )
+    image = found.get("sizes", "image")
+    if image is not None:
+        yield Row(
+            work=f"bytes to pull, {image['cell']}",
+            ours=f"{image['ours'] / 1e9:.2f} GB",
+            peer=f"the same wheels on {image['base']}: {image['peer'] / 1e9:.2f} GB",
+            value=image["ours"] / image["peer"],
+            limit=0.60,
+        )
+
+
+def document(results: Mapping[str, Any], plan: Plan) -> str:
+    """The whole page."""
+    lines = [
+        *(_INTRODUCTION, f"{_machine()}. Families: {plan.describe}.", ""),
+        "| work | rtbuild | peer | measured | at most | reached |",
+        "|---|---|---|---|---|---|",
+        *(row.line() for row in rows(results)),
+        *("", "## All figures", ""),
+        "| session | row | seconds | of these | bytes in the registry |",
+        "|---|---|---|---|---|",
+        *_raw(results),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _machine() -> str:
+    """What the figures were taken on, without a name."""
+    with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+        memory = int(file.readline().split()[1]) / 1e6
+    cores = len([line for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("processor")])  # noqa: PTH123, SIM115
+    when = time.strftime("%Y-%m-%d", time.gmtime())
+    return f"{when}, {cores} cores, {memory:.0f} GB of memory, Python {platform.python_version()}"
+
+
+def _raw(results: Mapping[str, Any]) -> Iterator[str]:
+    for session, document in results.items():
+        for row, figures in document["figures"].items():
+            if "seconds" not in figures:
+                continue
+            yield (
+                "| "
+                + " | ".join(
+                    (session, row, f"{figures['seconds']:.2f}", _parts(figures), _megabytes(figures))
+                )
+                + " |"
+            )
+
+
+def _parts(figures: Mapping[str, Any]) -> str:
+    if "stages" in figures and len(figures["stages"]) <= 4:
+        cells = [
+            ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items() if seconds >= 0.1)
+            for stages in figures["stages"].values()
+        ]
+        return "; ".join(cells)
+    if "build" in figures:
+        return f"build {figures['build']:.1f}, push {figures['push']:.1f}"
+    return ", ".join(f"{seconds:.2f}" for seconds in figures.get("runs", ()))
+
+
+def _megabytes(figures: Mapping[str, Any]) -> str:
+    return f"{figures['registry'] / 1e6:.0f} MB" if "registry" in figures else ""
