@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from builder.compat import Proposal
     from builder.lock.availability import Offer
+    from builder.model import Cell
 
 _MOST = 200
 """Proposals that the index is asked about at most."""
@@ -41,7 +42,14 @@ def run(
         CellError: Nothing works, or the index has no wheels for what would.
     """
     offers = availability.ask(_projects(requirements), index) if index is not None else {}
-    absent = [project for project, offer in offers.items() if offer.unknown is None and not offer.wheels]
+    own: dict[tuple[str, str], Offer] = {}
+    # a +cu126 build may be on an index of its own alone
+    elsewhere = {canonicalize_name(text.partition("==")[0]) for text in requirements if "+" in text}
+    absent = [
+        project
+        for project, offer in offers.items()
+        if offer.unknown is None and not offer.wheels and project not in elsewhere
+    ]
     if absent:
         raise CellError(
             f"the package index has no wheel of {', '.join(absent)} for Linux on x86-64",
@@ -61,32 +69,33 @@ def run(
             r.name for p in proposals for t in p.cell.cuda.packages if (r := requirement(t)) is not None
         }
         offers |= availability.ask(packages, index)
-        proposals = _there(proposals, offers)
+        own = availability.ask_own((p.cell for p in proposals), index)
+        proposals = _there(proposals, offers, own)
     proposals = proposals[:limit]
     matrix = to_matrix_yaml(proposals, name)
     if json:
-        print_json(_document(requirements, offers, proposals, matrix))
+        print_json(_document(requirements, offers, own, proposals, matrix))
         return 0
-    _say(requirements, offers, proposals)
+    _say(requirements, offers, own, proposals)
     sys.stdout.write(matrix)
     return 0
 
 
 def _projects(requirements: Sequence[str]) -> list[str]:
-    """Projects to ask the index about; a ``+cu126`` build comes from PyTorch's own index instead."""
     found = []
     for text in requirements:
         parsed = requirement(text)
         if parsed is None:
             raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
-        if not any("+" in clause.version for clause in parsed.specifier):
-            found.append(parsed.name)
+        found.append(parsed.name)
     return found
 
 
-def _there(proposals: Sequence[Proposal], offers: Mapping[str, Offer]) -> list[Proposal]:
-    """Those for which the index has every wheel that is pinned by name."""
-    lacking = [availability.missing(proposal.cell, offers) for proposal in proposals]
+def _there(
+    proposals: Sequence[Proposal], offers: Mapping[str, Offer], own: Mapping[tuple[str, str], Offer]
+) -> list[Proposal]:
+    """Those for which the indexes have every wheel that is pinned by name."""
+    lacking = [availability.missing(proposal.cell, offers, own) for proposal in proposals]
     kept = [proposal for proposal, lack in zip(proposals, lacking, strict=True) if lack is None]
     if not kept:
         reasons = dict.fromkeys(lack for lack in lacking if lack is not None)
@@ -108,7 +117,21 @@ def _origin(text: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
     return "index", f"it has {len(offer.versions)} releases with wheels for Linux on x86-64"
 
 
-def _say(requirements: Sequence[str], offers: Mapping[str, Offer], proposals: Sequence[Proposal]) -> None:
+def _own_indexes(cell: Cell, own: Mapping[tuple[str, str], Offer]) -> list[tuple[str, str | None]]:
+    """Each index that a cell names, and why it is not known to have the wheels; None where it has them."""
+    found: list[tuple[str, str | None]] = []
+    for url in cell.index:
+        said = [offer.unknown for (_, asked), offer in own.items() if asked == url]
+        found.append((url, next(iter(said), "it was not asked")))
+    return found
+
+
+def _say(
+    requirements: Sequence[str],
+    offers: Mapping[str, Offer],
+    own: Mapping[tuple[str, str], Offer],
+    proposals: Sequence[Proposal],
+) -> None:
     for text in requirements:
         origin, why = _origin(text, offers)
         sys.stderr.write(f"{text}: versions from the {origin}: {why}\n")
@@ -116,15 +139,20 @@ def _say(requirements: Sequence[str], offers: Mapping[str, Offer], proposals: Se
         cell = proposal.cell
         what = ", ".join((*cell.frameworks, f"Python {cell.python}", str(cell.base)))
         sys.stderr.write(f"{number}. {what}: {proposal.outcome.value}\n")
-        if cell.index:
-            sys.stderr.write(f"   its wheels come from {', '.join(cell.index)}, which was not asked\n")
+        for url, unknown in _own_indexes(cell, own):
+            told = "which has them" if unknown is None else f"which may have them: {unknown}"
+            sys.stderr.write(f"   its wheels come from {url}, {told}\n")
         for finding in proposal.findings:
             if finding.outcome is Outcome.WARNS:
                 sys.stderr.write(f"   {finding.rule}: {finding.message}\n")
 
 
 def _document(
-    requirements: Sequence[str], offers: Mapping[str, Offer], proposals: Sequence[Proposal], matrix: str
+    requirements: Sequence[str],
+    offers: Mapping[str, Offer],
+    own: Mapping[tuple[str, str], Offer],
+    proposals: Sequence[Proposal],
+    matrix: str,
 ) -> dict[str, Any]:
     origins = {text: _origin(text, offers) for text in requirements}
     return {
@@ -137,6 +165,10 @@ def _document(
             {
                 "outcome": proposal.outcome.value,
                 "cell": proposal.cell.inputs() | {"gpus": list(proposal.cell.gpus)},
+                "indexes": [
+                    {"url": url, "answered": why is None} | ({"reason": why} if why else {})
+                    for url, why in _own_indexes(proposal.cell, own)
+                ],
                 "findings": [finding.as_json() for finding in proposal.findings],
             }
             for proposal in proposals

@@ -50,24 +50,31 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
             f"there are no facts about {parsed.name}",
             hint=f"there are about {', '.join(sorted(known.frameworks))}",
         )
+    offered = available.get(distribution, ())
+    if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
+        offered = ()  # asked for by its variant: what the default index has is no answer
     lines: list[str] = []
     for row in reversed(table.rows):
         if distribution.startswith("cupy-") and row.variant not in distribution:
             continue
-        version = _version(row, parsed, available.get(distribution, ()))
+        version = _version(row, parsed, offered)
         if version is None:
             continue
         if str(row.versions) not in lines:
             lines.append(str(row.versions))
         if len(lines) > LINES:
             return
-        yield from _ways(table, row, parsed, version)
+        listed = f"{version}+{row.variant}" in offered
+        yield from _ways(table, row, parsed, version, listed=listed)
 
 
 def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -> str | None:
-    """The newest version of a row that the requirement admits."""
+    """The newest version of a row that the requirement admits, without its ``+cu118``."""
     fitting = [
-        v for v in (available or (row.latest,)) if contains(row.versions, v) and contains(parsed.specifier, v)
+        v
+        for v in (_of_variant(row, available) or (() if available else (row.latest,)))
+        if contains(row.versions, v)
+        and (contains(parsed.specifier, v) or contains(parsed.specifier, f"{v}+{row.variant}".rstrip("+")))
     ]
     if fitting:
         return max(fitting, key=key)
@@ -83,7 +90,21 @@ def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -
     return None
 
 
-def _ways(table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str) -> Iterator[Choice]:
+def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
+    """Of what the user's indexes have, the versions that can be of the row's CUDA variant.
+
+    Where none of them carries it, the default index's stand for it: a release has all of its variants, and
+    before it is proposed the variant's own index is asked.
+    """
+    own = [v for v in available if v.partition("+")[2] == row.variant]
+    plain = [v for v in available if "+" not in v]
+    return [v.partition("+")[0] for v in (own or plain if not row.default else (*own, *plain))]
+
+
+def _ways(
+    table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str, *, listed: bool
+) -> Iterator[Choice]:
+    """``listed``: the user's own indexes have the variant, so the cell has to name none."""
     name = parsed.name
     local = next((c.version.split("+")[1] for c in parsed.specifier if "+" in c.version), None)
     if table.name == "torch":
@@ -92,8 +113,8 @@ def _ways(table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version
         if row.default and local is None:
             yield Choice(text=f"{name}=={version}", row=row, brings=row.brings in {"pins", "inside"})
         else:
-            url = f"https://download.pytorch.org/whl/{row.variant}"
-            yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=(url,))
+            index = () if listed else (f"https://download.pytorch.org/whl/{row.variant}",)
+            yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=index)
     elif table.name == "jax":
         if row.default and (not parsed.extras or row.extra in parsed.extras):
             yield Choice(text=f"{name}[{row.extra}]=={version}", row=row, brings=True)

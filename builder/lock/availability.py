@@ -16,7 +16,7 @@ from builder.errors import PackageIndexError
 from builder.lock import target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from packaging.utils import BuildTag
     from packaging.version import Version
@@ -49,9 +49,26 @@ def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
         return dict(zip(wanted, pool.map(lambda name: _offer(name, index), wanted), strict=True))
 
 
-def _offer(name: str, index: Index) -> Offer:
+def ask_own(cells: Iterable[Cell], index: Index) -> dict[tuple[str, str], Offer]:
+    """What cells' own indexes say of the builds that come from there; by canonical name and address."""
+    wanted = sorted({(name, url) for cell in cells for name, _ in _own_builds(cell) for url in cell.index})
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(wanted, pool.map(lambda pair: _offer(pair[0], index, pair[1]), wanted), strict=True))
+
+
+def _own_builds(cell: Cell) -> Iterator[tuple[str, str]]:
+    """Name and version of those frameworks that come from the cell's own indexes: ``2.1.2+cu118``."""
+    for text in cell.frameworks if cell.index else ():
+        parsed = requirement(text)
+        version = pinned(parsed) if parsed is not None else None
+        if parsed is not None and version is not None and "+" in version:
+            yield canonicalize_name(parsed.name), version
+
+
+def _offer(name: str, index: Index, url: str | None = None) -> Offer:
+    """What all of the user's indexes have of a project, or the one at ``url``."""
     try:
-        files = index.offers(name)
+        files = index.offers(name) if url is None else index.offers_of(url.rstrip("/"), name)
     except PackageIndexError as problem:
         return Offer(unknown=problem.message)
     wheels: dict[str, list[str]] = {}
@@ -81,21 +98,35 @@ def parsed_wheel(file: str) -> tuple[Version, BuildTag, frozenset[str]] | None:
     return version, build, frozenset(tag.platform for tag in tags)
 
 
-def missing(cell: Cell, offers: Mapping[str, Offer]) -> str | None:
-    """The first pinned package of a cell for which the index has no wheel that fits; None where all are.
+def missing(
+    cell: Cell, offers: Mapping[str, Offer], own: Mapping[tuple[str, str], Offer] | None = None
+) -> str | None:
+    """The first pinned package of a cell for which no index has a wheel that fits; None where all are there.
 
-    Projects that nobody asked for, and builds from an index of the cell's own, are not judged.
+    ``own`` is what :func:`ask_own` got for the cell's own indexes. Projects that nobody asked for, and
+    indexes that did not answer, are not judged.
     """
     known = tables.load()
     system = system_of(cell, Truth(), tag_of(cell.base, known), known)
     glibc = system.glibc if system is not None else "2.17"
     fitting = target.Target(python=cell.python, platform=cell.platform, glibc=glibc).tags()
+    theirs = dict(_own_builds(cell))
     for text in (*cell.frameworks, *cell.cuda.packages):
         parsed = requirement(text)
-        offer = offers.get(canonicalize_name(parsed.name)) if parsed is not None else None
         version = pinned(parsed) if parsed is not None else None
-        if offer is None or offer.unknown is not None or version is None or "+" in version:
+        if parsed is None or version is None:
             continue
-        if not any(target.rank(file, fitting) is not None for file in offer.wheels.get(version, ())):
-            return f"{text}: the package index has no wheel for Python {cell.python} and glibc {glibc}"
+        name = canonicalize_name(parsed.name)
+        if name in theirs:
+            asked = [(own or {}).get((name, url)) for url in cell.index]
+            where = f"its index {', '.join(cell.index)}"
+        else:
+            asked = [offers.get(name)]
+            where = "the package index"
+        said = [offer for offer in asked if offer is not None and offer.unknown is None]
+        if len(said) < len(asked):
+            continue
+        files = [file for offer in said for file in offer.wheels.get(version, ())]
+        if not any(target.rank(file, fitting) is not None for file in files):
+            return f"{text}: {where} has no wheel for Python {cell.python} and glibc {glibc}"
     return None

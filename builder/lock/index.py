@@ -125,10 +125,14 @@ class Index:
             PackageIndexError: an index did not answer, or not with a project's page.
         """
         return tuple(
-            replace(file, url=_with_login(file.url, index))
+            file
             for index in (*self.settings.extra, self.settings.default)
-            for file in self._page(index, name)
+            for file in self.offers_of(index, name)
         )
+
+    def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """The same, of one index by its address."""
+        return tuple(replace(file, url=_with_login(file.url, index)) for file in self._page(index, name))
 
     def fetch(
         self,

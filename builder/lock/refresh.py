@@ -132,14 +132,22 @@ def _pages(names: Iterable[str], index: Index, found: Refresh) -> dict[str, File
 def _frameworks(
     file: str, table: Mapping[str, Any], pages: Mapping[str, Files], index: Index, found: Refresh
 ) -> None:
-    """Rows of wheels on the default index; the other variants come from indexes of their own."""
+    """Rows of wheels on the user's indexes: a ``cu118`` build is there only where one of PyTorch's own is."""
     jobs: list[tuple[int, Mapping[str, Any], Files, str]] = []
     for number, row in enumerate(table["rows"]):
         files = pages.get(_distribution(table, row))
-        if files is None or not row.get("default", True):
+        if files is None:
             continue
-        line = {v: of_it for v, of_it in files.items() if contains(SpecifierSet(row["versions"]), v)}
+        default = row.get("default", True)
+        local = "" if default else row["variant"]
+        line = {
+            v: of_it
+            for v, of_it in files.items()
+            if contains(SpecifierSet(row["versions"]), v) and v.partition("+")[2] == local
+        }
         newest = max(line, key=key, default=None)
+        if newest is None and not default:
+            continue
         if newest is None:
             found.note(f"{_label(file, row)}: the package index has no wheel of it any more")
             continue
@@ -147,8 +155,9 @@ def _frameworks(
     with ThreadPoolExecutor(_THREADS) as pool:
         truths = list(pool.map(lambda job: _truth(job[2][job[3]], index), jobs))
     for (number, row, line, newest), (truth, unread) in zip(jobs, truths, strict=True):
-        if newest != row["latest"]:
-            found.add(file, number, row, "latest", newest)
+        public = newest.partition("+")[0]
+        if public != row["latest"]:
+            found.add(file, number, row, "latest", public)
         pythons = _pythons(file for files in line.values() for file in files)
         if pythons and pythons != row["python"]:
             found.add(file, number, row, "python", pythons)
@@ -164,7 +173,7 @@ def _uncovered(table: Mapping[str, Any], name: str, files: Files, index: Index, 
     """Releases newer than every row: a row of their own needs a person, who gets what the wheel says."""
     rows = [row for row in table["rows"] if _distribution(table, row) == name]
     end = max((row["latest"] for row in rows), key=key)
-    beyond = [v for v in files if key(v) > key(end)]
+    beyond = [v for v in files if key(v) > key(end) and "+" not in v]
     newer = [v for v in beyond if not any(contains(SpecifierSet(row["versions"]), v) for row in rows)]
     if newer:
         newest = max(newer, key=key)

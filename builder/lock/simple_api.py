@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
-# What tells a project without files from any page without links: the version of PEP 629, or the usual heading.
+# What tells a project without files from any page without links: PEP 629's version, or the usual heading.
 _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links for ', re.IGNORECASE)
 
 

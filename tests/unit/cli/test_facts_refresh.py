@@ -239,3 +239,15 @@ def test_jax_is_read_from_its_plug_ins_which_hold_the_pins(folder: Path) -> None
     assert changed["python"] == ["3.13"]
     assert changed["pins"] == ["nvidia-cudnn-cu12>=9.9,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]
     assert any("jax-cuda12-plugin 99.0" in n and "nvidia-cudnn-cu12<10.0,>=10.1" in n for n in found.notes)
+
+
+def test_a_cuda_variant_is_refreshed_where_the_users_indexes_have_it(folder: Path) -> None:
+    """One of PyTorch's own indexes as an extra one beside the default."""
+    plain, ours = torch_wheel("2.1.2", "311"), torch_wheel("2.1.9+cu118", "311")
+    said = {ours: says("2.1.9+cu118", "11.8", "8.9.0.1")}
+    found = refresh(folder, index=Shelf({"torch": [plain, ours]}, said), registry=Nobody())
+    changed = {change.key: change.new for change in found.changes if change.label == "torch ==2.1.* cu118"}
+    assert changed == {"latest": "2.1.9", "python": ["3.11"], "cudnn": "8.9.0.1"}
+    assert not any("2.1.9" in note for note in found.notes)
+    default = {change.key: change.new for change in found.changes if change.label == "torch ==2.1.* cu121"}
+    assert "latest" not in default

@@ -18,9 +18,17 @@ LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 class Offered:
     """An index by what it lists; a project that it does not list raises as one that is down."""
 
-    def __init__(self, **files: list[str]) -> None:
+    def __init__(self, own: dict[str, list[str]] | None = None, **files: list[str]) -> None:
         self.files = {name.replace("_", "-"): found for name, found in files.items()}
+        self.own = own or {}
+        """What indexes that a cell may name list, by the last part of their address."""
         self.asked: list[str] = []
+
+    def offers_of(self, url: str, name: str) -> tuple[IndexFile, ...]:
+        variant = url.rpartition("/")[2]
+        if variant not in self.own:
+            raise PackageIndexError(f"package index {url}/{name}/: the host name is unknown")
+        return Offered(**{name: self.own[variant]}).offers(name)
 
     def offers(self, name: str) -> tuple[IndexFile, ...]:
         self.asked.append(name)
@@ -105,11 +113,36 @@ def test_offline_asks_nobody(capsys) -> None:
     assert "versions from the facts: the index was not asked" in capsys.readouterr().err
 
 
-def test_a_build_of_pytorchs_own_index_is_not_looked_up(capsys) -> None:
+def indexes(shown: str) -> dict[str, list[str]]:
+    """The indexes that each proposed framework comes from, out of ``--json``."""
+    return {p["cell"]["frameworks"][0]: p["cell"]["index"] for p in json.loads(shown)["proposals"]}
+
+
+def test_the_index_of_a_cuda_variant_is_asked_for_what_it_is_proposed_for(capsys) -> None:
+    own = {"cu118": [wheel("2.1.2+cu118"), wheel("2.1.1+cu118")]}
+    assert resolve("torch==2.1.*", index=Offered(own, torch=[wheel("2.1.2")]), json=True) == 0
+    found = indexes(capsys.readouterr().out)
+    assert list(found) == ["torch==2.1.2", "torch==2.1.2+cu118"]
+    assert found["torch==2.1.2+cu118"][0].endswith("/cu118")
+    other = Offered({"cu118": [wheel("2.1.1+cu118")]}, torch=[wheel("2.1.2")])
+    assert resolve("torch==2.1.*", index=other, json=True) == 0
+    assert list(indexes(capsys.readouterr().out)) == ["torch==2.1.2"]
+    with pytest.raises(CellError, match=r"2.1.2\+cu118: its index http\S+/cu118 has no wheel"):
+        resolve("torch==2.1.2+cu118", index=other)
+
+
+def test_a_variants_index_that_does_not_answer_is_said_with_the_proposal(capsys) -> None:
     index = Offered(torch=[wheel("2.8.0")])
     assert resolve("torch==2.9.1+cu126", index=index) == 0
-    assert "torch" not in index.asked
-    assert "download.pytorch.org/whl/cu126, which was not asked" in capsys.readouterr().err
+    assert "/cu126, which may have them: package index" in capsys.readouterr().err
+    assert resolve("torch==2.9.1+cu126", index=Offered({"cu126": [wheel("2.9.1+cu126")]}, torch=[])) == 0
+    assert "/cu126, which has them" in capsys.readouterr().err
+
+
+def test_a_variant_on_the_users_own_index_needs_no_other(capsys) -> None:
+    index = Offered(torch=[wheel("2.1.2"), wheel("2.1.1+cu118")])
+    assert resolve("torch==2.1.*", index=index, json=True) == 0
+    assert indexes(capsys.readouterr().out) == {"torch==2.1.2": [], "torch==2.1.1+cu118": []}
 
 
 def test_what_the_index_does_not_have_is_refused_by_name(capsys) -> None:
