@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -186,3 +187,27 @@ def mirrors(given: list[str] | None) -> dict[str, str]:
     from builder.lock import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
+
+
+def refuse_idle(engine: str, *, output: Path | None, plain: bool, require_verified: bool) -> None:
+    """Raise UsageError for options of ``build`` that say nothing beside ``--engine``."""
+    if engine == "docker" and output is not None:
+        raise UsageError(
+            "--output is for --engine none: an engine keeps images in its own store",
+            hint="docker save writes one of them to a file",
+        )
+    if engine == "none" and (plain or require_verified):
+        option = "--plain" if plain else "--require-verified"
+        raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
+
+
+def age(text: str | None) -> timedelta | None:
+    """``--max-age``: ``30d``, ``12h``. Raises UsageError."""
+    from builder.matrix.values import BadValue, seconds
+
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=int(seconds(text)))
+    except (BadValue, OverflowError) as error:
+        raise UsageError(f"--max-age: {error}", hint="a number and its unit: 30d, 12h, 2w, 90m") from error

@@ -83,13 +83,17 @@ def build_cells(
     terminal: Terminal,
     require_verified: bool,
     json: bool,
+    without_engine: bool = False,
 ) -> int:
     """``rtbuild build``."""
     cells = opt.choose(matrices, select, skip).chosen
+    line = pipeline.build
+    if without_engine:
+        from builder.pipeline.noengine import build_without_engine as line
     return _recorded(
         terminal,
         settings,
-        lambda emit, cancel: pipeline.build(matrices, cells, settings=settings, emit=emit, cancel=cancel),
+        lambda emit, cancel: line(matrices, cells, settings=settings, emit=emit, cancel=cancel),
         require_verified=require_verified,
         json=json,
     )

@@ -86,6 +86,7 @@ def wheels_context(
         made=new,
         reused=len(base.layers) + len(layers) - new,
         seconds=time.monotonic() - started,
+        made_of={one.key: one.record for one in every},
         lease=lease,
     )
 

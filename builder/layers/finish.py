@@ -71,7 +71,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
 
     Raises :class:`~builder.errors.MissingToolError` where this machine cannot run the steps.
     """
-    keys = {name: layer_key(work, name) for name in work.ending.copies}
+    keys = layer_keys(work.recipe, work.ending, work.base.layers, work.wheels)
     found = {name: work.store.find(key, work.lease) for name, key in keys.items()}
     for name, key in keys.items():
         found[name] = found[name] or work.fetched(key, work.lease)
@@ -84,13 +84,18 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
     return tuple(record.layer for record in found.values() if record is not None), len(missing)
 
 
-def layer_key(work: Finisher, name: str) -> str:
-    """What ``/out/<name>`` is made of: its steps, the files they see, and the layers below."""
-    steps = [step for step in work.ending.steps if name in step.makes]
+def layer_keys(
+    recipe: Recipe, ending: Ending, base: Sequence[Layer], wheels: Sequence[Layer]
+) -> dict[str, str]:
+    """What each folder below ``/out`` is looked up by: its steps, the files they see, the layers below."""
+    return {name: _key(recipe, ending, name, base, wheels) for name in ending.copies}
+
+
+def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
+    steps = [step for step in ending.steps if name in step.makes]
     if not steps:
         raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
-    layers = [*work.base.layers, *(work.wheels if any(map(_sees_wheels, steps)) else ())]
-    files = work.recipe.files
+    files = recipe.files
     document = {
         "format": _FORMAT,
         "scripts": [step.script for step in steps],
@@ -99,11 +104,11 @@ def layer_key(work: Finisher, name: str) -> str:
             for step in steps
             for source, target in step.files
         },
-        "layers": [layer.diff_id for layer in layers],
-        "epoch": work.recipe.pinned.epoch,
+        "layers": [layer.diff_id for layer in (*base, *(wheels if any(map(_sees_wheels, steps)) else ()))],
+        "epoch": recipe.pinned.epoch,
     }
     made_of = digest_of(document).removeprefix("sha256:")
-    return f"step-{made_of}-{codec(work.recipe.cell.options.compression)}"
+    return f"step-{made_of}-{codec(recipe.cell.options.compression)}"
 
 
 def _sees_wheels(step: Step) -> bool:

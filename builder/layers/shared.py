@@ -1,8 +1,8 @@
 """Ready-made layers in a registry, each named after what it was made of.
 
-A small manifest that no engine can run: its layer is the blob itself, so the registry keeps it, and its config
-says what the blob is. The tag is made of the key, so that one question finds it. What it was made of is a
-claim of whoever pushed it, which nobody can check without making the layer again: see ``docs/layers.md``.
+A small manifest that no engine can run: its layer is the blob itself, so the registry keeps it, and its
+config says what the blob is. The tag is made of the key, so that one question finds it. What it was made of
+is a claim of whoever pushed it, which nobody can check without making the layer again: ``docs/layers.md``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def shared_key(key: str) -> str:
-    """A key of the store without the version of the compressor: any blob of that content will do elsewhere."""
+    """A key of the store without the compressor's version: any blob of that content will do elsewhere."""
     return _CODEC.sub(lambda match: "-zstd" if match[1] else "-gzip", key)
 
 
@@ -73,13 +73,12 @@ def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
 
 def config_digest(manifest: dict[str, Any], where: str) -> str:
     """The digest of the config that a manifest names. Raises RegistryError where it is none of a layer."""
-    try:
-        digest = str(manifest["config"]["digest"])
-        ours = manifest["config"]["mediaType"] == CONFIG_TYPE and _DIGEST.fullmatch(digest)
-    except (LookupError, TypeError):
-        ours = None
-    if not ours:
+    described = manifest.get("config")
+    if not isinstance(described, dict) or described.get("mediaType") != CONFIG_TYPE:
         raise _strange(where, "its manifest describes something else")
+    digest = str(described.get("digest"))
+    if not _DIGEST.fullmatch(digest):
+        raise _strange(where, "its manifest names no config")
     return digest
 
 

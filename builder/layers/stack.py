@@ -115,6 +115,12 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
     )
 
 
+def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
+    """The wheels, by sha256, whose layers seem to be in the store: for an estimate, nothing is kept."""
+    ready = [group for group in _groups(pinned.wheels) if any(map(store.has, _keys(group, pinned)))]
+    return frozenset(wheel.sha256 for group in ready for wheel in group)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Work:
     """What the conversions of one call have in common."""

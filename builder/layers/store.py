@@ -98,6 +98,11 @@ class LayerStore:
             os.utime(self._index(key))
         return record if self._is_sound(record.layer.digest, record.layer.size) else None
 
+    def has(self, key: str) -> bool:
+        """Whether the layer made of ``key`` seems to be here: nothing keeps it, nobody looked into it."""
+        record = self._read(key)
+        return record is not None and self.blob(record.layer.digest).exists()
+
     def obtain(self, key: str, lease: Lease, make: Callable[[Path], Record]) -> tuple[Record, bool]:
         """The layer made of ``key``, and whether it was made now.
 

@@ -24,6 +24,23 @@ class Stage(enum.StrEnum):
     PULL = "pull"
     VERIFY = "verify"
     REPORT = "report"
+    GATE = "gate"
+    COPY = "copy"
+    EVIDENCE = "evidence"
+    TAGS = "tags"
+
+
+BUILDING = (
+    Stage.CHECK,
+    Stage.LOCK,
+    Stage.FETCH,
+    Stage.LAYERS,
+    Stage.RENDER,
+    Stage.BUILD,
+    Stage.PUSH,
+    Stage.VERIFY,
+)
+PUBLISHING = (Stage.GATE, Stage.COPY, Stage.EVIDENCE, Stage.TAGS)
 
 
 class Outcome(enum.StrEnum):
@@ -38,6 +55,9 @@ class Outcome(enum.StrEnum):
     """It did not lock or build, or a check in the image failed."""
     HOST = "host"
     """Nothing is known against the image: this machine could not verify it (verdicts ``host``, ``busy``)."""
+    PUBLISHED = "published"
+    REFUSED = "refused"
+    """The gate let it not through: there is no report on it that counts."""
     CANCELLED = "cancelled"
 
 

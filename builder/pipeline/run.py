@@ -12,12 +12,12 @@ from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
 from builder.pipeline import stages
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
-from builder.pipeline.events import CellResult, Note, Outcome, RunStarted, Stage
+from builder.pipeline.events import BUILDING, CellResult, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
 from builder.pipeline.sharing import SharedLayers, share_built
-from builder.pipeline.skipping import skipped, staged_before
+from builder.pipeline.skipping import end_staged, staged_before
 from builder.pipeline.staged import verify_staged
 from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
@@ -132,8 +132,7 @@ def build(
     if settings.locked:
         refuse_stale(site.keepers, cells)
     skipped = {Stage.PUSH: settings.push is None, Stage.VERIFY: not settings.verify}
-    skipped |= {Stage.PULL: True, Stage.REPORT: True}
-    order = tuple(stage for stage in Stage if not skipped.get(stage))
+    order = tuple(stage for stage in BUILDING if not skipped.get(stage))
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
     recipes: dict[str, Recipe] = {}
 
@@ -151,7 +150,7 @@ def build(
     def make(walk: Walk) -> CellResult:
         recipe = recipes[walk.cell.id]
         if recipe.inputs in staged and recipe.inputs not in here:
-            return skipped(walk, site, staged[recipe.inputs])
+            return end_staged(walk, site, staged[recipe.inputs])
         return _build_one(walk, site, recipe)
 
     made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))

@@ -69,6 +69,17 @@ class Walk:
             )
         )
 
+    def counter(self, what: str, total: int) -> Callable[[int], None]:
+        """A function that is told of each piece's bytes, for progress: ``12 of 34 MB of wheels``."""
+        arrived = 0
+
+        def advance(count: int) -> None:
+            nonlocal arrived
+            arrived += count
+            self.progress(f"{arrived / 1e6:.0f} of {total / 1e6:.0f} MB {what}", arrived, total)
+
+        return advance
+
     def note(self, text: str, *, warning: bool = False) -> None:
         self.notes.append(text)
         self._emit(Note(cell=self.cell.id, text=text, warning=warning))

@@ -49,6 +49,13 @@ class Settings:
     """A buildx builder other than the engine's own; what it built is loaded into the engine."""
     push: str | None = None
     """The repository to which every image that was built is pushed, under an unlisted tag."""
+    output: Path | None = None
+    """Where images are written as an OCI layout, without an engine."""
+    layers_from: str | None = None
+    """The repository where ready-made layers are looked for; None for the one that is pushed to."""
+    cache_from: tuple[str, ...] = ()
+    """Where buildx takes its own cache from, in its own words: ``type=registry,ref=…``."""
+    cache_to: tuple[str, ...] = ()
     repository: str = "rtbuild"
     """Images are called ``<repository>/<matrix>:<cell id>``."""
 

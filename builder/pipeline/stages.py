@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,10 @@ from builder.compat import Outcome as Judgement
 from builder.compat import check, summary
 from builder.engine import StepFinished, StepOutput, StepStarted, Transfer, user_network
 from builder.errors import CellError
-from builder.layers import wheels_context
-from builder.layers.rootfs import cached_rootfs
 from builder.lock import Memory, Registry, pin
-from builder.model import Image, RootfsBase, Wheel
+from builder.model import Image
 from builder.pipeline.events import CellResult, Outcome, Stage
+from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
 from builder.recipe.bundle import bundle
 from builder.verify import Expectation, verify
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from builder.pipeline.locks import LockKeeper
     from builder.pipeline.schedule import Walk
     from builder.pipeline.settings import Settings
+    from builder.pipeline.sharing import SharedLayers
     from builder.verify import ReportStore
 
 
@@ -47,6 +46,8 @@ class Site:
     keepers: Mapping[str, LockKeeper]
     engine: Engine | None = None
     layers: LayerStore | None = None
+    shared: SharedLayers | None = None
+    """Where layers are looked for that this machine has not made, and left for others."""
     reports: ReportStore | None = None
     writing: Registry = field(default_factory=Registry.to_write)
     """The door to repositories that are pushed to, and never to a mirror."""
@@ -107,32 +108,6 @@ def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
         return recipe
 
 
-def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...]) -> dict[str, Path]:
-    """Bring ``wheels`` and the recipe's large files into the cache; paths by sha256, or by name in it."""
-    cache = site.settings.cache
-    with walk.stage(Stage.FETCH):
-        total = sum(wheel.size for wheel in wheels)
-        arrived = 0
-
-        def advance(count: int) -> None:
-            nonlocal arrived
-            arrived += count
-            walk.progress(f"{arrived / 1e6:.0f} of {total / 1e6:.0f} MB of wheels", arrived, total)
-
-        index = site.index.with_extra(walk.cell.index)
-        fetched = index.fetch_all(wheels, cache=cache, progress=advance, stop=walk.cancel)
-        found: dict[str, Path] = dict(fetched)
-        for name, blob in recipe.blobs.items():
-            if isinstance(blob, RootfsBase):
-                walk.progress(f"Debian {blob.suite} out of {len(blob.debs)} packages", quiet=False)
-                fetch = partial(site.debian.fetch, cache=cache, stop=walk.cancel)
-                found[name] = cached_rootfs(blob, cache=cache, fetch=fetch)
-            else:
-                found[name] = found.get(blob.sha256) or index.fetch(blob, cache=cache)
-        walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
-        return found
-
-
 def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
     """Build the recipe, or find that an image with the same inputs is there."""
     engine, settings, cell = site.engine, site.settings, walk.cell
@@ -145,20 +120,18 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
                 engine.tag(there.reference, name)
                 walk.done("there already, nothing to build")
             return image_of(cell, name, there, reused=True)
-    fast = _takes_layers(walk, site)
-    wheels = recipe.pinned.wheels if fast else ()
-    blobs = fetch_blobs(walk, site, recipe, wheels)
     with ExitStack() as stack:
-        contexts = (
-            _layers(walk, site, recipe.pinned, blobs, stack) if fast else _mirrored(site, recipe.pinned)
-        )
+        if takes_layers(walk, site):
+            contexts, blobs = ready_made(walk, site, recipe, stack), {}
+        else:
+            contexts, blobs = mirrored(site, recipe.pinned), fetch_blobs(walk, site, recipe, ())
         indexes = site.index.with_extra(cell.index).settings
         network = stack.enter_context(user_network(indexes=(indexes.default, *indexes.extra)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         with walk.stage(Stage.BUILD):
             context = folder / cell.id
-            needed = {file: blobs[file] for file in recipe.blobs}
-            write(recipe, context, blobs=needed)
+            # Ready-made layers stand in for the stages that take the large files.
+            write(recipe if blobs else replace(recipe, blobs={}), context, blobs=blobs)
             built = engine.build(
                 context,
                 tag=name,
@@ -175,72 +148,18 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
             )
             walk.done(f"{name} {built.image.size / 1e9:.2f} GB {built.image.digest[:19]}")
     image = image_of(cell, name, built.image, reused=False)
-    budget = cell.options.max_size
-    if budget is not None and image.size > budget:
-        raise CellError(
-            f"the image has {image.size / 1e9:.2f} GB, its budget is {budget / 1e9:.2f} GB",
-            hint="raise `max-size` in the matrix, or leave packages out",
-        )
+    refuse_large(cell, image.size)
     return image
 
 
-def _takes_layers(walk: Walk, site: Site) -> bool:
-    """Whether the fast way is open; where it is not, the reason is said."""
-    if not site.settings.layers or site.layers is None or site.engine is None:
-        return False
-    if not site.engine.facts().takes_layers:
-        walk.note("wheels are installed in the build: ready-made layers need the containerd image store")
-        return False
-    return True
-
-
-def _mirrored(site: Site, pinned: Pinned) -> Mapping[str, str]:
-    """The build context that takes the base from the mirror of its registry, for the engine's own pull."""
-    mirror = None if isinstance(pinned.base, RootfsBase) else site.registry.at_mirror(pinned.base)
-    return {"base": f"docker-image://{mirror}"} if mirror else {}
-
-
-def _layers(
-    walk: Walk, site: Site, pinned: Pinned, blobs: Mapping[str, Path], stack: ExitStack
-) -> Mapping[str, str]:
-    """The build contexts that override the recipe's stages below ``system``."""
-    assert site.layers is not None  # noqa: S101 - see _takes_layers
-    assert site.engine is not None  # noqa: S101
-    base = pinned.base
-    source, there = None, False
-    if not isinstance(base, RootfsBase):
-        by_digest = f"{base.reference.partition('@')[0]}@{base.digest}"
-        source = _BaseSource(site.registry, base.reference)
-        there = site.engine.facts().builds_in_store and site.engine.inspect(by_digest) is not None
-    with walk.stage(Stage.LAYERS):
-        context = stack.enter_context(
-            wheels_context(
-                pinned,
-                store=site.layers,
-                wheel_paths={wheel.sha256: blobs[wheel.sha256] for wheel in pinned.wheels},
-                rootfs_tar=blobs.get("rootfs.tar"),
-                source=source,
-                engine_has_base=there,
-                progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
-                cancel=walk.cancel,
-            )
+def refuse_large(cell: Cell, size: int) -> None:
+    """Raise CellError where an image has more bytes, unpacked, than its matrix allows."""
+    budget = cell.options.max_size
+    if budget is not None and size > budget:
+        raise CellError(
+            f"the image has {size / 1e9:.2f} GB, its budget is {budget / 1e9:.2f} GB",
+            hint="raise `max-size` in the matrix, or leave packages out",
         )
-        walk.done(f"{context.made} made, {context.reused} there already")
-    return context.build_contexts
-
-
-@dataclass(frozen=True)
-class _BaseSource:
-    """The registry client as the layer room wants it: blobs of one base."""
-
-    registry: Registry
-    reference: str
-
-    def manifest(self, digest: str) -> bytes:
-        return self.registry.manifest(f"{self.reference.partition('@')[0]}@{digest}").content
-
-    def blob(self, digest: str, dest: Path) -> None:
-        self.registry.fetch_blob(self.reference, digest, dest)
 
 
 def _tell(walk: Walk, event: BuildEvent) -> None:
@@ -323,5 +242,4 @@ def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_o
     if text_only:
         write(replace(recipe, blobs={}), target, blobs={})
         return
-    blobs = fetch_blobs(walk, site, recipe, ())
-    write(recipe, target, blobs={name: blobs[name] for name in recipe.blobs})
+    write(recipe, target, blobs=fetch_blobs(walk, site, recipe, ()))

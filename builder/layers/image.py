@@ -1,0 +1,180 @@
+"""A cell's whole image put together without an engine: the documents, and where each layer is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.errors import UsageError
+from builder.layers.collide import refuse_collisions
+from builder.layers.dockerfile import read_ending
+from builder.layers.finish import Finisher, added_layers, final_config, layer_keys
+from builder.layers.locking import disk_errors, locked
+from builder.layers.stack import listings
+from builder.layers.store import Record
+from builder.model import canonical_json, content_of
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from builder.layers.stack import Plan
+    from builder.layers.store import Lease
+    from builder.layers.types import BaseLayers, Layer
+    from builder.model import Recipe
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_CONFIG = "application/vnd.oci.image.config.v1+json"
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_REF = "org.opencontainers.image.ref.name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedImage:
+    """An image as its documents, and its layers by key."""
+
+    manifest: bytes
+    config: bytes
+    layers: tuple[Layer, ...]
+    """Lowest first."""
+    made_of: Mapping[str, Record]
+    """The layers by what they are made of: their keys in the store."""
+    made: int
+    """How many of the recipe's own layers were made now."""
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.manifest)
+
+    @property
+    def config_digest(self) -> str:
+        return _digest(self.config)
+
+    @property
+    def content(self) -> str:
+        """The same as an engine's for the same image."""
+        config = json.loads(self.config)
+        return content_of(
+            platform=f"{config['os']}/{config['architecture']}",
+            layers=config["rootfs"]["diff_ids"],
+            config=config["config"],
+        )
+
+    @property
+    def size(self) -> int:
+        """In bytes, unpacked; without layers of which only the compressed size is known."""
+        return sum(layer.unpacked for layer in self.layers)
+
+
+def compose_image(
+    recipe: Recipe,
+    made: Plan,
+    base: BaseLayers,
+    *,
+    blob: Callable[[Layer], Path],
+    fetched: Callable[[str, Lease], Record | None],
+    progress: Callable[[str], None],
+    cancel: threading.Event,
+) -> ComposedImage:
+    """Put the image of ``recipe`` together: every layer of ``made`` is known, what the recipe adds is made.
+
+    ``blob`` gives the file of a layer that has to be looked into; ``fetched`` a layer of that key from
+    elsewhere. Raises :class:`~builder.errors.CellError` where an engine is needed, or two packages fight over
+    a path, and :class:`~builder.errors.MissingToolError` where this machine cannot run the recipe's steps.
+    """
+    ending = read_ending(recipe.files["Dockerfile"].content.decode())
+    refuse_collisions(listings(made))
+    wheels = [made.known[group].record.layer for group in made.groups]
+    work = Finisher(
+        recipe=recipe,
+        ending=ending,
+        base=base,
+        wheels=wheels,
+        store=made.store,
+        lease=made.lease,
+        cancel=cancel,
+        blob=blob,
+        fetched=fetched,
+        progress=progress,
+    )
+    added, count = added_layers(work)
+    config = final_config(base, wheels, added, ending, recipe.pinned.epoch)
+    layers = (*base.layers, *wheels, *added)
+    every = [*made.known.values(), *([made.rootfs] if made.rootfs else [])]
+    steps = layer_keys(recipe, ending, base.layers, wheels)
+    made_of = {one.key: one.record for one in every}
+    made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}
+    return ComposedImage(
+        manifest=_manifest(config, layers), config=config, layers=layers, made_of=made_of, made=count
+    )
+
+
+def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
+    """As BuildKit writes it: of equal layers comes an equal digest."""
+    document = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": {"mediaType": _CONFIG, "digest": _digest(config), "size": len(config)},
+        "layers": [
+            {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size} for layer in layers
+        ],
+    }
+    return json.dumps(document, indent=2).encode()
+
+
+def write_layout(folder: Path, name: str, image: ComposedImage, blob: Callable[[Layer], Path]) -> None:
+    """Add an image to the OCI layout in ``folder`` under ``name``; blobs that are there stay.
+
+    https://github.com/opencontainers/image-spec/blob/main/image-layout.md; tools read it as
+    ``oci:FOLDER:NAME``. Raises UsageError where the folder holds something else.
+    """
+    blobs = folder / "blobs" / "sha256"
+    with disk_errors(folder):
+        _refuse_foreign(folder)
+        blobs.mkdir(parents=True, exist_ok=True)
+        for layer in image.layers:
+            target = blobs / layer.digest.removeprefix("sha256:")
+            if not (target.is_file() and target.stat().st_size == layer.size):
+                beside = target.with_suffix(f".{name}.part")
+                shutil.copyfile(blob(layer), beside)
+                beside.replace(target)
+        for document in (image.config, image.manifest):
+            _write(blobs / _digest(document).removeprefix("sha256:"), document)
+        _write(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
+        with locked(folder / ".lock"):
+            _add_to_index(folder / "index.json", name, image)
+
+
+def _add_to_index(path: Path, name: str, image: ComposedImage) -> None:
+    there = json.loads(path.read_bytes())["manifests"] if path.is_file() else []
+    others = [entry for entry in there if (entry.get("annotations") or {}).get(_REF) != name]
+    entry = {
+        "mediaType": MANIFEST,
+        "digest": image.digest,
+        "size": len(image.manifest),
+        "annotations": {_REF: name},
+    }
+    entries = sorted([*others, entry], key=lambda one: str((one.get("annotations") or {}).get(_REF)))
+    _write(path, canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}))
+
+
+def _refuse_foreign(folder: Path) -> None:
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if (folder.exists() and not folder.is_dir()) or (names and "blobs" not in names):
+        raise UsageError(
+            f"{folder} is there and is no OCI layout", hint="name a folder that does not exist, or remove it"
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_bytes(content)
+    beside.replace(path)
+
+
+def _digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()

@@ -1,0 +1,65 @@
+"""Cells whose image a repository has already: neither built nor fetched again."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from builder.errors import RegistryError
+from builder.model import Image
+from builder.pipeline.events import Note, Outcome, Stage
+from builder.pipeline.stages import ended
+from builder.publish.staging import find_staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from builder.model import Recipe
+    from builder.pipeline.events import CellResult
+    from builder.pipeline.schedule import Emit, Walk
+    from builder.pipeline.stages import Site
+    from builder.publish.staging import Staged
+
+_QUESTIONS = 16
+"""Cells that are asked about at a time."""
+
+
+def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str, Staged]:
+    """The images that the repository to push to has, by the inputs of their recipes.
+
+    The label in the image's own config decides; a tag that leads elsewhere counts as no image, and is put
+    right by the push. Raises RegistryError where the registry does not answer.
+    """
+    repository = site.settings.push
+    if repository is None or site.settings.no_cache:
+        return {}
+
+    def look(recipe: Recipe) -> Staged | None:
+        try:
+            return find_staged(site.writing, repository, recipe.inputs)
+        except RegistryError as problem:
+            if site.writing.digest_of(f"{repository}:nothing") is None:  # it answers: the image is at fault
+                emit(Note(cell=recipe.cell.id, text=f"built again: {problem.message}", warning=True))
+                return None
+            raise
+
+    wanted = list(recipes)
+    with ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="staged") as pool:
+        found = list(pool.map(look, wanted))
+    return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
+
+
+def end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:
+    """The end of a cell that needs nothing. Its verification is a matter of `rtbuild verify --from`."""
+    with walk.stage(Stage.BUILD):
+        walk.done(f"there already, in {staged.repository}")
+    image = Image(
+        cell=walk.cell,
+        reference=staged.reference,
+        digest=staged.digest,
+        content=staged.content,
+        size=staged.size,
+        reused=True,
+        pushed=staged.reference,
+    )
+    return ended(walk, Outcome.UNVERIFIED if site.settings.verify else Outcome.DONE, image=image)
