@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.cli import walk
+from builder.cli import catalogue, publish, runtimes, walk
 from builder.cli.app import main
 
-__all__ = ["main", "walk"]
+__all__ = ["catalogue", "main", "publish", "runtimes", "walk"]

@@ -69,6 +69,11 @@ class Engine:
     ) -> None:
         self.close()
 
+    @property
+    def client_command(self) -> tuple[str, ...]:
+        """The docker client's command line as far as it names this engine."""
+        return self._connection.docker
+
     def facts(self) -> EngineFacts:
         """What the engine and its machine can do, asked once per engine."""
         return self._facts
@@ -88,6 +93,8 @@ class Engine:
             platform=f"{info.get('OSType')}/{_ARCHITECTURES.get(info['Architecture'], info['Architecture'])}",
             host=self._connection.endpoint.host,
             gpu=gpu_facts(info, local=local),
+            security=tuple(_option_name(text) for text in info.get("SecurityOptions") or ()),
+            memory=info.get("MemTotal") or None,
             builder=self._connection.builder,
             builder_driver=self._connection.builder_driver,
         )
@@ -235,6 +242,11 @@ class Engine:
             return None
         root = Path(self._info().get("DockerRootDir", ""))
         return shutil.disk_usage(root).free if root.is_dir() else None
+
+
+def _option_name(text: str) -> str:
+    """``rootless`` of ``name=rootless``, ``seccomp`` of ``name=seccomp,profile=builtin``."""
+    return text.partition(",")[0].removeprefix("name=")
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

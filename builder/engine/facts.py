@@ -59,6 +59,10 @@ class EngineFacts:
     host: str
     """The address that the engine answers on: ``unix:///var/run/docker.sock``."""
     gpu: GpuFacts = field(default_factory=lambda: GpuFacts(request=None, traces=()))
+    security: tuple[str, ...] = ()
+    """The engine's security options by name: ``rootless``, ``selinux``, ``seccomp``."""
+    memory: int | None = None
+    """Of the engine's machine, in bytes."""
     builder: str = "default"
     """The buildx builder. One that is not the engine's own loads what it built into the engine."""
     builder_driver: str = "docker"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder.matrix.requirements import parse
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but rtbuild's own files."""
+"""Turns a lock into the text of a build context. Pure: no clock, no network, no disk but rtbuild's files."""
 
 from __future__ import annotations
 

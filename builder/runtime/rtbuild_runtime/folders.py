@@ -39,7 +39,10 @@ def settle_home(environment: MutableMapping[str, str], say: Callable[[str], None
                 5,
             )
         if home != "/":
-            say("the home folder %s cannot be written to: %s is taken, and goes with the container" % (home, made))
+            say(
+                "the home folder %s cannot be written to: %s is taken, and goes with the container"
+                % (home, made)
+            )
         home = made
     environment["HOME"] = home
     try:
@@ -58,8 +61,11 @@ def work_folder(home: str, say: Callable[[str], None]) -> str:
         return home
     if not writable(WORK):
         owner = os.stat(WORK)
+        hint = "start as its owner: --user %d:%d" % (owner.st_uid, owner.st_gid)
+        if owner.st_uid == 0:
+            hint = 'mount a folder that is yours: --volume "$PWD:%s"' % WORK
         say(
-            "%s cannot be written to by user %d, it belongs to %d: notebooks there cannot be saved.\n"
-            "  hint: start as its owner: --user %d:%d" % (WORK, os.getuid(), owner.st_uid, owner.st_uid, owner.st_gid)
+            "%s cannot be written to by user %d, it belongs to user %d: notebooks there cannot be saved.\n"
+            "  hint: %s" % (WORK, os.getuid(), owner.st_uid, hint)
         )
     return WORK

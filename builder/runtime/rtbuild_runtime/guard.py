@@ -2,8 +2,10 @@
 
 Jupyter itself leaves the refusal to the browser, and answers any preflight that asks for ``Authorization``
 with the asking page's own origin. Here a request from a page that is neither Colab's nor this server's own
-gets 403 and a line in the log, before anything is done for it. For Colab's page, Chrome also wants to hear that a page of the public network
-may reach this one: https://wicg.github.io/private-network-access/#cors-preflight (googlecolab/colabtools#5506).
+gets 403 and a line in the log, before anything is done for it.
+
+For Colab's page, Chrome also wants to hear that a page of the public network may reach this one:
+https://wicg.github.io/private-network-access/#cors-preflight, googlecolab/colabtools#5506.
 
 notebook 6 logs the address of every request that fails, with its token; Colab's page makes one such request.
 """
@@ -60,24 +62,28 @@ def load_jupyter_server_extension(app: Any) -> None:
     from tornado.routing import Matcher, Rule
     from tornado.web import OutputTransform, RequestHandler
 
-    class FromElsewhere(Matcher):
+    class FromElsewhere(Matcher):  # type: ignore[misc]
         def match(self, request: Any) -> dict[str, Any] | None:
             return None if allowed(request.headers.get("Origin"), request.host) else {}
 
-    class Refused(RequestHandler):
+    class Refused(RequestHandler):  # type: ignore[misc]
         def prepare(self) -> None:
             origin = self.request.headers.get("Origin", "")
             _log.warning("refused a page of %s: only %s may use this runtime", origin[:100], COLAB)
             self.set_status(403)
             self.finish("rtbuild: pages of this site may not use this runtime, only %s may\n" % COLAB)
 
-    class FromThePublicNetwork(OutputTransform):
+    class FromThePublicNetwork(OutputTransform):  # type: ignore[misc]
         def __init__(self, request: Any) -> None:
             asked = request.headers.get("Access-Control-Request-Private-Network") == "true"
             self._answer = asked and request.headers.get("Origin") == COLAB
 
         def transform_first_chunk(
-            self, status_code: int, headers: Any, chunk: bytes, finishing: bool
+            self,
+            status_code: int,
+            headers: Any,
+            chunk: bytes,
+            finishing: bool,  # noqa: ARG002
         ) -> tuple[int, Any, bytes]:
             if self._answer:
                 headers["Access-Control-Allow-Private-Network"] = "true"

@@ -9,7 +9,7 @@ _NO_LIMIT = 1 << 60
 
 
 class Watch(object):
-    """Counts kills: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files, ``oom_kill``."""
+    """Counts kills, ``oom_kill``: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files"""
 
     def __init__(self, events: "tuple[str, ...]" = _EVENTS, limits: "tuple[str, ...]" = _LIMITS) -> None:
         self._events = events
@@ -47,7 +47,7 @@ class Watch(object):
             try:
                 with open(path) as stream:
                     limit = int(stream.read())
-                return limit if limit < _NO_LIMIT else None
             except (OSError, ValueError):  # not there, or "max"
                 continue
+            return limit if limit < _NO_LIMIT else None
         return None

@@ -40,8 +40,8 @@ class Server(object):
 
     def __init__(self, port: int, bind: str, token: str, folder: str, environment: Mapping[str, str]) -> None:
         self.port = port
-        # Jupyter reads the token out of a file, which goes as soon as it has: a variable would be inherited by
-        # every notebook, and shown by any that prints its environment.
+        # Jupyter reads the token out of a file, which goes as soon as it has: a variable would be inherited
+        # by every notebook, and shown by any that prints its environment.
         handle, self._token_file = tempfile.mkstemp(prefix="token-")
         with os.fdopen(handle, "w") as stream:
             stream.write(token)
@@ -66,10 +66,14 @@ class Server(object):
                 status = self.process.poll()
                 if status is not None:
                     raise StartError(
-                        "Jupyter ended with status %d before it answered" % status, "its own words are above", 1
+                        "Jupyter ended with status %d before it answered" % status,
+                        "its own words are above",
+                        1,
                     )
                 if time.monotonic() > until:
-                    raise StartError("Jupyter did not answer within %d s" % seconds, "its own words are above", 1)
+                    raise StartError(
+                        "Jupyter did not answer within %d s" % seconds, "its own words are above", 1
+                    )
                 time.sleep(0.05)
         finally:
             os.unlink(self._token_file)

@@ -1,4 +1,4 @@
-"""``cudnn-verify`` beside Jupyter: its verdict in one line, and in large letters where it is not ``works``."""
+"""``cudnn-verify`` beside Jupyter: its verdict in a line, and in large letters where it is not ``works``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ class Verdict(object):
     def __init__(self, tell: Callable[[str], None], command: Sequence[str] = PROBE) -> None:
         self._tell = tell
         self._stopped = False
+        self._process: subprocess.Popen[str] | None = None
         try:
             self._process = subprocess.Popen(
                 list(command),
@@ -34,7 +35,6 @@ class Verdict(object):
                 universal_newlines=True,
             )
         except OSError as error:
-            self._process = None
             tell(large("not verified", "cudnn-verify did not start: %s" % error))
             return
         threading.Thread(target=self._follow, daemon=True).start()

@@ -1,7 +1,7 @@
 """Settings that Colab's page needs, for every Jupyter, in both families of options: jupyter_server, with
 notebook 7 and JupyterLab on it, reads ``ServerApp``; notebook 6 reads ``NotebookApp``.
 
-https://research.google.com/colaboratory/local-runtimes.html, googlecolab/colabtools#5302 (credentials), #5751.
+https://research.google.com/colaboratory/local-runtimes.html, googlecolab/colabtools#5302, #5751.
 """
 
 import os
@@ -30,7 +30,11 @@ for app in families:
     # nobody outside.
     app.allow_root = True
     setattr(app, "root_dir" if app is c.ServerApp else "notebook_dir", work)
-    setattr(app, "jpserver_extensions" if app is c.ServerApp else "nbserver_extensions", {"rtbuild_runtime.guard": True})
+    setattr(
+        app,
+        "jpserver_extensions" if app is c.ServerApp else "nbserver_extensions",
+        {"rtbuild_runtime.guard": True},
+    )
 
 c.NotebookApp.show_banner = False
 c.Application.log_level = "WARN"  # below it, Jupyter prints the address with the token

@@ -38,9 +38,8 @@ _ONLY_AT_GOOGLE = {
 }
 
 for _name, _instead in _ONLY_AT_GOOGLE.items():
-    _module = OnlyAtGoogle("%s.%s" % (__name__, _name), _instead)
-    globals()[_name] = sys.modules[_module.__name__] = _module
-del _name, _instead, _module
+    _full = "%s.%s" % (__name__, _name)
+    globals()[_name] = sys.modules[_full] = OnlyAtGoogle(_full, _instead)
 
 
 def __getattr__(name: str) -> Any:

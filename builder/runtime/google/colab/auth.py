@@ -10,7 +10,8 @@ __all__ = ["authenticate_service_account", "authenticate_user"]
 
 _HOW = (
     "nobody was signed in. Google's libraries find your own credentials where they always look: start with"
-    ' --volume "$HOME/.config/gcloud:/home/colab/.config/gcloud:ro", after `gcloud auth application-default login`.'
+    ' --volume "$HOME/.config/gcloud:/home/colab/.config/gcloud:ro", after `gcloud auth'
+    " application-default login`."
 )
 
 

@@ -10,12 +10,14 @@ from .errors import LocalRuntimeError
 __all__ = ["flush_and_unmount", "mount"]
 
 _HOW = (
-    "Google Drive cannot be mounted from inside. Start the runtime with a folder of your machine there, such as"
-    ' the one that Drive for desktop or rclone keeps: --volume "$HOME/My Drive:%s/MyDrive".'
+    "Google Drive cannot be mounted from inside. Start the runtime with a folder of your machine there, such"
+    ' as the one that Drive for desktop or rclone keeps: --volume "$HOME/My Drive:%s/MyDrive".'
 )
 
 
-def mount(mountpoint: str, force_remount: bool = False, timeout_ms: int = 120000, readonly: bool = False) -> None:
+def mount(
+    mountpoint: str, force_remount: bool = False, timeout_ms: int = 120000, readonly: bool = False
+) -> None:
     """Take ``mountpoint/MyDrive`` as it is, or make it an ordinary folder and say so.
 
     Raises:

@@ -19,8 +19,8 @@ def upload(target_dir: str = "") -> dict[str, bytes]:
     With ``target_dir`` they are copied there, too.
     """
     say(
-        "files are not sent through the page. %s is a folder of your machine: put them there, and name them here."
-        % _WORK
+        "files are not sent through the page. %s is a folder of your machine: put them there, and name them"
+        " here." % _WORK
     )
     found: dict[str, bytes] = {}
     while True:
@@ -59,7 +59,10 @@ def download(filename: str) -> None:
     work = os.path.realpath(_WORK)
     if not path.startswith(work + os.sep):
         path = shutil.copy(path, os.path.join(work, os.path.basename(path)))
-    print("%s is on your machine already: it is %s of your work folder" % (filename, os.path.relpath(path, work)))
+    print(
+        "%s is on your machine already: it is %s of your work folder"
+        % (filename, os.path.relpath(path, work))
+    )
     _link(path)
 
 
@@ -76,8 +79,8 @@ def _ask(prompt: str) -> str:
     except (EOFError, RuntimeError) as error:  # IPython's StdinNotImplementedError is a RuntimeError
         # https://github.com/ipython/ipython/blob/main/IPython/core/error.py
         raise LocalRuntimeError(
-            "files.upload() asks for a path, and nobody is there to answer. Open the file by its name instead:"
-            " %s is a folder of your machine." % _WORK
+            "files.upload() asks for a path, and nobody is there to answer. Open the file by its name"
+            " instead: %s is a folder of your machine." % _WORK
         ) from error
 
 

@@ -23,7 +23,7 @@ class SecretNotFoundError(Error):
         )
 
 
-class TimeoutException(Error):
+class TimeoutException(Error):  # noqa: N818 - as Colab calls it
     """Never raised here: nobody is asked."""
 
 

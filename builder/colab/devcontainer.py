@@ -1,0 +1,69 @@
+"""``devcontainer.json``: an image as the environment of an editor. https://containers.dev/implementors/json_reference/"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from builder.errors import UsageError
+
+FILE = Path(".devcontainer") / "devcontainer.json"
+_EXTENSIONS = ["ms-python.python", "ms-toolsai.jupyter"]
+
+
+def document(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:
+    """The file's content. ``user`` is the image's by name, None where it has none but root; ``memory`` of the
+    machine in bytes."""
+    run = ["--security-opt=no-new-privileges"]
+    if memory:
+        run.append(f"--shm-size={memory // 2 // 2**20}m")
+    owner = {"remoteUser": user, "updateRemoteUserUID": True} if user else {}
+    return {
+        "name": name,
+        "image": image,
+        "runArgs": run,
+        "hostRequirements": {"gpu": "optional"},
+        "workspaceMount": "source=${localWorkspaceFolder},target=/content,type=bind",
+        "workspaceFolder": "/content",
+        **owner,
+        "customizations": {
+            "vscode": {
+                "extensions": _EXTENSIONS,
+                "settings": {"python.defaultInterpreterPath": "/opt/runtime/bin/python"},
+            }
+        },
+    }
+
+
+def user_named(passwd: str, number: int) -> str | None:
+    """The name of user ``number`` in a ``/etc/passwd``."""
+    fields = (line.split(":") for line in passwd.splitlines())
+    return next((row[0] for row in fields if len(row) > 2 and row[2] == str(number)), None)
+
+
+def write(content: dict[str, Any], folder: Path, *, force: bool) -> Path:
+    """Write the file below ``folder``, beside and renamed; its path.
+
+    Raises:
+        UsageError: it is there, says something else, and ``force`` was not given.
+    """
+    path = folder / FILE
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return path
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already, and says something else", hint="--force replaces it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            os.fchmod(stream.fileno(), 0o644)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+    return path

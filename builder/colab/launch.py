@@ -1,0 +1,257 @@
+"""How an image is started on this machine: the ``docker run`` line, and what a person should know of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from builder.engine.doctor import gpu_checks
+from builder.errors import CellError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from builder.engine import EngineFacts
+
+Mode = Literal["jupyter", "shell", "verify"]
+
+PORT = 8888
+"""Jupyter's own, and that of an image that is not told another."""
+
+IMAGE_USER = (1000, 1000)
+"""The user of images of the profile ``colab``."""
+
+_CONTENT = "/content"
+_CACHE = "/home/colab/.cache"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What decides how a container is started."""
+
+    docker: tuple[str, ...]
+    """The docker client's command line as far as it names the engine."""
+    engine: EngineFacts
+    user: tuple[int, int]
+    """Who asks: numbers of user and group."""
+    home: Path
+    cache: Path
+
+    @property
+    def local(self) -> bool:
+        return not self.engine.gpu.remote
+
+    @property
+    def rootless(self) -> bool:
+        """The container's root is the user who runs the engine, and its other users are nobody outside."""
+        return "rootless" in self.engine.security
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """What to start."""
+
+    image: str
+    colab: bool
+    """Whether the image is of the profile ``colab``."""
+    mode: Mode | None = None
+    """None: what the image is for."""
+    port: int = PORT
+    content: Path | None = None
+    """The folder to work in, for ``jupyter`` and ``shell``; None for none."""
+    content_given: bool = False
+    volumes: tuple[str, ...] = ()
+    """As ``docker run --volume`` has them, for jupyter and shell."""
+    env: tuple[str, ...] = ()
+    """``NAME=value``, or ``NAME`` for the value of the caller's own environment."""
+    publish: tuple[str, ...] = ()
+    """Further ports, as ``docker run --publish`` has them; on loopback where no address is named."""
+    user: str | None = None
+    """``UID:GID`` instead of the caller's."""
+    terminal: bool = False
+    gpus: bool | None = None
+    """None: where this machine has some."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is run."""
+
+    mode: Mode
+    command: tuple[str, ...]
+    name: str | None
+    """Of the container, where it is one that is stopped by name."""
+    port: int | None
+    notes: tuple[str, ...] = ()
+    folders: tuple[Path, ...] = ()
+    """To be made before, and owned by :attr:`user`."""
+    user: tuple[int, int] | None = field(default=None)
+
+
+def plan(wish: Wish, machine: Machine) -> Plan:
+    """The command that starts ``wish`` on ``machine``.
+
+    Raises:
+        CellError: Jupyter is asked of an image that has none.
+        UsageError: the work folder cannot be given to a container.
+    """
+    mode = wish.mode or ("jupyter" if wish.colab else "shell")
+    if mode == "jupyter" and not wish.colab:
+        raise CellError(
+            f"{wish.image} has no Jupyter: it was not built with `profile: colab`",
+            hint="add `profile: colab` to its cell and build it; or start it with --shell",
+        )
+    gpu, notes = _gpu(wish, machine)
+    name = f"rtbuild-{wish.port}" if mode == "jupyter" else None
+    command = [*machine.docker, "run", "--rm"]
+    if name is not None:
+        command += ["--name", name]
+    if not wish.colab:
+        command.append("--init")  # images of the profile colab have one
+    command += gpu
+    if mode == "verify":
+        # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
+        command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
+        return Plan(
+            mode=mode, command=(*command, wish.image, "cudnn-verify"), name=None, port=None, notes=notes
+        )
+    user, said = _user(wish, machine)
+    mounts, folders, unmounted = _mounts(wish, machine)
+    command += _settings(wish, machine)
+    command += ["--user", f"{user[0]}:{user[1]}", *mounts]
+    if mode == "jupyter":
+        command += ["--publish", f"127.0.0.1:{wish.port}:{wish.port}"]
+        command += ["--env", f"RTBUILD_PORT={wish.port}"] if wish.port != PORT else []
+        tail = [wish.image]
+    else:
+        command += ["--interactive", "--tty"] if wish.terminal else ["--interactive"]
+        command += [] if wish.colab else ["--env", "HOME=/tmp"]  # the user has none in a plain image
+        tail = [wish.image, "bash"]
+    return Plan(
+        mode=mode,
+        command=(*command, *tail),
+        name=name,
+        port=wish.port if mode == "jupyter" else None,
+        notes=(*notes, *said, *unmounted),
+        folders=folders,
+        user=user,
+    )
+
+
+def _gpu(wish: Wish, machine: Machine) -> tuple[list[str], tuple[str, ...]]:
+    """The flags that hand the GPUs in, or none and why not."""
+    facts = machine.engine.gpu
+    flags = {
+        "gpus": ["--gpus", "all"],
+        "cdi": ["--device", "nvidia.com/gpu=all"],
+        None: ["--gpus", "all"],  # asked for all the same: the engine's refusal says why
+    }[facts.request]
+    # For NCCL and pinned memory: https://docs.nvidia.com/deeplearning/frameworks/user-guide/
+    flags = [*flags, "--ulimit", "memlock=-1"]
+    if wish.gpus is not None:
+        return (flags if wish.gpus else []), ()
+    if facts.usable:
+        return flags, ()
+    if not facts.traces:
+        return [], ("no GPU on this machine: started without one",)
+    lacking = next((check for check in gpu_checks(facts) if check.outcome == "failed"), None)
+    remedy = f"; {lacking.found}: {lacking.remedy}" if lacking and lacking.remedy else ""
+    return [], (f"this machine has a GPU, which its engine cannot hand to a container{remedy}",)
+
+
+def _settings(wish: Wish, machine: Machine) -> list[str]:
+    flags = ["--security-opt", "no-new-privileges"]
+    if "selinux" in machine.engine.security:
+        # or the container may not read the folders that are mounted; relabelling them would change the host
+        flags += ["--security-opt", "label=disable"]
+    if machine.engine.memory:
+        # PyTorch's data loaders hand batches on in /dev/shm, which has 64 MB by default; half of the memory,
+        # as Linux itself sizes it: https://www.kernel.org/doc/html/latest/filesystems/tmpfs.html
+        flags += ["--shm-size", f"{machine.engine.memory // 2 // 2**20}m"]
+    for variable in wish.env:
+        flags += ["--env", variable]
+    for port in wish.publish:
+        flags += ["--publish", port if port.count(":") > 1 else f"127.0.0.1:{port}"]
+    return flags
+
+
+def _user(wish: Wish, machine: Machine) -> tuple[tuple[int, int], tuple[str, ...]]:
+    """Whose files the container writes, and what to say where that may surprise."""
+    if wish.user is not None:
+        return parse_user(wish.user), ()
+    if machine.rootless:
+        return (0, 0), ()  # who is the caller outside
+    if machine.user[0] != 0:
+        return machine.user, ()
+    if wish.content is None or not wish.content.exists():
+        return IMAGE_USER, ()
+    owner = wish.content.stat()
+    if owner.st_uid != 0:
+        return (owner.st_uid, owner.st_gid), ()
+    number = IMAGE_USER[0]
+    note = (
+        f"you are root, and the container runs as user {number}, who cannot write to {wish.content}: it is"
+        f" root's (chown {number} {wish.content}, or --user 0:0)"
+    )
+    return IMAGE_USER, (note,)
+
+
+def parse_user(text: str) -> tuple[int, int]:
+    """``1000:1000``, or ``1000`` for the same number twice. UsageError."""
+    user, _, group = text.partition(":")
+    if not user.isdecimal() or not (group or user).isdecimal():
+        raise UsageError(f"--user '{text}' is not a pair of numbers", hint="as in --user 1000:1000")
+    return int(user), int(group or user)
+
+
+def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], tuple[str, ...]]:
+    """The flags, the folders to make for them, and what to say."""
+    flags: list[str] = []
+    folders: list[Path] = []
+    if not machine.local:
+        notes = ("the engine is on another machine: no folder of this one is mounted",)
+        return [flag for volume in wish.volumes for flag in ("--volume", volume)], (), notes
+    if wish.content is not None:
+        _refuse_folder(wish, machine)
+        flags += ["--mount", mount(wish.content, _CONTENT)]
+        flags += [] if wish.colab else ["--workdir", _CONTENT]
+    if wish.colab:
+        # What frameworks download and compile stays for the next start.
+        folders.append(machine.cache / "home")
+        flags += ["--mount", mount(folders[0], _CACHE)]
+        flags += ["--env", f"KERAS_HOME={_CACHE}/keras", "--env", f"CUDA_CACHE_PATH={_CACHE}/nv"]
+    for volume in wish.volumes:
+        flags += ["--volume", volume]
+    return flags, tuple(folders), ()
+
+
+def _refuse_folder(wish: Wish, machine: Machine) -> None:
+    content = wish.content
+    assert content is not None  # noqa: S101 - the caller looked
+    if not content.is_dir():
+        raise UsageError(f"{content} is no folder", hint="--content names the folder to work in")
+    if not wish.content_given and content in (machine.home, *machine.home.parents):
+        raise UsageError(
+            f"the current folder, {content}, would be open to every notebook, and your home folder is in it",
+            hint="go to the folder to work in, or name it: --content DIR",
+        )
+
+
+def mount(source: Path, target: str) -> str:
+    """A value of ``--mount``, which is a line of CSV: https://docs.docker.com/engine/storage/bind-mounts/"""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(["type=bind", f"source={source}", f"target={target}"])
+    return line.getvalue()
+
+
+def verdict_exit(status: int) -> int | None:
+    """rtbuild's exit code for one of ``cudnn-verify``'s; None for what is none of its verdicts."""
+    return {0: 0, 10: 5, 20: 1, 21: 1, 22: 5, 23: 5}.get(status)
+
+
+def address_in(lines: Sequence[str]) -> str | None:
+    """The address to paste, out of what the start program prints."""
+    return next((line.strip() for line in lines if "/?token=" in line), None)
