@@ -7,6 +7,7 @@ the probe's whole report, so that whoever reads it judges for himself and need n
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,7 @@ CONVOLUTIONS = frozenset({"C07", "F05"})
 CLOCKS = timedelta(minutes=10)
 """How far the clock of a machine that verified may be ahead of the one that reads."""
 
+_DRIVER = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
 
 
@@ -92,8 +94,13 @@ class Verified:
     document: Mapping[str, Any]
 
     @property
-    def classes(self) -> frozenset[str]:
-        return frozenset(name for _, _, name in self.gpus if name is not None)
+    def gpu(self) -> str:
+        """The GPU that convolved, as its driver calls it."""
+        return self.gpus[0][0]
+
+    @property
+    def gpu_class(self) -> str | None:
+        return self.gpus[0][2]
 
 
 def test_result(
@@ -105,7 +112,7 @@ def test_result(
     by_outcome: dict[str, list[str]] = {"passed": [], "failed": [], "not_run": []}
     for check in report.checks:
         by_outcome[check.outcome].append(f"{check.stage}/{check.id}")
-    covered = {class_of(gpu.name, gpu.compute_capability) for gpu in report.gpus}
+    covered = covered_class(report)
     return {
         "result": "PASSED" if report.verdict == "works" else "FAILED",
         "configuration": [{"name": "cudnn-verify", "digest": {"sha256": probe}}],
@@ -119,11 +126,17 @@ def test_result(
             "inputs": image.label("io.rtbuild.inputs") or "",
             "content": verification.content,
             "verified": timestamp(verification.verified),
-            "claims": sorted(name for name in claims if name in covered),
+            "claims": [name for name in claims if name == covered],
             "exempt": sorted(exempt),
             "report": verification.document,
         },
     }
+
+
+def covered_class(report: ProbeDocument) -> str | None:
+    """The class of the GPU that convolved: the first, where a machine has several. None: in no table."""
+    gpus = report.gpus
+    return class_of(gpus[0].name, gpus[0].compute_capability) if gpus else None
 
 
 def timestamp(moment: datetime) -> str:
@@ -191,7 +204,7 @@ def no_proof(report: ProbeDocument) -> Iterator[str]:
         yield f"its report lists {len(report.differences)} differences to what the image should be"
     if not report.gpus or not all(gpu.compute_capability for gpu in report.gpus):
         yield "its report names no GPU"
-    if report.driver is None or not report.driver.version:
+    if report.driver is None or not _DRIVER.fullmatch(report.driver.version or ""):
         yield "its report names no driver"
     failed = sorted({check.id for check in report.checks if check.outcome == "failed"})
     if failed:
@@ -212,8 +225,7 @@ def _contradictions(found: TestResult, report: ProbeDocument) -> Iterator[str]:
     probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
     if probes != {probe}:
         yield "it names another cudnn-verify than the one that reported"
-    covered = {class_of(gpu.name, gpu.compute_capability) for gpu in report.gpus}
-    beyond = sorted(set(found.details.claims) - covered)
+    beyond = sorted(set(found.details.claims) - {covered_class(report)})
     if beyond:
         yield f"it claims {', '.join(beyond)}, and its report is from another GPU"
 

@@ -106,6 +106,11 @@ class Registry:
         _, place = self._wire.place(base.reference)
         return f"{place.host}/{place.repository}@{base.digest}" if place.mirror_of else None
 
+    def address(self, reference: str) -> str:
+        """The repository as another program finds it, that knows nothing of mirrors: ``host/repository``."""
+        name, place = self._wire.place(reference)
+        return f"{(place if place.mirror_of else name).host}/{place.repository}"
+
     def manifest(self, reference: str | Reference) -> Manifest:
         """A manifest or index, its bytes checked against the digest.
 

@@ -1,0 +1,294 @@
+"""Is this published image known to work? Answered from its registry alone, without an engine.
+
+A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only where a
+verification about this very content holds; what is missing, unreadable, unsigned against the reader's wish or
+contradicted never becomes one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from builder.catalogue import drift, machine
+from builder.catalogue.finding import Finding, Outcome
+from builder.compat import BaseTruth
+from builder.compat.facts import load
+from builder.errors import ImageMissingError, RegistryError
+from builder.evidence import Cosign, EvidenceError, Verified, Verifier, judge
+from builder.evidence.attach import KINDS
+from builder.evidence.gather import Gathered, Piece, Refused, check_signatures, gather
+from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+from builder.evidence.verification import timestamp
+from builder.lock import oci
+from builder.lock.oci import parse_reference
+from builder.publish.staging import Staged, read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import timedelta
+
+    from builder.lock.registry import Registry
+
+PLATFORM = "linux/amd64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What the asker wants to know, beyond whether it works at all."""
+
+    verifier: Verifier | None = None
+    """Whose signature counts. Without one, nobody's is checked."""
+    gpu: str | None = None
+    """A class of ``facts/gpus.toml``."""
+    driver: str | None = None
+    """``535`` or ``535.104.05``."""
+    max_age: timedelta | None = None
+    """Verifications older than this do not count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A piece of evidence, and whether it holds for this image. ``reason`` says why not."""
+
+    kind: str
+    digest: str
+    signed: bool
+    holds: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The answer, and all that it rests on."""
+
+    reference: str
+    """As it was asked for."""
+    image: Staged
+    when: datetime
+    question: Question
+    works: bool
+    evidence: tuple[Held, ...]
+    refused: tuple[Refused, ...]
+    """What hangs on the image and could not be read as evidence about it."""
+    kept: str
+    """``referrers`` or ``tag``: who lists the evidence."""
+    signatures: bool
+    """Whether there are signatures at all, whoever made them."""
+    verified: tuple[Verified, ...]
+    """The verifications that hold."""
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(sorted({name for found in self.verified for name in found.claims}))
+
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        return tuple(found for found in self.findings if found.outcome is Outcome.FAILS)
+
+
+def audit(
+    registry: Registry,
+    reference: str,
+    question: Question,
+    *,
+    now: datetime | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> Audit:
+    """Everything that the registry tells about an image.
+
+    Raises:
+        RegistryError: there is no such image, or its registry does not answer.
+        MissingToolError: signatures are to be checked, and cosign is not here.
+    """
+    when = now or datetime.now(UTC)
+    note(f"asking for {reference}")
+    image = resolve(registry, reference)
+    name = parse_reference(image.repository).at(image.digest)
+    note("reading evidence")
+    gathered = gather(registry, name)
+    findings: list[Finding] = []
+    if question.verifier is not None:
+        note("checking signatures")
+        address = _address(registry, image)
+        kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
+        gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
+        findings.append(_signature(gathered, question.verifier, reasons))
+    held, verified = _judge(gathered, image, question, when)
+    findings += _verification(held, verified)
+    if verified:
+        note("looking at what changed since")
+        findings += _since(registry, image, verified, question, when)
+    provenance = _provenance(gathered, held)
+    if verified and (question.gpu or question.driver):
+        findings.append(machine.seen(verified, question.gpu, question.driver))
+        findings += machine.ruled(
+            provenance,
+            _base_truth(registry, image),
+            gpu=question.gpu,
+            driver=question.driver,
+            facts=load(),
+        )
+    return Audit(
+        reference=reference,
+        image=image,
+        when=when,
+        question=question,
+        works=bool(verified) and all(found.outcome is not Outcome.FAILS for found in findings),
+        evidence=tuple(held),
+        refused=gathered.refused,
+        kept=gathered.kept,
+        signatures=gathered.signatures,
+        verified=tuple(sorted(verified, key=lambda v: v.when, reverse=True)),
+        findings=tuple(findings),
+    )
+
+
+def resolve(registry: Registry, reference: str) -> Staged:
+    """The image by digest; of an index the one for linux/amd64. Raises RegistryError."""
+    name = parse_reference(reference)
+    digest = name.digest or registry.digest_of(name)
+    if digest is None:
+        raise ImageMissingError(f"{name} does not exist", hint="check the name and the tag")
+    manifest = registry.manifest(name.at(digest))
+    if manifest.media_type in oci.INDEXES:
+        digest = oci.choose(manifest.document, PLATFORM, reference)
+    return read_image(registry, f"{name.host}/{name.repository}", digest)
+
+
+def _address(registry: Registry, image: Staged) -> str:
+    """Where cosign finds the image: it knows nothing of rtbuild's mirrors."""
+    return f"{registry.address(image.repository)}@{image.digest}"
+
+
+def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> Finding:
+    signed = [piece for piece in gathered.pieces if piece.signed]
+    tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
+    if not tests:
+        why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
+        return Finding(
+            what="signature",
+            outcome=Outcome.FAILS,
+            message=f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
+            hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
+        )
+    return Finding(
+        what="signature",
+        outcome=Outcome.PASSES if not reasons else Outcome.MIND,
+        message=f"{len(signed)} statements are signed by {verifier}"
+        + "".join(f"; {text}" for text in reasons),
+    )
+
+
+def _judge(
+    gathered: Gathered, image: Staged, question: Question, now: datetime
+) -> tuple[list[Held], list[Verified]]:
+    held: list[Held] = []
+    verified: list[Verified] = []
+    for piece in gathered.pieces:
+        kind = KINDS.get(piece.statement.predicate_type, "other")
+        reason = ""
+        try:
+            if question.verifier is not None and not piece.signed:
+                reason = f"not signed by {question.verifier}"
+            elif kind == "verification":
+                found = judge(piece.statement.predicate, image, now=now)
+                reason = _too_old(found, question, now)
+                verified += [] if reason else [found]
+            else:
+                reason = _other(kind, piece, image)
+        except EvidenceError as error:
+            reason = error.message
+        held.append(
+            Held(kind=kind, digest=piece.digest, signed=piece.signed, holds=not reason, reason=reason)
+        )
+    return held, verified
+
+
+def _too_old(found: Verified, question: Question, now: datetime) -> str:
+    if question.max_age is None or now - found.when <= question.max_age:
+        return ""
+    return f"it is of {timestamp(found.when)}, older than the {question.max_age} that were allowed"
+
+
+def _other(kind: str, piece: Piece, image: Staged) -> str:
+    """Why an SBOM or a provenance is not about this image; empty where it is."""
+    predicate = piece.statement.predicate
+    try:
+        match kind:
+            case "sbom":
+                said = predicate["metadata"]["component"]["version"]
+                return "" if said == image.digest else f"it is the SBOM of {said}"
+            case "provenance":
+                inside = predicate["buildDefinition"]["internalParameters"]
+                if (inside["content"], inside["inputs"]) != (image.content, image.inputs):
+                    return "it is the provenance of other content or inputs"
+                return ""
+            case _:
+                return "rtbuild does not know this kind of statement"
+    except (LookupError, TypeError):
+        return f"it is no {kind} that rtbuild wrote"
+
+
+def _verification(held: list[Held], verified: list[Verified]) -> Iterator[Finding]:
+    if verified:
+        cards = sorted({found.gpu for found in verified})
+        yield Finding(
+            what="verification",
+            outcome=Outcome.PASSES,
+            message=f"a convolution ran on {', '.join(cards)} in this very image",
+        )
+        return
+    tests = [row for row in held if row.kind == "verification"]
+    reasons = dict.fromkeys(row.reason for row in tests)
+    message = (
+        f"no verification counts: {'; '.join(reasons)}"
+        if tests
+        else "there is no verification of this image in its registry"
+    )
+    yield Finding(
+        what="verification",
+        outcome=Outcome.FAILS,
+        message=message,
+        hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
+    )
+
+
+def _since(
+    registry: Registry, image: Staged, verified: list[Verified], question: Question, now: datetime
+) -> Iterator[Finding]:
+    facts = load()
+    classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
+    yield drift.age(verified, now)
+    yield drift.base(registry, image)
+    yield drift.cudnn(verified[0], facts)
+    yield from drift.known_bad(verified, [name for name in classes if name], facts)
+
+
+def _provenance(gathered: Gathered, held: list[Held]) -> Mapping[str, Any] | None:
+    for piece, row in zip(gathered.pieces, held, strict=True):
+        if row.kind == "provenance" and row.holds:
+            return piece.statement.predicate
+    return None
+
+
+def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
+    """What the base says of itself in the environment that the image inherits from it."""
+    name = image.label("org.opencontainers.image.base.name")
+    if not name:
+        return None
+    try:
+        config = json.loads(registry.blob(image.repository, image.config_digest))
+        pairs = [str(text).partition("=") for text in config["config"].get("Env") or ()]
+    except (RegistryError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    wanted = re.compile(r"NV_CUDNN_VERSION|CUDA_VERSION|NVIDIA_REQUIRE_CUDA|NV_LIBCUBLAS_VERSION")
+    return BaseTruth(
+        reference=name,
+        digest=image.label("org.opencontainers.image.base.digest") or "",
+        env=tuple((key, value) for key, _, value in pairs if wanted.fullmatch(key)),
+    )
