@@ -28,9 +28,11 @@ def copies(stack: Stack) -> Iterator[Finding]:
     )
     same = len(values) == len(stack.copies) and all(agree(values[0].text, value.text) for value in values)
     exact = not any(copy.at_least for copy in stack.copies)
+    # A list that is installed as it stands has the copies that it has; the probe imports in every order.
+    listed = stack.cell.dependencies == "listed"
     yield Finding(
         rule="cudnn-copies",
-        outcome=Outcome.WARNS if same and exact else Outcome.CANNOT_WORK,
+        outcome=Outcome.WARNS if listed or (same and exact) else Outcome.CANNOT_WORK,
         message=f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its "
         "parts come from "
         "one copy, depends on search order; an image has exactly one",

@@ -73,7 +73,8 @@ def pins(stack: Stack) -> Iterator[Finding]:
             one, other = clash
             yield Finding(
                 rule="pins",
-                outcome=Outcome.CANNOT_WORK,
+                # nobody resolves a list: what is pinned in it is what gets installed
+                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.CANNOT_WORK,
                 message=f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
                 f"{name}{other[1].specifier}: "
                 "no version is both",

@@ -1,0 +1,98 @@
+"""Where a runtime's packages contradict one another, by their own metadata.
+
+Colab installs its list without asking, so a faithful image has the same contradictions; they are noted, not
+mended.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.markers import UndefinedEnvironmentName
+from packaging.utils import canonicalize_name
+
+from builder.compat.versions import requirement
+from builder.compat.wheel import truth_from_members
+from builder.lock.wheelmeta import read_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from builder.colab.match import Match
+    from builder.lock import Index
+    from builder.lock.target import Target
+
+_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Conflict:
+    """A requirement that the runtime itself does not meet."""
+
+    package: str
+    requires: str
+    found: str | None
+    """The version that the list has instead; None where the list does not have it at all."""
+
+    def __str__(self) -> str:
+        return f"{self.package} wants {self.requires}, the list has {self.found or 'none'}"
+
+
+def conflicts(
+    matches: Sequence[Match],
+    versions: Mapping[str, str | None],
+    *,
+    index: Index,
+    target: Target,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[tuple[Conflict, ...], int]:
+    """The contradictions, and how many wheels would not be read. ``versions`` is the whole list, by name."""
+    unread = 0
+    found: list[Conflict] = []
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for done, (match, requires) in enumerate(pool.map(lambda m: (m, _requires(m, index)), matches), 1):
+            if requires is None:
+                unread += 1
+            else:
+                found += _broken(match.package.name, requires, versions, target.environment)
+            if progress is not None:
+                progress(match.package.name, done, len(matches))
+    return tuple(sorted(found, key=str)), unread
+
+
+def _requires(match: Match, index: Index) -> tuple[str, ...] | None:
+    file = match.file
+    if file is None:
+        return None
+    remote = read_remote(
+        file.url,
+        index.client,
+        [],
+        sha256=file.sha256,
+        size=file.size or None,
+        metadata_sha256=file.metadata,
+    )
+    if remote.metadata is None:
+        return None
+    return truth_from_members(file.name, remote.metadata, {}).requires
+
+
+def _broken(
+    package: str, requires: Sequence[str], versions: Mapping[str, str | None], environment: Mapping[str, str]
+) -> Iterator[Conflict]:
+    for line in requires:
+        parsed = requirement(line)
+        if parsed is None:
+            continue
+        try:
+            holds = parsed.marker is None or parsed.marker.evaluate({**environment, "extra": ""})
+        except UndefinedEnvironmentName:
+            continue
+        name = canonicalize_name(parsed.name)
+        if not holds or (name in versions and versions[name] is None):
+            continue
+        version = versions.get(name)
+        if version is None or not parsed.specifier.contains(version, prereleases=True):
+            yield Conflict(package=package, requires=f"{parsed.name}{parsed.specifier}", found=version)

@@ -1,0 +1,220 @@
+"""From a Colab runtime to a matrix, and to the record that says what became of each of its packages."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+
+from builder.colab.bases import choose_bases
+from builder.colab.conflicts import conflicts
+from builder.colab.match import match_packages
+from builder.colab.runtimes import REPOSITORY
+from builder.compat.facts import load
+from builder.compat.versions import key as version_key
+from builder.errors import CellError
+from builder.lock.target import Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from builder.colab.bases import Choice
+    from builder.colab.conflicts import Conflict
+    from builder.colab.match import Match, Matching
+    from builder.colab.runtimes import Runtime
+    from builder.lock import Index
+
+PLATFORM = "linux/amd64"
+"""Colab's only one."""
+FRAMEWORKS = ("tensorflow", "torch", "jax")
+"""What stands under ``framework``, in this order; the probe finds the others by itself."""
+# Of the packages that Colab asked apt for, those that notebooks call by '!' or that wheels load, and that
+# have the same name in Ubuntu and in Debian.
+_APT = (
+    "curl", "ffmpeg", "file", "git", "graphviz", "jq", "less", "libegl1", "libgl1", "libglib2.0-0", "libsm6",
+    "libsndfile1", "libxext6", "libxrender1", "procps", "rsync", "unzip", "wget", "zip",
+)  # fmt: skip
+# Loaded by wheels (scikit-learn's, PyTorch's) and part of every Ubuntu with a compiler, as Colab's is.
+_COMPILER = "libgomp1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """A runtime with all that was found out about it."""
+
+    runtime: Runtime
+    choices: tuple[Choice, ...]
+    no_base: tuple[str, ...]
+    """Why a kind of base is not among :attr:`choices`."""
+    matching: Matching
+    conflicts: tuple[Conflict, ...]
+    unread: int
+    """Wheels whose metadata would not be read, and whose conflicts are so not known."""
+    apt: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The matrix's: ``colab-2025.07``."""
+        plain = re.sub("[^a-z0-9]+", lambda found: "." if found[0] == "." else "-", self.runtime.name.lower())
+        return f"colab-{plain.strip('.-') or 'runtime'}"
+
+    @property
+    def frameworks(self) -> tuple[str, ...]:
+        """``tensorflow==2.18.0``, …, as the matrix has them."""
+        by_name = {match.package.key: match for match in self.matching.found}
+        found = [by_name[name] for name in FRAMEWORKS if name in by_name]
+        return tuple(_framework(match, by_name) for match in found)
+
+
+def import_runtime(
+    runtime: Runtime,
+    *,
+    index: Index,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Imported:
+    """Ask the index about every package of the runtime, and choose what its image can stand on.
+
+    Raises:
+        CellError: no base has its Python, or none of its frameworks is on the index.
+        PackageIndexError: the index did not answer.
+    """
+    choices, no_base = choose_bases(runtime)
+    if not choices:
+        raise CellError(
+            f"nothing to build {runtime.name} on:\n" + "\n".join(f"  {reason}" for reason in no_base),
+            hint="an image's Python is its distribution's own; import another runtime",
+        )
+    glibc = min((load().systems[choice.system].glibc for choice in choices), key=version_key)
+    target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
+
+    def stage(title: str) -> Callable[[str, int, int], None] | None:
+        return None if progress is None else lambda name, done, of: progress(f"{title} {name}", done, of)
+
+    matching = match_packages(runtime.packages, index=index, target=target, progress=stage("asking for"))
+    found, unread = conflicts(
+        matching.found,
+        {package.key: package.version for package in runtime.packages},
+        index=index,
+        target=target,
+        progress=stage("reading"),
+    )
+    asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
+    imported = Imported(
+        runtime=runtime,
+        choices=choices,
+        no_base=no_base,
+        matching=matching,
+        conflicts=found,
+        unread=unread,
+        apt=tuple(sorted({*asked, _COMPILER})),
+    )
+    if not imported.frameworks:
+        reasons = [m for m in matching.missing if m.package.key in FRAMEWORKS]
+        raise CellError(
+            f"none of {', '.join(FRAMEWORKS)} of {runtime.name} is to be had: "
+            + ("; ".join(f"{m.package.name}: {m.detail}" for m in reasons) or "the list names none"),
+            hint="another index may have them: UV_INDEX, or pip's extra-index-url",
+        )
+    return imported
+
+
+def _framework(match: Match, by_name: dict[str, Match]) -> str:
+    """jax gets the extra that stands for the plug-in which the list names beside it."""
+    text = match.requirement or ""
+    if match.package.key != "jax":
+        return text
+    plugin = next((f for name in by_name if (f := re.fullmatch(r"jax-(cuda\d+)-plugin", name))), None)
+    return text.replace("jax==", f"jax[{plugin[1]}]==") if plugin else text
+
+
+def matrix_text(imported: Imported) -> str:
+    """The matrix file."""
+    runtime, matching = imported.runtime, imported.matching
+    origin = (
+        f"https://github.com/{REPOSITORY}/tree/{runtime.commit}" if runtime.commit else "a list of its own"
+    )
+    missing = len(matching.missing)
+    skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
+    pins = sorted(
+        (m.requirement for m in matching.found if m.requirement and m.package.key not in skipped),
+        key=str.casefold,
+    )
+    indexes = sorted({match.index for match in matching.found if match.index})
+    lines = [
+        "# yaml-language-server: $schema=../docs/matrix.schema.json",
+        "# Made by `rtbuild colab import` from the lists that Google publishes of Colab, under Apache-2.0:",
+        f"# {origin}.",
+        "# Every package at Colab's own version, none resolved: what they contradict one another in, they",
+        f"# contradict on Colab. {missing} of {len(runtime.packages)} packages are not here:",
+        f"# {imported.name}.runtime.json says which, and why.",
+        *(f"# {reason}." for reason in imported.no_base),
+        "version: 1",
+        f"name: {imported.name}",
+        f"description: Google Colab's runtime {runtime.name}",
+        "",
+        "defaults:",
+        f"  framework: [{', '.join(map(_quoted, imported.frameworks))}]",
+        f'  python: "{runtime.python_minor}"',
+        "  profile: colab",
+        "  dependencies: listed",
+        *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
+        f"  apt: [{', '.join(imported.apt)}]",
+        "  pip:",
+        *(f"    - {pin}" for pin in pins),
+        "",
+        "include:",
+    ]
+    for choice in imported.choices:
+        if choice.note:
+            lines.append(f"  # {choice.note}")
+        lines.append(f"  - base: {choice.base}")
+        lines += [f"    {line}" for line in _cuda(choice, matching.found)]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+def _cuda(choice: Choice, found: Sequence[Match]) -> list[str]:
+    if choice.provider == "base":
+        return ["cuda: base"]
+    wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")
+    packages = [match.requirement for match in found if wanted.fullmatch(match.package.key)]
+    if not packages:
+        return ["cuda: wheels"]
+    return ["cuda:", "  from: wheels", f"  packages: [{', '.join(p for p in packages if p)}]"]
+
+
+def record(imported: Imported) -> dict[str, Any]:
+    """What stands beside the matrix: the list, for ``rtbuild colab diff``, and why a package is missing."""
+    runtime, matching = imported.runtime, imported.matching
+    return {
+        "schema": 1,
+        "runtime": runtime.name,
+        "source": {"repository": REPOSITORY, "commit": runtime.commit, "license": "Apache-2.0"},
+        "system": runtime.system,
+        "python": runtime.python,
+        "cuda": runtime.cuda,
+        "cudnn": runtime.cudnn,
+        "bases": [{"base": choice.base, "note": choice.note} for choice in imported.choices],
+        "no_base": list(imported.no_base),
+        "packages": {package.name: package.version for package in runtime.packages},
+        "missing": [
+            {"name": m.package.name, "version": m.package.version, "reason": m.reason, "detail": m.detail}
+            for m in matching.missing
+        ],
+        "remarks": {m.package.name: m.detail for m in matching.found if m.detail},
+        "conflicts": [str(conflict) for conflict in imported.conflicts],
+        "unread": imported.unread,
+        "apt": {"listed": len(runtime.apt), "taken": list(imported.apt)},
+        "unreadable_lines": [str(problem) for problem in runtime.problems],
+        "silent_indexes": len(matching.silent),
+    }
+
+
+def record_text(imported: Imported) -> str:
+    return json.dumps(record(imported), indent=1, ensure_ascii=False) + "\n"

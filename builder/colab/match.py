@@ -1,0 +1,315 @@
+"""What of a runtime's packages an index has: each at its own version, or a reason why not."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from builder.compat.wheel import assignments
+from builder.errors import PackageIndexError
+from builder.lock import target as targets
+from builder.lock.wheelmeta import read_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from packaging.tags import Tag
+
+    from builder.colab.parse import Package
+    from builder.lock import Index
+    from builder.lock.simple_api import IndexFile
+
+Reason = Literal[
+    "own",  # Google's own package, published nowhere
+    "repository",  # installed from a version control system
+    "address",  # installed from an address that is no wheel of an index
+    "absent",  # the index has no such project
+    "vanished",  # the project is there, this version is not
+    "source-only",  # no wheel of this version, only sources
+    "python",  # wheels, but none for this Python
+    "platform",  # wheels, but none for Linux on this machine
+    "other-build",  # the same version, compiled for another CUDA
+]
+
+_THREADS = 16
+"""Project pages are small, and most of the time goes by in waiting for them."""
+_OWN = frozenset({"google-colab"})
+# Where PyTorch's projects with a label such as +cu124 come from: https://pytorch.org/get-started/locally/
+_TORCH_INDEX = "https://download.pytorch.org/whl/{}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """One package of the runtime and what becomes of it. Either ``requirement`` or ``reason`` is given."""
+
+    package: Package
+    requirement: str | None = None
+    """``torch==2.6.0``, for the matrix."""
+    index: str | None = None
+    """The further index that ``requirement`` needs."""
+    reason: Reason | None = None
+    detail: str = ""
+    """The reason in words; for a match, what is worth to know of it."""
+    file: IndexFile | None = None
+    """The wheel that was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """All of a runtime's packages."""
+
+    matches: tuple[Match, ...]
+    silent: tuple[str, ...]
+    """Why a further index that the runtime names was not asked."""
+
+    @property
+    def found(self) -> tuple[Match, ...]:
+        return tuple(match for match in self.matches if match.requirement is not None)
+
+    @property
+    def missing(self) -> tuple[Match, ...]:
+        return tuple(match for match in self.matches if match.requirement is None)
+
+
+def match_packages(
+    packages: Sequence[Package],
+    *,
+    index: Index,
+    target: targets.Target,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Matching:
+    """Ask the user's index about every package; ``progress`` gets a name, how many are done, and of how many.
+
+    Raises:
+        PackageIndexError: the user's own index did not answer. One that only the runtime names may be silent.
+    """
+    named = further_indexes(packages)
+    answering, silent = _answering(named, index)
+    asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, answering=answering)
+    found: dict[Package, Match] = {}
+    pool = ThreadPoolExecutor(_THREADS)
+    try:
+        futures = {pool.submit(asker.match, package): package for package in packages}
+        for future in as_completed(futures):
+            found[futures[future]] = future.result()
+            if progress is not None:
+                progress(futures[future].name, len(found), len(packages))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return Matching(matches=tuple(found[package] for package in packages), silent=silent)
+
+
+def further_indexes(packages: Sequence[Package]) -> dict[Package, str]:
+    """The further index of each package that needs one.
+
+    A freeze gives NVIDIA's index away where a wheel was named by its address; the other packages of that
+    maker, ``cuml-cu12`` say, came from there too, and their lines do not tell.
+    """
+    named = {package: further for package in packages if (further := further_index(package)) is not None}
+    makers = {further for package, further in named.items() if _of_nvidia(package)}
+    if len(makers) == 1:
+        named |= {package: next(iter(makers)) for package in packages if _of_nvidia(package)}
+    return named
+
+
+def _of_nvidia(package: Package) -> bool:
+    return re.search(r"-cu\d\d$", package.key) is not None and not package.key.startswith("nvidia-")
+
+
+def further_index(package: Package) -> str | None:
+    """The index that a wheel's address lies on, or that PyTorch's label of a CUDA version stands for."""
+    if package.kind == "wheel" and package.url is not None:
+        parts = urlsplit(package.url)
+        folder, _, _ = parts.path.rpartition("/")
+        above, _, project = folder.rpartition("/")
+        if canonicalize_name(project) == package.key:
+            folder = above
+        elif canonicalize_name(unquote(project)) != package.key and not re.search(r"/whl/\w+$", folder):
+            return None  # a file by itself, as on a page of releases
+        return f"{parts.scheme}://{parts.netloc}{folder}"
+    label = Version(package.version).local if package.version else None
+    if package.key.startswith("torch") and label and re.fullmatch(r"cu\d+|cpu", label):
+        return _TORCH_INDEX.format(label)
+    return None
+
+
+def _answering(named: Mapping[Package, str], index: Index) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Which further indexes answer, each asked once; one that is down must not be waited for every time."""
+    answering: set[str] = set()
+    silent: list[str] = []
+    for url in sorted(set(named.values())):
+        example = next(package for package, further in named.items() if further == url)
+        try:
+            index.with_extra((url,)).offers_of(url, example.key)
+        except PackageIndexError as problem:
+            silent.append(problem.message)
+        else:
+            answering.add(url)
+    return frozenset(answering), tuple(silent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asker:
+    index: Index
+    target: targets.Target
+    fitting: Mapping[Tag, int]
+    named: Mapping[Package, str]
+    answering: frozenset[str]
+
+    def match(self, package: Package) -> Match:
+        if package.key in _OWN:
+            return _no(package, "own", "Google's own package, published nowhere")
+        if package.kind == "vcs":
+            return _no(package, "repository", f"installed from a repository: {package.url}")
+        if package.version is None or package.kind == "url":
+            return _no(package, "address", f"installed from an address that is no wheel: {package.url}")
+        first = self._on_default(package, package.version)
+        further = self.named.get(package)
+        if first.requirement is not None or further is None:
+            return first
+        if further not in self.answering:
+            whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
+            return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
+        return self._on_further(package, package.version, further) or first
+
+    def _on_default(self, package: Package, version: str) -> Match:
+        files = self.index.offers(package.name)
+        if not files:
+            return _unknown(package)
+        wanted = Version(version)
+        same = [file for file in files if _is(file, wanted.public)]
+        best = self._best(same)
+        if best is None:
+            return self._why_not(package, version, files, same)
+        if wanted.local is not None and _label(best) != wanted.local:
+            return self._by_its_word(package, wanted, best)
+        return Match(
+            package=package,
+            requirement=f"{package.name}=={version}",
+            file=best,
+            detail=_remark(package, best),
+        )
+
+    def _by_its_word(self, package: Package, wanted: Version, best: IndexFile) -> Match:
+        """A wheel whose name has no label may be the same build all the same: its own code says so."""
+        declared = self._declared(package, best)
+        if declared != str(wanted):
+            says = f"says {declared}" if declared else "does not say for which CUDA it is"
+            return _no(package, "other-build", f"the index's wheel of {wanted.public} {says}")
+        return Match(
+            package=package,
+            requirement=f"{package.name}=={wanted.public}",
+            file=best,
+            detail=f"the index's wheel says {declared} of itself: the same build",
+        )
+
+    def _on_further(self, package: Package, version: str, further: str) -> Match | None:
+        offered = self.index.with_extra((further,)).offers_of(further, package.name)
+        exact = [file for file in offered if _is(file, version, local=True)]
+        best = self._best(exact)
+        if best is None:
+            return None
+        return Match(
+            package=package, requirement=f"{package.name}=={version}", index=further, file=best, detail=""
+        )
+
+    def _best(self, files: Sequence[IndexFile]) -> IndexFile | None:
+        ranked = [
+            (key, file.name, file)
+            for file in files
+            if self._takes(file) and (key := targets.rank(file.name, self.fitting)) is not None
+        ]
+        return min(ranked, key=lambda row: row[:2])[2] if ranked else None
+
+    def _takes(self, file: IndexFile) -> bool:
+        try:
+            return file.requires_python is None or SpecifierSet(file.requires_python).contains(
+                f"{self.target.python}.0"
+            )
+        except InvalidSpecifier:
+            return True  # pip installs those as well
+
+    def _why_not(
+        self, package: Package, version: str, files: Sequence[IndexFile], same: Sequence[IndexFile]
+    ) -> Match:
+        if not same:
+            if any(_is_source(file, package, version) for file in files):
+                return _no(package, "source-only", f"the index has only the sources of {version}, no wheel")
+            return _no(package, "vanished", f"the index no longer has {version}")
+        tags = {tag for file in same for tag in parse_wheel_filename(file.name)[3]}
+        if not any("linux" in tag.platform or tag.platform == "any" for tag in tags):
+            systems = sorted({tag.platform.split("_")[0] for tag in tags})
+            return _no(package, "platform", f"wheels of {version} only for {', '.join(systems)}")
+        pythons = sorted({tag.interpreter for tag in tags})
+        place = f"Python {self.target.python}, {self.target.machine}, glibc {self.target.glibc}"
+        return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
+
+    def _declared(self, package: Package, file: IndexFile) -> str | None:
+        """The version that the package's own code says, with its CUDA: ``2.6.0+cu124``."""
+        member = f"{package.key.replace('-', '_')}/version.py"
+        remote = read_remote(
+            file.url,
+            self.index.client,
+            [member],
+            sha256=file.sha256,
+            size=file.size or None,
+            metadata_sha256=file.metadata,
+        )
+        said = assignments(remote.member(member) or b"").get("__version__")
+        return said if isinstance(said, str) else None
+
+
+def _unknown(package: Package) -> Match:
+    match package.kind:
+        case "wheel":
+            return _no(package, "address", f"not on the index; installed from {package.url}")
+        case "file":
+            return _no(package, "own", f"not on the index; built by Google ({package.url})")
+        case _:
+            return _no(package, "absent", "the index has no project of this name")
+
+
+def _no(package: Package, reason: Reason, detail: str) -> Match:
+    return Match(package=package, reason=reason, detail=detail)
+
+
+def _remark(package: Package, file: IndexFile) -> str:
+    remarks = []
+    if package.kind == "file":
+        remarks.append("Colab has a build of Google's own; this is the index's of the same version")
+    if (
+        package.kind == "wheel"
+        and unquote((package.url or "").partition("#")[0]).rpartition("/")[2] != file.name
+    ):
+        remarks.append("another file than Colab's, of the same version")
+    if file.yanked is not None:
+        remarks.append(f"taken back by its maker: {file.yanked}")
+    return "; ".join(remarks)
+
+
+def _is(file: IndexFile, version: str, *, local: bool = False) -> bool:
+    """Whether a file is a wheel of this version; without ``local`` a label after '+' does not count."""
+    if not file.name.endswith(".whl"):
+        return False
+    try:
+        found = parse_wheel_filename(file.name)[1]
+    except InvalidWheelFilename:
+        return False
+    return found == Version(version) if local else Version(found.public) == Version(version)
+
+
+def _label(file: IndexFile) -> str | None:
+    return parse_wheel_filename(file.name)[1].local
+
+
+def _is_source(file: IndexFile, package: Package, version: str) -> bool:
+    name, _, rest = file.name.rpartition("-")
+    bare = re.sub(r"\.(tar\.gz|tar\.bz2|zip)$", "", rest)
+    return bare != rest and canonicalize_name(name) == package.key and bare == version

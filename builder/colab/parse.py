@@ -1,0 +1,180 @@
+"""The lists that Colab publishes of its runtime, read line by line: pip freeze, apt list, OS info.
+
+A line that is none of the forms its tool prints is a :class:`Problem` at its place, and reading goes on.
+The lists: https://github.com/googlecolab/backend-info
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urldefrag, urlsplit
+
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_PINNED = re.compile(rf"(?P<name>{_NAME})==(?P<version>[^\s;#]+)")
+_DIRECT = re.compile(rf"(?P<name>{_NAME}) @ (?P<url>\S+)")
+_EDITABLE = re.compile(r"-e (?P<url>\S+?)(?:#egg=(?P<name>[A-Za-z0-9._-]+))?")
+# `name/suite[,suite…] version architecture [state]`, as apt 2 prints it.
+_APT = re.compile(
+    r"(?P<name>[a-z0-9][a-z0-9+.-]+)/(?P<suites>\S+) (?P<version>\S+) \S+ \[(?P<state>[^\]]+)\]"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A line that could not be read."""
+
+    file: str
+    line: int
+    text: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: error: {self.message}\n  {self.line} | {self.text}"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Package:
+    """One line of a pip freeze."""
+
+    name: str
+    """As written; :attr:`key` is what to compare."""
+    version: str | None
+    """None where the line does not say: a repository or a folder."""
+    line: int
+    url: str | None = None
+    kind: Literal["pinned", "wheel", "file", "vcs", "url"] = "pinned"
+    """``wheel``: a wheel by its web address. ``url``: anything else on the web."""
+
+    @property
+    def key(self) -> str:
+        return canonicalize_name(self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apt:
+    """One line of an apt list."""
+
+    version: str
+    manual: bool
+    """True where it was asked for, and not brought along by another package."""
+    ubuntu: bool
+    """True where an archive of Ubuntu's has it; NVIDIA's is not among them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """``Ubuntu 22.04.4 LTS`` and ``Python 3.11.13``; None where the list does not say."""
+
+    distribution: str | None = None
+    python: str | None = None
+
+
+def parse_freeze(text: str, file: str) -> tuple[tuple[Package, ...], tuple[Problem, ...]]:
+    """The packages of a ``pip freeze``, in its order, and the lines that are none."""
+    found: dict[str, Package] = {}
+    problems: list[Problem] = []
+    for number, line in _lines(text):
+        read = _package(line, number)
+        if isinstance(read, str):
+            problems.append(Problem(file=file, line=number, text=line, message=read))
+        elif read.key in found:
+            first = found[read.key].line
+            message = f"'{read.name}' is listed twice, for the first time in line {first}"
+            problems.append(Problem(file=file, line=number, text=line, message=message))
+        else:
+            found[read.key] = read
+    return tuple(found.values()), tuple(problems)
+
+
+def _lines(text: str) -> list[tuple[int, str]]:
+    stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [(number, line) for number, line in stripped if line and not line.startswith("#")]
+
+
+def _package(line: str, number: int) -> Package | str:
+    if found := _PINNED.fullmatch(line):
+        try:
+            version = str(Version(found["version"]))
+        except InvalidVersion:
+            return f"'{found['version']}' is no version of a Python package"
+        return Package(name=found["name"], version=version, line=number)
+    if found := _DIRECT.fullmatch(line):
+        return _direct(found["name"], found["url"], number)
+    if found := _EDITABLE.fullmatch(line):
+        if found["name"] is None:
+            return "an editable installation that does not say its name"
+        return Package(name=found["name"], version=None, line=number, url=found["url"], kind="vcs")
+    return "neither 'name==version' nor 'name @ address': pip cannot read this line either"
+
+
+def _direct(name: str, url: str, number: int) -> Package | str:
+    bare = urldefrag(url).url
+    try:
+        scheme = urlsplit(bare).scheme
+    except ValueError as error:
+        return f"'{url}' is no address: {error}"
+    version = _version_of(unquote(bare.rpartition("/")[2]))
+    if "+" in scheme:
+        return Package(name=name, version=None, line=number, url=url, kind="vcs")
+    if scheme == "file":
+        return Package(name=name, version=version, line=number, url=url, kind="file")
+    if scheme not in {"http", "https"}:
+        return f"'{url}' is no address that pip understands"
+    kind: Literal["wheel", "url"] = "wheel" if bare.endswith(".whl") and version else "url"
+    return Package(name=name, version=version, line=number, url=url, kind=kind)
+
+
+def _version_of(file: str) -> str | None:
+    """``2.6.0+cu124`` of ``torch-2.6.0+cu124-cp311-cp311-linux_x86_64.whl``, ``1.0.0`` of an sdist."""
+    try:
+        return str(parse_wheel_filename(file)[1])
+    except InvalidWheelFilename:
+        sdist = re.fullmatch(r".+-(\d[^-]*)\.(?:tar\.gz|zip)", file)
+    try:
+        return str(Version(sdist[1])) if sdist else None
+    except InvalidVersion:
+        return None
+
+
+def parse_apt(text: str, file: str) -> tuple[Mapping[str, Apt], tuple[Problem, ...]]:
+    """The packages of an ``apt list --installed``, and the lines that are none."""
+    found: dict[str, Apt] = {}
+    problems: list[Problem] = []
+    for number, line in _lines(text):
+        if line == "Listing..." or line.startswith("WARNING: apt "):
+            continue
+        read = _APT.fullmatch(line)
+        if read is None:
+            message = "not a line of 'apt list --installed'"
+            problems.append(Problem(file=file, line=number, text=line, message=message))
+            continue
+        states = read["state"].split(",")
+        found[read["name"]] = Apt(
+            version=read["version"],
+            manual=states[0] == "installed" and "automatic" not in states,
+            ubuntu=read["suites"].split(",")[0] not in {"unknown", "now"},
+        )
+    return found, tuple(problems)
+
+
+def parse_system(text: str, file: str) -> tuple[System, tuple[Problem, ...]]:
+    """The distribution and the Python out of an OS info; R and Julia stand there too and are passed over."""
+    distribution = python = None
+    problems: list[Problem] = []
+    for number, line in _lines(text):
+        if found := re.fullmatch(r"(Ubuntu|Debian GNU/Linux) (\d+(?:\.\d+)*)\b.*", line):
+            distribution = f"{found[1]} {found[2]}"
+        elif found := re.fullmatch(r"Python (\d+\.\d+\.\d+)\S*", line):
+            python = found[1]
+        elif not re.match(r"(R version|julia version) ", line):
+            message = "neither a distribution nor the version of Python, R or Julia"
+            problems.append(Problem(file=file, line=number, text=line, message=message))
+    return System(distribution=distribution, python=python), tuple(problems)

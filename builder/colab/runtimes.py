@@ -1,0 +1,214 @@
+"""A Colab runtime as its published lists describe it, and where the lists are taken from."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.colab.parse import Apt, Package, Problem, System, parse_apt, parse_freeze, parse_system
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+REPOSITORY = "googlecolab/backend-info"
+"""Where Google publishes the lists, under Apache-2.0: https://github.com/googlecolab/backend-info"""
+
+# The list, by its names over the years: https://github.com/googlecolab/backend-info/commits
+FREEZE = ("pip-freeze.gpu.txt", "pip-freeze.txt")
+APT = ("apt-list-gpu.txt", "apt-list.txt")
+SYSTEM = ("os-info-gpu.txt", "os-info.txt")
+
+# Runtimes that a notebook can be pinned to, and the commit of each:
+# https://github.com/googlecolab/backend-info/blob/main/README.md
+NAMED: Mapping[str, str] = {
+    "2025.07": "ef1cba030a9f7a39bf42912a42f6462d6d4908e8",
+    "2025.10": "7a0599e3401b4c158fc34a8023e042fa3691be32",
+    "2026.01": "bd8aaa4580401a7fbf96a52fab5a7acf96f50b73",
+    "2026.04": "77d5dbef56d73b96db5efef2280679cb548c9bd9",
+    "2026.07": "ec53f93fe44a9cab118dc5451527b18e36e1a643",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """What one Colab runtime holds."""
+
+    name: str
+    commit: str | None
+    """Of :data:`REPOSITORY`; None for files from elsewhere."""
+    system: str | None
+    """``Ubuntu 22.04.4``."""
+    python: str
+    """``3.11.13``."""
+    cuda: str | None
+    """The toolkit that apt installed, ``12.5.1``."""
+    cudnn: str | None
+    """The cuDNN that apt installed, ``9.2.1.18``; the wheels may bring another."""
+    packages: tuple[Package, ...]
+    apt: Mapping[str, Apt]
+    problems: tuple[Problem, ...] = ()
+    """Lines that could not be read."""
+
+    @property
+    def python_minor(self) -> str:
+        return ".".join(self.python.split(".")[:2])
+
+    def package(self, key: str) -> Package | None:
+        return next((package for package in self.packages if package.key == key), None)
+
+
+def read_runtime(
+    source: Path | None,
+    *,
+    at: str | None = None,
+    freeze: Path | None = None,
+    apt: Path | None = None,
+    system: Path | None = None,
+    name: str | None = None,
+    python: str | None = None,
+) -> Runtime:
+    """The runtime that a folder, a git checkout at a commit, or single files describe.
+
+    ``at`` is a commit, or the name of a past runtime (``2025.07``); it needs a checkout of the repository.
+    ``python`` stands in for an OS info that is not there, as before August 2023. Single files win.
+
+    Raises:
+        UsageError: a list is not there or cannot be read, or nothing says which Python the runtime has.
+    """
+    commit = NAMED.get(at, at) if at else None
+    reader = _at_commit(source, commit) if source is not None and commit else _in_folder(source)
+    texts = [_read(given, names, reader) for given, names in ((freeze, FREEZE), (apt, APT), (system, SYSTEM))]
+    if texts[0] is None:
+        where = f"{source}" if source is not None else "the files given"
+        raise UsageError(
+            f"there is no pip freeze in {where}: looked for {' and '.join(FREEZE)}",
+            hint=f"name a folder or a checkout of github.com/{REPOSITORY}, or the file by --freeze",
+        )
+    packages, problems = parse_freeze(*texts[0])
+    listed, more = parse_apt(*texts[1]) if texts[1] else ({}, ())
+    info, rest = parse_system(*texts[2]) if texts[2] else (System(), ())
+    if not packages:
+        raise UsageError(
+            f"{texts[0][1]} names no package"
+            + "".join(f"\n{problem}" for problem in (problems[:5] if problems else ())),
+            hint="is it the output of `pip freeze`?",
+        )
+    version = python or info.python
+    if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
+        raise UsageError(
+            "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python",
+            hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11",
+        )
+    month = next((month for month, known in NAMED.items() if known == commit), None)
+    found = Runtime(
+        name=name or month or (commit[:12] if commit else _name_of(source, texts[0][1])),
+        commit=commit,
+        system=info.distribution,
+        python=version,
+        cuda=_cuda(listed),
+        cudnn=_cudnn(listed),
+        packages=packages,
+        apt=listed,
+        problems=(*problems, *more, *rest),
+    )
+    return found if found.commit or source is None else replace(found, commit=_noted_commit(source))
+
+
+def _read(
+    given: Path | None, names: tuple[str, ...], reader: Callable[[str], str | None]
+) -> tuple[str, str] | None:
+    """A list's text and the name to call it by in messages."""
+    if given is not None:
+        try:
+            return given.read_text(encoding="utf-8"), str(given)
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{given} cannot be read: {error}") from error
+    for name in names:
+        text = reader(name)
+        if text is not None:
+            return text, name
+    return None
+
+
+def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
+    def reader(name: str) -> str | None:
+        if folder is None:
+            return None
+        try:
+            return (folder / name).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{folder / name} cannot be read: {error}") from error
+
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder", hint="name one that holds the lists")
+    return reader
+
+
+def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
+    """Files of a git repository, bare or not, as they were at a commit; its work tree is left alone."""
+    git = ["git", "-C", str(folder)]
+    if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
+        raise UsageError(
+            f"'{commit}' is neither a commit nor a past runtime", hint=f"one of: {', '.join(NAMED)}"
+        )
+    try:
+        there = subprocess.run(
+            [*git, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"],
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
+    if there.returncode != 0:
+        raise UsageError(
+            f"{folder} has no commit {commit}", hint=f"a full clone of github.com/{REPOSITORY} has it"
+        )
+
+    def reader(name: str) -> str | None:
+        done = subprocess.run(
+            [*git, "show", f"{commit}:{name}"],
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            check=False,
+        )
+        return done.stdout if done.returncode == 0 else None
+
+    return reader
+
+
+def _noted_commit(folder: Path) -> str | None:
+    """A folder of lists may say in ``commit.txt`` which commit they are of."""
+    try:
+        found = re.match(r"[0-9a-f]{40}\b", (folder / "commit.txt").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found[0] if found else None
+
+
+def _name_of(source: Path | None, file: str) -> str:
+    return source.resolve().name if source is not None else Path(file).stem
+
+
+def _cuda(listed: Mapping[str, Apt]) -> str | None:
+    """The newest toolkit that apt installed: Colab has had several side by side."""
+    return _newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+")
+
+
+def _cudnn(listed: Mapping[str, Apt]) -> str | None:
+    return _newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}")
+
+
+def _newest(listed: Mapping[str, Apt], name: str, version: str) -> str | None:
+    found = [
+        number[0]
+        for package, row in listed.items()
+        if re.fullmatch(name, package) and (number := re.match(version, row.version))
+    ]
+    return max(found, key=lambda text: [int(part) for part in text.split(".")], default=None)
