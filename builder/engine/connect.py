@@ -148,7 +148,20 @@ def _environment_tls() -> TLSConfig | None:
 def _tls(folder: Path, *, verify: bool) -> TLSConfig:
     certificate, key, authority = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"
     pair = (str(certificate), str(key)) if certificate.exists() and key.exists() else None
-    return TLSConfig(client_cert=pair, ca_cert=str(authority) if authority.exists() else None, verify=verify)
+    ca = str(authority) if authority.exists() else None
+    return _EngineTls(client_cert=pair, ca_cert=ca, verify=verify)
+
+
+class _EngineTls(TLSConfig):
+    """The certificates of an engine, whatever the environment says of other servers.
+
+    In requests, ``REQUESTS_CA_BUNDLE`` wins over the authority that a session was given
+    (https://github.com/psf/requests/issues/3829), so the environment is not asked at all; nor for a proxy.
+    """
+
+    def configure_client(self, client: docker.APIClient) -> None:
+        super().configure_client(client)
+        client.trust_env = False
 
 
 def _reach(endpoint: Endpoint) -> tuple[docker.DockerClient, str]:

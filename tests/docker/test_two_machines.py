@@ -1,0 +1,303 @@
+"""Built by one engine, verified by another, with one registry between: two machines as far as they know."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import registry
+import relay
+from engines import SecondEngine, second_engine
+
+from builder.lock import Registry
+from builder.publish.staging import read_image
+from builder.publish.travel import shared
+from builder.verify.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.docker
+
+MATRIX = """\
+version: 1
+name: two
+defaults:
+  python: 3.11
+  base: rootfs:debian/bookworm
+  cuda: none
+axes:
+  framework: [six==1.17.0]
+"""
+CELL = "six1.17.0-py3.11-bookworm-cpu"
+sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
+
+
+def rtbuild(folder: Path, *args: str, env: dict[str, str] | None = None, check: int = 0) -> dict[str, Any]:
+    """Run the command with ``--json``; its document. ``stderr`` is in it, too."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from builder.cli import main; main()", *args, "--json"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
+    assert done.stdout, done.stderr
+    return {**json.loads(done.stdout), "stderr": done.stderr}
+
+
+def only(document: dict[str, Any]) -> dict[str, Any]:
+    (cell,) = document["cells"]
+    return cell
+
+
+@pytest.fixture(scope="module")
+def staging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with registry.serve(tmp_path_factory.mktemp("registry")) as running:
+        yield f"{running.host}/staging/two"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "two.yaml").write_text(MATRIX)
+    yield folder
+    for name in subprocess.run(
+        ["docker", "images", "--format", "{{.Repository}}:{{.Tag}}", "rtbuild/two"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split():
+        subprocess.run(["docker", "rmi", "-f", name], capture_output=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def built(project: Path, staging: str) -> dict[str, Any]:
+    """The image of the first machine, in the staging repository."""
+    return only(rtbuild(project, "build", "two.yaml", "-s", CELL, "--push", staging, "--no-verify"))["image"]
+
+
+@pytest.fixture(scope="module")
+def other(staging: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    """Another machine's engine, with a test double of a GPU to hand out: driver and cuDNN that convolve."""
+    from fault_doubles import Doubles
+
+    doubles = Doubles(tmp_path_factory.mktemp("doubles"))
+    folders = (doubles.driver(), doubles.cudnn("9.1.0"))
+    files = [file for folder in folders for file in sorted(folder.iterdir())]
+    mounts = [
+        {
+            "hostPath": str(file),
+            "containerPath": f"/usr/lib/x86_64-linux-gnu/{file.name}",
+            "options": ["ro", "bind"],
+        }
+        for file in files
+    ]
+    device = {"name": "all", "containerEdits": {"mounts": mounts}}
+    devices = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}
+    with second_engine(ports=[_port(staging)], devices=devices) as engine:
+        yield engine
+
+
+def _port(reference: str) -> int:
+    return int(reference.partition("/")[0].rpartition(":")[2])
+
+
+def reports(built: dict[str, Any]) -> list[Entry]:
+    """What lies beside the image in the registry, each whole."""
+    repository, _, digest = built["pushed"].partition("@")
+    door = Registry()
+    found = shared(door, read_image(door, repository, digest))
+    assert all(isinstance(entry, Entry) for entry in found), found
+    return [entry for entry in found if isinstance(entry, Entry)]
+
+
+def test_what_one_machine_built_another_verifies_by_digest_and_reports(
+    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+) -> None:
+    command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--results", str(tmp_path / "there")]
+    there = only(rtbuild(project, *command, "--gpus", "none", env=other.env, check=5))
+    assert there["image"]["pushed"] == built["pushed"]
+    assert there["image"]["content"] == built["content"]
+    assert there["verification"]["verdict"] == "unverified"
+    (report,) = reports(built)
+    assert report.key.digest == built["pushed"].partition("@")[2]
+    assert (report.cell, report.matrix, report.verdict) == (CELL, "two", "unverified")
+    assert (tmp_path / "there" / "reports" / report.key.file_name()).read_text() == report.text
+    # once more changes nothing: neither a second report, nor a second pull
+    again = only(rtbuild(project, *command, "--gpus", "none", "--rm", env=other.env, check=5))
+    assert again["image"]["reused"]
+    assert again["verification"]["reused"]
+    assert len(reports(built)) == 1
+    assert other.docker("images", "-q"), "what was there before is not removed"
+
+
+def test_a_double_of_a_gpu_is_never_evidence(
+    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+) -> None:
+    before = {report.text for report in reports(built)}
+    command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--results", str(tmp_path)]
+    found = only(rtbuild(project, *command, "--gpus", "all", env=other.env, check=5))
+    document = found["verification"]["report"]
+    assert [gpu["name"] for gpu in document["gpus"]] == ["rtbuild test double"], "the double was handed out"
+    assert found["verification"]["test_double"]
+    assert found["verification"]["verdict"] == "unverified"
+    assert any("test double" in note for note in found["notes"])
+    assert {report.text for report in reports(built)} == before
+    assert not list(tmp_path.glob("reports/*"))
+
+
+def test_any_docker_context_over_tls(
+    project: Path, staging: str, built: dict[str, Any], tmp_path: Path
+) -> None:
+    certificates(tmp_path)
+    options = ["--host=tcp://127.0.0.1:2376", "--tlsverify", f"--tlscacert={tmp_path}/ca.pem"]
+    options += [f"--tlscert={tmp_path}/cert.pem", f"--tlskey={tmp_path}/key.pem"]
+    with (
+        second_engine(ports=[_port(staging)], options=options) as engine,
+        engine.reached_by_tcp(2376) as port,
+    ):
+        env = os.environ | {"DOCKER_CONFIG": str(tmp_path / "docker")}
+        env = {name: text for name, text in env.items() if name not in ("DOCKER_HOST", "DOCKER_CONTEXT")}
+        place = f"host=tcp://127.0.0.1:{port},ca={tmp_path}/ca.pem"
+        place += f",cert={tmp_path}/cert.pem,key={tmp_path}/key.pem"
+        subprocess.run(
+            ["docker", "context", "create", "far", "--docker", place],
+            env=env,
+            check=True,
+            capture_output=True,
+        )
+        command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--rm", "--no-report"]
+        command += ["--results", str(tmp_path / "results")]
+        found = only(rtbuild(project, *command, "--context", "far", env=env, check=5))
+        assert found["image"]["pushed"] == built["pushed"]
+        assert found["verification"]["verdict"] == "unverified"
+        assert engine.docker("images", "-q") == "", "--rm removes what was pulled"
+        del env["DOCKER_CONFIG"]
+        env |= {"DOCKER_HOST": f"tcp://127.0.0.1:{port}", "DOCKER_TLS_VERIFY": "1"}
+        env |= {"DOCKER_CERT_PATH": str(tmp_path)}
+        doctor = rtbuild(project, "doctor", env=env, check=0)
+        assert f"tcp://127.0.0.1:{port}" in json.dumps(doctor)
+
+
+def test_a_graphdriver_store_and_a_builder_elsewhere(
+    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+) -> None:
+    """An engine that keeps images by their configs, whose builds come from another machine's BuildKit."""
+    repository = f"{staging}-graphdriver"
+    with (
+        second_engine(store="graphdriver", ports=[_port(staging)]) as engine,
+        relay.running(f"unix:{tmp_path}/bk", "unix:/var/run/docker.sock", preface=relay.GRPC),
+    ):
+        env = engine.env | {"BUILDX_CONFIG": str(tmp_path / "buildx")}
+        create = [
+            "docker",
+            "buildx",
+            "create",
+            "--name",
+            "far",
+            "--driver",
+            "remote",
+            f"unix://{tmp_path}/bk",
+        ]
+        subprocess.run(create, env=env, check=True, capture_output=True)
+        command = ["build", "two.yaml", "-s", CELL, "--locked", "--builder", "far", "--push", repository]
+        command += ["--no-verify", "--results", str(tmp_path / "build")]
+        made = only(rtbuild(project, *command, env=env))
+        assert not any("installed in the build" in note for note in made["notes"]), "layers are taken"
+        assert made["image"]["content"] == built["content"]
+        manifest = made["image"]["pushed"].partition("@")[2]
+        assert made["image"]["digest"] != manifest, "such an engine calls an image by its config"
+        assert manifest != built["pushed"].partition("@")[2], "and compresses it anew as it pushes"
+        pull = ["verify", "two.yaml", "-s", CELL, "--gpus", "none", "--rm"]
+        there = only(
+            rtbuild(
+                project, *pull, "--from", repository, "--results", str(tmp_path / "1"), env=other.env, check=5
+            )
+        )
+        assert there["image"]["pushed"] == made["image"]["pushed"]
+        assert [report.key.digest for report in reports(made["image"])] == [manifest]
+        # and the other way round: it verifies what a containerd store pushed
+        engine.docker("rmi", "-f", *engine.docker("images", "-q").split())
+        back = only(
+            rtbuild(
+                project, *pull, "--from", staging, "--results", str(tmp_path / "2"), env=engine.env, check=5
+            )
+        )
+        assert back["image"]["pushed"] == built["pushed"]
+        assert back["image"]["digest"] != built["digest"]
+        assert back["verification"]["verdict"] == "unverified"
+
+
+def test_a_builder_elsewhere_makes_the_very_same_image(
+    project: Path, built: dict[str, Any], tmp_path: Path
+) -> None:
+    with relay.running(f"unix:{tmp_path}/bk", "unix:/var/run/docker.sock", preface=relay.GRPC):
+        env = os.environ | {"BUILDX_CONFIG": str(tmp_path / "buildx")}
+        create = [
+            "docker",
+            "buildx",
+            "create",
+            "--name",
+            "far",
+            "--driver",
+            "remote",
+            f"unix://{tmp_path}/bk",
+        ]
+        subprocess.run(create, env=env, check=True, capture_output=True)
+        command = ["build", "two.yaml", "-s", CELL, "--locked", "--no-cache", "--no-verify"]
+        made = only(rtbuild(project, *command, "--builder", "far", env=env))
+    assert made["image"]["digest"] == built["digest"]
+
+
+def test_what_was_not_pushed_is_missed_with_the_way_to_push_it(
+    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+) -> None:
+    command = ["verify", "two.yaml", "-s", CELL, "--from", f"{staging}-empty", "--results", str(tmp_path)]
+    error = only(rtbuild(project, *command, env=other.env, check=1))["error"]
+    assert error["kind"] == "ImageMissingError"
+    assert "rtbuild build --push" in error["hint"]
+
+
+def test_without_a_lock_nobody_knows_which_image_is_meant(
+    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+) -> None:
+    (tmp_path / "two.yaml").write_text(MATRIX)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from builder.cli import main; main()",
+            "verify",
+            "--from",
+            staging,
+            "two.yaml",
+        ],
+        cwd=tmp_path,
+        env=other.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "rtbuild lock" in done.stderr
+
+
+def certificates(folder: Path) -> None:
+    """One certificate that is its own authority, for an engine and its client alike."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    (folder / "ca.pem").write_bytes((folder / "cert.pem").read_bytes())
