@@ -21,6 +21,8 @@ _MARK = {
     Outcome.UNVERIFIED: ("warn", "33;1", "UNVERIFIED"),
     Outcome.FAILED: ("bad", "31;1", "FAILED"),
     Outcome.HOST: ("warn", "33;1", "not verified: the machine"),
+    Outcome.PUBLISHED: ("ok", "32", "published"),
+    Outcome.REFUSED: ("bad", "31;1", "REFUSED"),
     Outcome.CANCELLED: ("skip", "33", "cancelled"),
 }
 

@@ -85,10 +85,10 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
 
 
 def write_record(document: dict[str, Any], folder: Path) -> Path:
-    """Put the document into ``folder``, beside and renamed; ``run-<UTC time>-<pid>.json``. Raises OSError."""
+    """Put the document into ``folder``, beside and renamed: ``<kind>-<UTC time>-<pid>.json``. OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     stamp = document["started"].replace("+00:00", "Z").replace(":", "").replace("-", "")
-    path = folder / f"run-{stamp}-{os.getpid()}.json"
+    path = folder / f"{document['kind']}-{stamp}-{os.getpid()}.json"
     beside = path.with_suffix(".json.part")
     beside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     beside.replace(path)

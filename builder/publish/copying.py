@@ -43,7 +43,20 @@ class Tally:
     mounted: int = 0
     sent: int = 0
     bytes_sent: int = 0
+    manifest_sent: bool = False
     advance: Advance | None = field(default=None, repr=False)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the repository has anything that it had not before."""
+        return self.manifest_sent or bool(self.mounted or self.sent)
+
+    @property
+    def text(self) -> str:
+        """``3 blobs there, 2 mounted, 1 sent (5.0 MB)``"""
+        sent = f"{self.sent} sent ({self.bytes_sent / 1e6:.1f} MB)" if self.sent else ""
+        mounted = f"{self.mounted} mounted" if self.mounted else ""
+        return ", ".join(part for part in (f"{self.there} blobs there", mounted, sent) if part)
 
     def count(self, how: str, size: int) -> None:
         setattr(self, how, getattr(self, how) + 1)
@@ -104,6 +117,7 @@ def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Ad
                 file = registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
                 sent = registry.push_blob(repository, digest, file)
             tally.count("sent" if sent else "there", size)
+    tally.manifest_sent = registry.digest_of(f"{repository}@{image.digest}") is None
     found = put_by_digest(registry, repository, image.manifest, image.media_type)
     if found != image.digest:
         raise RegistryError(f"{repository} has {found} for {image.reference}: another digest")

@@ -21,6 +21,10 @@ PREFIX = "staged-"
 _DIGITS = 32
 
 
+class MovedTagError(RegistryError):
+    """An unlisted tag leads to an image of other inputs than it stands for."""
+
+
 class Reading(Protocol):
     """As much of :class:`builder.lock.Registry` as reading an image needs."""
 
@@ -94,7 +98,7 @@ def find_staged(registry: Reading, repository: str, inputs: str) -> Staged | Non
     reference = staged_reference(repository, inputs)
     found = look(registry, reference)
     if found is not None and found.inputs != inputs:
-        raise RegistryError(
+        raise MovedTagError(
             f"{reference} is {found.digest}, whose label {INPUTS_LABEL} is {found.inputs or 'not there'}: "
             "somebody moved the tag",
             hint="push the image again: rtbuild build --push",

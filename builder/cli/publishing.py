@@ -1,0 +1,158 @@
+"""``rtbuild publish``: the plan or the deed, cell by cell, and one exit code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.cli import options as opt
+from builder.cli.boundary import INTERRUPTED
+from builder.console import print_json, reporter
+from builder.errors import PublishRefusedError, UsageError
+from builder.evidence import Signer
+from builder.matrix.values import BadValue, seconds
+from builder.pipeline.record import write_record
+from builder.publish.record import publication_document
+from builder.publish.run import Order, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.console import Terminal
+    from builder.model import Matrix
+    from builder.publish.run import Publication
+
+_WORDS = {
+    "published": "published",
+    "unchanged": "there already, nothing changed",
+    "planned": "would be published",
+    "refused": "REFUSED",
+    "failed": "FAILED",
+    "cancelled": "cancelled",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signing:
+    """What the command line says of signing."""
+
+    key: str | None
+    keyless: bool
+
+    def signer(self) -> Signer | None:
+        """Raises UsageError where both ways are asked for."""
+        if self.key and self.keyless:
+            raise UsageError("--key and --keyless exclude each other", hint="take one of them")
+        return Signer(key=self.key) if self.key or self.keyless else None
+
+
+def publish_cells(
+    matrices: list[Matrix],
+    select: list[str] | None,
+    skip: list[str] | None,
+    *,
+    source: str | None,
+    target: str | None,
+    max_age: str | None,
+    dry_run: bool,
+    signing: Signing,
+    overwrite: bool,
+    jobs: int,
+    results: Path,
+    terminal: Terminal,
+    json: bool,
+) -> int:
+    """Publish the cells; what was decided and done is said, recorded, and printed where ``json`` asks."""
+    signer = signing.signer()
+    order = Order(
+        source=source,
+        target=target,
+        results=results,
+        max_age=_age(max_age),
+        dry_run=dry_run,
+        overwrite=overwrite,
+        signer=signer,
+        jobs=jobs,
+    )
+    cells = opt.choose(matrices, select, skip).chosen
+    started = datetime.now(UTC)
+    with reporter(terminal) as report:
+        rows = publish(matrices, cells, order=order, emit=report, cancel=threading.Event())
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    document = publication_document(rows, command=command, started=started, dry_run=dry_run)
+    where = None
+    if not dry_run:
+        try:
+            where = str(write_record(document, results))
+        except OSError as error:
+            where = f"not written: {error}"
+    if json:
+        print_json(document)
+    terminal.say(_summary(rows, terminal, signed=signer is not None, dry_run=dry_run))
+    if where is not None:
+        terminal.say(f"record: {where}")
+    return exit_code(rows)
+
+
+def exit_code(rows: Sequence[Publication]) -> int:
+    """What a publication comes to: a cell that was refused outweighs one that only failed."""
+    states = {row.state for row in rows}
+    if "cancelled" in states:
+        return INTERRUPTED
+    if "refused" in states:
+        return PublishRefusedError.exit_code
+    return 1 if "failed" in states else 0
+
+
+def _age(text: str | None) -> timedelta | None:
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=int(seconds(text)))
+    except BadValue as error:
+        raise UsageError(f"--max-age: {error.message}", hint=error.hint) from error
+
+
+def _summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
+    """What came of each cell: digest, claims and tags; then the counts, and loudly what is not signed."""
+    lines: list[str] = []
+    for row in rows:
+        if row.state not in ("published", "unchanged", "planned") or row.found is None:
+            continue
+        assert row.decision is not None  # noqa: S101 - without one a cell has none of these states
+        lines.append(f"{row.cell.id}: {_WORDS[row.state]}")
+        lines.append(f"  {row.target}@{row.found.staged.digest}")
+        lines.append(f"  known to work on {', '.join(row.decision.claims)}")
+        for gpus, driver, day in sorted(
+            {
+                (
+                    ", ".join(name for name, _ in entry.key.gpus),
+                    entry.key.driver or "?",
+                    f"{entry.verified:%Y-%m-%d}",
+                )
+                for entry in row.decision.counted
+            }
+        ):
+            lines.append(f"    {gpus}, driver {driver}, {day}")
+        if row.decision.exempt:
+            lines.append(f"  not claimed: {', '.join(row.decision.exempt)}")
+        for step in row.steps:
+            was = f" (was {step.was[:19]}…)" if step.was and step.action == "move" else ""
+            lines.append(f"  {step.action:5} {row.target}:{step.tag.name}{was}")
+    counts = {state: sum(row.state == state for row in rows) for state in _WORDS}
+    words = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items() if count)
+    lines.append(f"{len(rows)} cell{'s' if len(rows) != 1 else ''}: {words}")
+    if counts["published"] + counts["planned"] and not signed:
+        verb = "would be" if dry_run else "is"
+        lines.append(
+            terminal.style(
+                f"NOT SIGNED: the evidence {verb} a word without a signature under it. --key or --keyless "
+                "has cosign sign it.",
+                "33;1",
+            )
+        )
+    return "\n".join(lines)

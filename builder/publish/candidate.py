@@ -1,0 +1,67 @@
+"""From a cell to the image that may be published: found in staging by what it was built from."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.evidence.verification import CLOCKS
+from builder.publish.reports import Candidate, Refusal
+from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
+from builder.verify.expectation import Expectation
+
+if TYPE_CHECKING:
+    from builder.lock import Registry
+    from builder.model import Cell, Recipe
+    from builder.publish.staging import Staged
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An image in staging, with all that is known of it before any report is read."""
+
+    candidate: Candidate
+    staged: Staged
+    recipe: Recipe
+
+
+def find(registry: Registry, source: str, cell: Cell, recipe: Recipe, probe: bytes) -> Found | Refusal:
+    """The image that the cell's matrix and lock give, in ``source``. Raises RegistryError."""
+    try:
+        staged = find_staged(registry, source, recipe.inputs)
+    except MovedTagError as error:
+        return Refusal(kind="moved", text=error.message, hint=error.hint)
+    ahead = registry.clock_ahead(source)
+    if ahead is not None and abs(ahead) > CLOCKS.total_seconds():
+        return Refusal(
+            kind="clock",
+            text=f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "
+            f"{'ahead of' if ahead > 0 else 'behind'} the one of {source}, so no report's age can be told",
+            hint="set the clock: timedatectl set-ntp true",
+        )
+    if staged is None:
+        return Refusal(
+            kind="not-staged",
+            text=f"{source} has no image of this cell as matrix, lock and rtbuild give it now "
+            f"({staged_tag(recipe.inputs)})",
+            hint=f"rtbuild build --push {source}",
+        )
+    labels = (staged.label(MATRIX_LABEL), staged.label(CELL_LABEL), staged.platform)
+    if labels != (cell.matrix, cell.id, cell.platform):
+        return Refusal(
+            kind="other-image",
+            text=f"{staged.reference} says of itself that it is {labels[1]} of {labels[0]} for {labels[2]}",
+            hint="push the image again: rtbuild build --no-cache --push",
+        )
+    return Found(
+        candidate=Candidate(
+            cell=cell,
+            digest=staged.digest,
+            content=staged.content,
+            probe=hashlib.sha256(probe).hexdigest(),
+            expect=Expectation.of(recipe.pinned),
+        ),
+        staged=staged,
+        recipe=recipe,
+    )

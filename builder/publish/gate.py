@@ -1,0 +1,193 @@
+"""The gate: which cells may be published, for which GPUs, and on the strength of which reports.
+
+Pure functions over values. A report counts only for the manifest, the content, the probe, the GPU and the
+driver that it names, and only if it is whole, new enough, and proves a convolution.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.compat.gpus import known_class
+from builder.errors import CellError
+from builder.matrix.globs import matches
+from builder.publish.measure import Measured, measure
+from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, says, why_not
+from builder.verify.entry import Damaged, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime, timedelta
+
+    from builder.model import Cell, Exemption
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What a publication demands beyond what is always demanded."""
+
+    max_age: timedelta | None = None
+    exempt: tuple[Exemption, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What the gate says of one cell."""
+
+    cell: Cell
+    refusals: tuple[Refusal, ...]
+    counted: tuple[Entry, ...] = ()
+    """The reports that it stands on, the newest first."""
+    claims: tuple[str, ...] = ()
+    """GPU classes that the image may be published for: those that it was verified on, and no other."""
+    exempt: tuple[str, ...] = ()
+    """GPU classes that the cell names and that its matrix takes back."""
+    measured: Measured | None = None
+
+    @property
+    def open(self) -> bool:
+        return not self.refusals
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """A report that concerns the cell, and why it does not count, if so."""
+
+    entry: Entry
+    gpu: str | None
+    reason: Refusal | None
+
+
+def decide(
+    candidate: Candidate, reports: Iterable[Entry | Damaged], *, now: datetime, policy: Policy
+) -> Decision:
+    """Whether the candidate may be published, by the reports that are there."""
+    cell = candidate.cell
+    entries, unreadable = _about(candidate, reports)
+    judged = [
+        _Judged(
+            entry=entry,
+            gpu=gpu_class(entry),
+            reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
+        )
+        for entry in entries
+    ]
+    standing = [row for row in judged if row.reason is None]
+    exempt = _exempt(cell, policy.exempt)
+    claims = tuple(sorted({row.gpu for row in standing if row.gpu is not None} - exempt))
+    measured, unlike = _measured(cell, standing)
+    refusals = [row.reason for row in judged if row.reason is not None and row.reason.kind == "broken"]
+    if standing:
+        refusals += _uncovered(cell, judged, exempt)
+        refusals += _contradicted(judged, claims)
+        refusals += unlike
+        if not claims and not refusals:
+            refusals.append(_nothing_to_claim(cell, standing))
+    else:
+        refusals += [row.reason for row in judged if row.reason is not None]
+        refusals += [damaged(row) for row in unreadable]
+    if not standing and not refusals:
+        refusals.append(_missing(candidate))
+    return Decision(
+        cell=cell,
+        refusals=tuple(dict.fromkeys(refusals)),
+        counted=tuple(sorted((row.entry for row in standing), key=lambda e: e.verified, reverse=True)),
+        claims=claims,
+        exempt=tuple(sorted(exempt)),
+        measured=measured,
+    )
+
+
+def _about(candidate: Candidate, reports: Iterable[Entry | Damaged]) -> tuple[list[Entry], list[Damaged]]:
+    """What concerns the candidate; of several reports about the very same thing only the newest."""
+    entries: dict[object, Entry] = {}
+    unreadable: list[Damaged] = []
+    prefix = candidate.content.removeprefix("sha256:")[:16]
+    for report in reports:
+        if isinstance(report, Damaged):
+            if not report.name or report.name.startswith(prefix):
+                unreadable.append(report)
+            continue
+        key = report.key
+        named = (report.cell, report.matrix) == (candidate.cell.id, candidate.cell.matrix)
+        concerned = named or candidate.digest == key.digest or candidate.content == key.content
+        if concerned and (key not in entries or entries[key].verified < report.verified):
+            entries[key] = report
+    return list(entries.values()), unreadable
+
+
+def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
+    """The classes that are not claimed, as the tables write them."""
+    own = [rule.gpu for rule in exemptions if rule.gpu in cell.gpus and matches(cell.id, rule.cells)]
+    return frozenset(known_class(gpu) or gpu for gpu in own)
+
+
+def _missing(candidate: Candidate) -> Refusal:
+    return Refusal(
+        kind="missing",
+        text=f"there is no report about {candidate.digest}",
+        hint="verify it on a machine with a GPU: rtbuild verify --from",
+    )
+
+
+def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) -> list[Refusal]:
+    """The classes that the matrix claims and that no report bears out, with what is there instead."""
+    covered = {row.gpu for row in judged if row.reason is None}
+    missing = []
+    for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt):
+        if name in covered:
+            continue
+        instead = [row.reason.text for row in judged if row.gpu == name and row.reason is not None]
+        missing.append(
+            Refusal(
+                kind="claim",
+                text=f"the matrix claims {name}, and " + ("; ".join(instead) or "no report comes from one"),
+                hint=f"verify it on {name}, or take the claim back in the matrix (publish: exempt)",
+            )
+        )
+    return missing
+
+
+def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refusal]:
+    """Claims that another report about this image denies: with another driver, say."""
+    return [
+        Refusal(
+            kind="unsupported-gpu",
+            text=says(row.entry),
+            hint="take the claim back in the matrix (publish: exempt), or mend the cell",
+        )
+        for row in judged
+        if row.reason is not None and row.reason.kind == "unsupported-gpu" and row.gpu in claims
+    ]
+
+
+def _nothing_to_claim(cell: Cell, standing: Sequence[_Judged]) -> Refusal:
+    if all(row.gpu is None for row in standing):
+        names = sorted({name for row in standing for name, _ in row.entry.key.gpus})
+        return Refusal(
+            kind="unknown-gpu",
+            text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
+            hint="add the model to builder/compat/facts/gpus.toml",
+        )
+    names = sorted({row.gpu for row in standing if row.gpu is not None})
+    return Refusal(
+        kind="claim",
+        text=f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
+        hint="verify it on a GPU that is to be claimed",
+    )
+
+
+def _measured(cell: Cell, standing: Sequence[_Judged]) -> tuple[Measured | None, list[Refusal]]:
+    """What the reports measured, if they say the same."""
+    found: dict[Measured, str] = {}
+    for row in standing:
+        try:
+            found.setdefault(measure(read(row.entry), cell), row.entry.where)
+        except CellError as error:
+            reason = Refusal(kind="differs", text=f"{row.entry.where}: {error.message}", hint=error.hint)
+            return None, [reason]
+    if len(found) > 1:
+        places = " and ".join(f"{row.text} in {where}" for row, where in found.items())
+        return None, [Refusal(kind="differs", text=f"the reports measured different versions: {places}")]
+    return next(iter(found), None), []

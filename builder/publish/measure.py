@@ -1,0 +1,141 @@
+"""What a finished image was found to hold, and the tags that follow from it; the matrix has no say."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from builder.errors import CellError
+from builder.verify.expectation import family, first_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.model import Cell
+    from builder.verify.document import ProbeDocument
+
+LONGEST = 128
+"""A tag's limit, in characters:
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pulling-manifests"""
+_DIGITS = 12
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Versions as the probe read them in the image."""
+
+    frameworks: tuple[tuple[str, str], ...]
+    python: str
+    """To the patch: ``3.9.2``."""
+    cuda: str | None
+    """``11.8``; None where nothing in the image says it."""
+    cudnn: str
+    """To the patch: ``8.6.0``."""
+    system: str
+    """``bullseye``, ``ubuntu22.04``."""
+
+    @property
+    def text(self) -> str:
+        """``tensorflow2.8.4-py3.9.2-cuda11.8-cudnn8.6.0-bullseye``: with upper case and ``+`` made legal."""
+        parts = [f"{name}{version}" for name, version in self.frameworks]
+        parts += [f"py{self.python}", f"cuda{self.cuda}" if self.cuda else "", f"cudnn{self.cudnn}"]
+        whole = "-".join(part for part in [*parts, self.system] if part)
+        return re.sub(r"[^a-z0-9_.-]", "_", whole.lower())
+
+
+def measure(report: ProbeDocument, cell: Cell) -> Measured:
+    """The versions out of a report. Raises CellError where the report does not give one that a tag needs."""
+    python, cudnn = report.python_version(), _cudnn(report)
+    missing = [name for name, found in (("Python", python), ("cuDNN", cudnn)) if found is None]
+    if python is None or cudnn is None:
+        raise CellError(f"the report does not say which {' and '.join(missing)} the image holds")
+    return Measured(
+        frameworks=tuple(_frameworks(report, cell)),
+        python=python,
+        cuda=_cuda(report),
+        cudnn=cudnn,
+        system=_system(report),
+    )
+
+
+def tag_of(measured: Measured, cell: Cell) -> str:
+    """The measured tag; the architecture where it is not amd64, and the cell's variant, set it apart."""
+    parts = [measured.text]
+    architecture = cell.platform.partition("/")[2]
+    if architecture != "amd64":
+        parts.append(architecture)
+    if cell.variant is not None:
+        parts.append(cell.variant)
+    return _cut("-".join(parts), LONGEST)
+
+
+def immutable_tag(measured: Measured, cell: Cell, digest: str) -> str:
+    """The measured tag with the first digits of the digest, which is the only one that it may ever name."""
+    end = f"-{digest.removeprefix('sha256:')[:_DIGITS]}"
+    return _cut(tag_of(measured, cell), LONGEST - len(end)) + end
+
+
+def _cut(text: str, length: int) -> str:
+    if len(text) <= length:
+        return text
+    return f"{text[: length - _DIGITS - 1]}-{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
+def _frameworks(report: ProbeDocument, cell: Cell) -> Iterator[tuple[str, str]]:
+    """The cell's frameworks in its order: as the probe imported them, else as Python lists them."""
+    imported = {family(row.name): row.version for row in report.frameworks}
+    listed = {canonicalize_name(str(name)): str(v) for name, v in _fingerprint(report, "packages").items()}
+    for text in cell.frameworks:
+        name = canonicalize_name(Requirement(text).name)
+        version = imported.get(family(name)) or listed.get(name)
+        if version is None:
+            raise CellError(f"the report does not say which version of {name} the image holds")
+        yield name, version
+
+
+def _cudnn(report: ProbeDocument) -> str | None:
+    """The cuDNN that was loaded: by the frameworks' word, or as the library that was mapped."""
+    loaded = [str(row.loaded["cudnn"]) for row in report.frameworks if row.loaded and row.loaded.get("cudnn")]
+    mapped = [row.version for row in report.libraries if row.version and row.name.startswith("libcudnn.so")]
+    versions = {first_parts(version, 3) or version for version in loaded or mapped}
+    if len(versions) > 1:
+        raise CellError(f"several cuDNN were loaded: {', '.join(sorted(versions))}")
+    return next(iter(versions), None)
+
+
+def _cuda(report: ProbeDocument) -> str | None:
+    """The CUDA runtime that was loaded; where it does not say, the one that is installed, or compiled in."""
+    loaded = [str(row.loaded["cuda"]) for row in report.frameworks if row.loaded and row.loaded.get("cuda")]
+    mapped = [row.version for row in report.libraries if row.version and row.name.startswith("libcudart.so")]
+    packages = _fingerprint(report, "packages")
+    installed = [str(v) for name, v in sorted(packages.items()) if _RUNTIME.fullmatch(str(name))]
+    compiled = [
+        str(row.compiled["cuda"]) for row in report.frameworks if row.compiled and row.compiled.get("cuda")
+    ]
+    return first_parts(next(iter(loaded or mapped or installed or compiled), None), 2)
+
+
+def _system(report: ProbeDocument) -> str:
+    """``bullseye`` of ``Debian GNU/Linux 11 (bullseye)``, ``ubuntu22.04`` of ``Ubuntu 22.04.4 LTS``."""
+    said = str((_extra(report, "machine") or {}).get("distribution") or "")
+    if said.startswith("Debian") and (suite := re.search(r"\((\w+)\)", said)):
+        return suite[1].lower()
+    found = re.match(r"(\w+)\D*(\d+(?:\.\d+)?)", said)
+    return f"{found[1]}{found[2]}".lower() if found else ""
+
+
+def _fingerprint(report: ProbeDocument, name: str) -> dict[str, Any]:
+    found = (_extra(report, "fingerprint") or {}).get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _extra(report: ProbeDocument, name: str) -> dict[str, Any] | None:
+    """A part of the report that its schema does not name."""
+    found = (report.model_extra or {}).get(name)
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,179 @@
+"""Why a report counts for an image, or does not. The first reason is the one that is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from builder.compat.gpus import class_of
+from builder.evidence.verification import CLOCKS, no_proof
+from builder.model import canonical_json
+from builder.verify.document import parse
+from builder.verify.expectation import compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime, timedelta
+
+    from builder.model import Cell
+    from builder.verify.document import ProbeDocument
+    from builder.verify.entry import Damaged, Entry
+    from builder.verify.expectation import Expectation
+
+Kind = Literal[
+    "missing",
+    "unverified",
+    "host",
+    "busy",
+    "broken",
+    "unsupported-gpu",
+    "test-double",
+    "no-proof",
+    "old",
+    "future",
+    "digest",
+    "content",
+    "probe",
+    "edited",
+    "differs",
+    "claim",
+    "unknown-gpu",
+    "clock",
+    "not-staged",
+    "moved",
+    "other-image",
+    "tag",
+    "evidence",
+]
+"""Why a cell is refused; the table in docs/publish.md says what each means."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """One reason against a publication."""
+
+    kind: Kind
+    text: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An image that may be published."""
+
+    cell: Cell
+    digest: str
+    content: str
+    probe: str
+    """sha256 of the probe that the image carries, 64 hex digits: its recipe says so."""
+    expect: Expectation
+
+
+def why_not(
+    entry: Entry, candidate: Candidate, *, now: datetime, max_age: timedelta | None
+) -> Refusal | None:
+    """Why a report does not count for the candidate; None for one that does."""
+    reasons = (
+        *_about_another(entry, candidate),
+        *_image_at_fault(entry),
+        *_out_of_time(entry, now, max_age),
+        *_no_proof(entry, candidate),
+    )
+    return next(iter(reasons), None)
+
+
+def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
+    key, where = entry.key, entry.where
+    if entry.test_double:
+        yield Refusal(kind="test-double", text=f"{where}: a test double stood in for the GPU or driver")
+    if key.digest != candidate.digest:
+        yield Refusal(
+            kind="digest",
+            text=f"{where} is about {key.digest[:19]}…, and this image is {candidate.digest[:19]}…",
+            hint="verify this very digest: rtbuild verify --from",
+        )
+    if key.content != candidate.content:
+        yield Refusal(kind="content", text=f"{where} is about other content than the image's config names")
+    if key.probe != candidate.probe:
+        yield Refusal(
+            kind="probe",
+            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {candidate.probe[:12]}…",
+        )
+
+
+def _image_at_fault(entry: Entry) -> Iterator[Refusal]:
+    """Before its age: what was found at fault does not mend by waiting."""
+    if entry.verdict == "broken":
+        yield Refusal(
+            kind="broken", text=says(entry), hint="mend the cell; or verify again where it was found broken"
+        )
+
+
+def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iterator[Refusal]:
+    if entry.verified > now + CLOCKS:
+        yield Refusal(
+            kind="future",
+            text=f"{entry.where} was made at {_time(entry.verified)}, and here it is {_time(now)}",
+            hint="the clock of this machine or of the one that verified is wrong",
+        )
+    if max_age is not None and now - entry.verified > max_age:
+        yield Refusal(
+            kind="old",
+            text=f"{entry.where} is of {_time(entry.verified)}: {_days(now - entry.verified)} old, and "
+            f"{_days(max_age)} are allowed",
+            hint="verify again: rtbuild verify --again; or allow more by --max-age",
+        )
+
+
+def _no_proof(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
+    match entry.verdict:
+        case "unverified" | "host" | "busy" | "unsupported-gpu" as kind:
+            yield Refusal(kind=kind, text=says(entry), hint=_HINTS.get(kind))
+            return
+        case _:
+            pass
+    document = read(entry)
+    if lacking := list(no_proof(document)):
+        yield Refusal(kind="no-proof", text=f"{entry.where} proves nothing: {'; '.join(lacking)}")
+    if differences := compare(candidate.expect, document):
+        listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
+        yield Refusal(kind="differs", text=f"{entry.where} found something else than the lock says: {listed}")
+
+
+def read(entry: Entry) -> ProbeDocument:
+    """The probe's report in an entry."""
+    return parse(canonical_json(entry.document))
+
+
+def gpu_class(entry: Entry) -> str | None:
+    """The class of the GPU that convolved: the first, where a machine has several. None: in no table."""
+    gpus = read(entry).gpus
+    return class_of(gpus[0].name, gpus[0].compute_capability) if gpus else None
+
+
+_HINTS = {
+    "unverified": "verify it on a machine with a GPU: rtbuild verify --from",
+    "host": "the machine is at fault: rtbuild doctor there, then rtbuild verify --again",
+    "busy": "try again when the GPU is free: rtbuild verify --again",
+}
+
+
+def says(entry: Entry) -> str:
+    """What a report says, in one line."""
+    cause = f", {entry.document['cause']}" if entry.document.get("cause") else ""
+    gpus = ", ".join(name for name, _ in entry.key.gpus)
+    on = f" on {gpus} with driver {entry.key.driver}" if gpus else ""
+    return f"{entry.where} says {entry.verdict}{cause}{on}: {entry.document.get('summary')}"
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def damaged(row: Damaged) -> Refusal:
+    return Refusal(kind="edited", text=row.why, hint="remove the file, and verify again")
+
+
+def _days(length: timedelta) -> str:
+    days = length.total_seconds() / 86400
+    return f"{days:.1f} days" if days >= 2 else f"{days * 24:.1f} hours"

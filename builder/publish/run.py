@@ -1,0 +1,300 @@
+"""The line from a staged image to public tags: gate, copy by digest, evidence, and the tags last of all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
+
+from builder import __version__
+from builder.errors import CancelledError, CellError, PublishRefusedError, UsageError
+from builder.evidence import Cosign, Evidence, EvidenceError, Verification, attach_all, statements
+from builder.lock import Registry, lock_path
+from builder.pipeline.events import PUBLISHING, CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.locks import LockKeeper, refuse_stale
+from builder.pipeline.schedule import Walk, each
+from builder.publish.candidate import Found, find
+from builder.publish.copying import Tally, copy_image, put_tag
+from builder.publish.gate import Decision, Policy, decide
+from builder.publish.reports import Refusal
+from builder.publish.staging import repository_of
+from builder.publish.tags import Step, clashes, immovable, steps, tags_of
+from builder.publish.travel import shared
+from builder.recipe import render
+from builder.recipe.bundle import bundle
+from builder.verify import ReportStore
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from builder.errors import RtbuildError
+    from builder.evidence import Attached, Signer
+    from builder.model import Cell, Matrix
+    from builder.pipeline.schedule import Emit
+
+    Station = Callable[[Walk, "Publication"], CellResult | None]
+
+MAX_AGE = timedelta(days=30)
+"""How old a report may be where neither the command nor the matrix says."""
+
+State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a publication is asked to do. None: as the matrix says."""
+
+    results: Path
+    source: str | None = None
+    target: str | None = None
+    max_age: timedelta | None = None
+    dry_run: bool = False
+    overwrite: bool = False
+    """Move also tags that another matrix, or no rtbuild at all, has put."""
+    signer: Signer | None = None
+    """None: the evidence is not signed."""
+    jobs: int = 2
+    """Images at a time."""
+
+
+@dataclass(kw_only=True)
+class Publication:
+    """One cell on its way to the public: what was found, decided and done so far."""
+
+    cell: Cell
+    source: str
+    target: str
+    state: State = "cancelled"
+    found: Found | None = None
+    decision: Decision | None = None
+    refusals: list[Refusal] = field(default_factory=list)
+    steps: tuple[Step, ...] = ()
+    copied: Tally | None = None
+    evidence: tuple[Attached, ...] = ()
+    error: CellError | None = None
+
+
+def publish(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    order: Order,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[Publication]:
+    """Publish every cell that the gate lets through; of one that it does not, nothing.
+
+    Every step is named by content, so that a second run changes nothing, and one after an interruption goes
+    on where that one was. Raises UsageError where no repository is named, StaleLockError where the lock does
+    not say what an image holds, and MissingToolError where cosign is asked for and is not there.
+    """
+    line = _Line(matrices, order)
+    rows = [line.begin(cell) for cell in cells]
+    refuse_stale(line.keepers, cells)
+    if order.signer is not None:
+        Cosign.find()
+    stages = PUBLISHING[:1] if order.dry_run else PUBLISHING
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
+    row_of = {id(row.cell): row for row in rows}
+
+    def of(station: Station) -> Callable[[Walk], CellResult | None]:
+        return lambda walk: _noted(station, walk, row_of[id(walk.cell)])
+
+    walks = [Walk(row.cell, emit, cancel) for row in rows]
+    early = each(walks, of(line.judge), jobs=order.jobs, emit=emit, cancel=cancel)
+    going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
+    _refuse_clashes(rows)
+    each(going, of(line.carry), jobs=order.jobs, emit=emit, cancel=cancel)
+    return rows
+
+
+def _noted(station: Station, walk: Walk, row: Publication) -> CellResult | None:
+    """One station of one cell, whose failure is written down on its row."""
+    try:
+        result = station(walk, row)
+    except CellError as error:
+        row.state = "cancelled" if isinstance(error, CancelledError) else "failed"
+        row.error = error
+        raise
+    return result if not row.refusals else _refused(walk, row)
+
+
+def _refused(walk: Walk, row: Publication) -> CellResult:
+    row.state = "refused"
+    hints = list(dict.fromkeys(refusal.hint for refusal in row.refusals if refusal.hint))
+    error = PublishRefusedError(
+        "not published: " + "\n  ".join(f"{refusal.text} ({refusal.kind})" for refusal in row.refusals),
+        hint="; ".join(hints[:2]) or None,
+    )
+    return _ended(walk, Outcome.REFUSED, error)
+
+
+def _ended(walk: Walk, outcome: Outcome, error: RtbuildError | None = None) -> CellResult:
+    return CellResult(
+        cell=walk.cell,
+        outcome=outcome,
+        stage=walk.current,
+        seconds=dict(walk.seconds),
+        error=error,
+        notes=tuple(walk.notes),
+    )
+
+
+def _refuse_clashes(rows: Sequence[Publication]) -> None:
+    wanted = {(row.target, row.cell.id): [step.tag for step in row.steps] for row in rows if row.steps}
+    found = clashes(wanted)
+    for row in rows:
+        if (row.target, row.cell.id) in found:
+            row.refusals.append(found[row.target, row.cell.id])
+
+
+class _Line:
+    """The stations of a cell, with what they share."""
+
+    def __init__(self, matrices: Sequence[Matrix], order: Order) -> None:
+        self.order = order
+        self.matrices = {matrix.name: matrix for matrix in matrices}
+        self.keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+        self.registry = Registry.to_write()
+        self.store = ReportStore(order.results / "reports")
+        self.probe = bundle()
+
+    def begin(self, cell: Cell) -> Publication:
+        """Where the cell comes from and goes to. Raises UsageError."""
+        said = self.matrices[cell.matrix].publish
+        source, target = self.order.source or said.staging, self.order.target or said.repository
+        for option, repository, key in (("--from", source, "staging"), ("--to", target, "repository")):
+            if repository is None:
+                raise UsageError(
+                    f"{cell.matrix}: publish {option[2:]} which repository?",
+                    hint=f"{option} registry.example/name, or `publish: {key}` in the matrix",
+                )
+            repository_of(repository)
+        assert source is not None  # noqa: S101 - the loop says so
+        assert target is not None  # noqa: S101
+        return Publication(cell=cell, source=source, target=target)
+
+    def judge(self, walk: Walk, row: Publication) -> None:
+        """The gate. What speaks against the cell is left in its row's refusals."""
+        cell, said = row.cell, self.matrices[row.cell.matrix].publish
+        with walk.stage(Stage.GATE):
+            pinned = self.keepers[cell.matrix].pinned(cell)
+            assert pinned is not None  # noqa: S101 - refuse_stale has looked
+            recipe = render(pinned, probe=self.probe, version=__version__)
+            found = find(self.registry, row.source, cell, recipe, self.probe)
+            if isinstance(found, Refusal):
+                row.refusals.append(found)
+                walk.done("refused")
+                return
+            row.found = found
+            limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
+            row.decision = decide(
+                found.candidate,
+                [*self.store.entries(), *shared(self.registry, found.staged)],
+                now=datetime.now(UTC),
+                policy=Policy(max_age=limit, exempt=said.exempt),
+            )
+            row.refusals += row.decision.refusals
+            measured = row.decision.measured
+            if row.refusals or measured is None:
+                walk.done("refused")
+                return
+            row.steps, against = steps(
+                self.registry,
+                row.target,
+                cell,
+                tags_of(cell, measured, found.staged.digest, said.aliases),
+                found.staged.digest,
+                overwrite=self.order.overwrite,
+            )
+            row.refusals += against
+            walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
+
+    def carry(self, walk: Walk, row: Publication) -> CellResult | None:
+        """From the gate to the tags."""
+        if row.refusals:
+            return None
+        assert row.found is not None  # noqa: S101 - the gate has let it through
+        public = replace(row.found.staged, repository=row.target)
+        evidence = self._evidence(row)
+        try:
+            if self.order.dry_run:
+                with walk.stage(Stage.GATE):
+                    statements(self.registry, row.found.staged, evidence, note=walk.progress)
+                    walk.done("the evidence holds")
+                row.state = "planned"
+                return _ended(walk, Outcome.DONE)
+            self._copy(walk, row)
+            with walk.stage(Stage.EVIDENCE):
+                signer = self.order.signer
+                row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
+                new = sum(piece.new for piece in row.evidence)
+                words = f"{len(row.evidence)} attached, {new} of them new" if new else "there already"
+                walk.done(f"{words}, {'signed' if signer else 'NOT SIGNED'}")
+        except EvidenceError as error:
+            row.refusals.append(Refusal(kind="evidence", text=error.message, hint=error.hint))
+            return None
+        changed = self._tag(walk, row)
+        if row.refusals:
+            return None
+        assert row.copied is not None  # noqa: S101 - it was copied above
+        same = not changed and not row.copied.changed and not any(piece.new for piece in row.evidence)
+        row.state = "unchanged" if same else "published"
+        return _ended(walk, Outcome.PUBLISHED)
+
+    def _evidence(self, row: Publication) -> Evidence:
+        assert row.found is not None  # noqa: S101 - as in carry
+        assert row.decision is not None  # noqa: S101
+        path = self.matrices[row.cell.matrix].path
+        return Evidence(
+            recipe=row.found.recipe,
+            verifications=tuple(
+                Verification(
+                    document=entry.document,
+                    verified=entry.verified,
+                    manifest=entry.key.digest,
+                    content=entry.key.content,
+                )
+                for entry in row.decision.counted
+            ),
+            claims=row.decision.claims,
+            exempt=row.decision.exempt,
+            matrix=path.read_bytes(),
+            lock=lock_path(path).read_bytes(),
+        )
+
+    def _copy(self, walk: Walk, row: Publication) -> None:
+        assert row.found is not None  # noqa: S101 - as in carry
+        with walk.stage(Stage.COPY):
+            staged = row.found.staged
+            done = 0
+
+            def advance(how: str, size: int) -> None:
+                nonlocal done
+                done += size
+                walk.progress(f"{done / 1e6:.0f} of {staged.size / 1e6:.0f} MB, {how}", done, staged.size)
+                if walk.cancel.is_set():
+                    raise CancelledError(f"{row.cell.id}: interrupted while copying")
+
+            row.copied = copy_image(self.registry, staged, row.target, advance=advance)
+            walk.done(f"{staged.digest[:19]}: {row.copied.text}")
+
+    def _tag(self, walk: Walk, row: Publication) -> bool:
+        """Put the tags, those that never move first; whether any had to be put."""
+        assert row.found is not None  # noqa: S101 - as in carry
+        staged, changed = row.found.staged, False
+        with walk.stage(Stage.TAGS):
+            for step in row.steps:
+                reference = f"{row.target}:{step.tag.name}"
+                was = self.registry.digest_of(reference)  # once more: copying may have taken an hour
+                if was == staged.digest:
+                    continue
+                if was is not None and step.tag.kind == "immutable":
+                    row.refusals.append(immovable(row.target, replace(step, was=was)))
+                    return False
+                put_tag(self.registry, reference, staged.manifest, staged.media_type, staged.digest)
+                changed = True
+            walk.done(", ".join(step.tag.name for step in row.steps) + ("" if changed else ": there already"))
+        return changed

@@ -1,0 +1,125 @@
+"""The names under which an image is published: which, where they point now, and whether they may move."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from builder.errors import RegistryError
+from builder.publish.measure import immutable_tag, tag_of
+from builder.publish.reports import Refusal
+from builder.publish.staging import MATRIX_LABEL, look
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from builder.model import Cell
+    from builder.publish.measure import Measured
+    from builder.publish.staging import Reading
+
+TagKind = Literal["immutable", "measured", "cell", "alias"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tag:
+    """A name that an image is to have."""
+
+    name: str
+    kind: TagKind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What is to be done for a tag: nothing where it points there already."""
+
+    tag: Tag
+    was: str | None
+    """The digest that it points at before; None where there is no such tag."""
+    digest: str
+
+    @property
+    def action(self) -> Literal["there", "put", "move"]:
+        if self.was == self.digest:
+            return "there"
+        return "put" if self.was is None else "move"
+
+
+def tags_of(
+    cell: Cell, measured: Measured, digest: str, aliases: Sequence[tuple[str, str]]
+) -> tuple[Tag, ...]:
+    """All names of one image, in the order in which they are put: what never moves first, aliases last."""
+    tags = [
+        Tag(name=immutable_tag(measured, cell, digest), kind="immutable"),
+        Tag(name=tag_of(measured, cell), kind="measured"),
+        Tag(name=cell.id, kind="cell"),
+        *(Tag(name=alias, kind="alias") for alias, named in aliases if named == cell.id),
+    ]
+    unique: dict[str, Tag] = {}
+    for tag in tags:
+        unique.setdefault(tag.name, tag)
+    return tuple(unique.values())
+
+
+def clashes(wanted: Mapping[tuple[str, str], Sequence[Tag]]) -> dict[tuple[str, str], Refusal]:
+    """Images that want the same name, by repository and cell: none of them may have it."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for (repository, cell), tags in wanted.items():
+        for tag in tags:
+            owners.setdefault((repository, tag.name), []).append(cell)
+    found = {}
+    for (repository, name), cells in owners.items():
+        for cell in cells if len(cells) > 1 else ():
+            others = ", ".join(other for other in cells if other != cell)
+            found[repository, cell] = Refusal(
+                kind="tag",
+                text=f"{repository}:{name} is wanted for {others}, too",
+                hint="give one of them a 'variant', or another repository",
+            )
+    return found
+
+
+def steps(
+    registry: Reading, repository: str, cell: Cell, tags: Sequence[Tag], digest: str, *, overwrite: bool
+) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+    """What each tag needs, and which may not be moved. Raises RegistryError.
+
+    A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
+    all, is moved only by ``overwrite``.
+    """
+    found, against = [], []
+    for tag in tags:
+        was = registry.digest_of(f"{repository}:{tag.name}")
+        step = Step(tag=tag, was=was, digest=digest)
+        found.append(step)
+        if step.action != "move":
+            continue
+        if tag.kind == "immutable":
+            against.append(immovable(repository, step))
+        elif not overwrite and (owner := _owner(registry, f"{repository}:{tag.name}")) != cell.matrix:
+            against.append(
+                Refusal(
+                    kind="tag",
+                    text=f"{repository}:{tag.name} is {was}, which "
+                    + (f"the matrix {owner} published" if owner else "rtbuild did not publish"),
+                    hint="publish to another repository, or say --overwrite",
+                )
+            )
+    return tuple(found), tuple(against)
+
+
+def immovable(repository: str, step: Step) -> Refusal:
+    """Why a tag that holds the digits of a digest is not put on another."""
+    return Refusal(
+        kind="tag",
+        text=f"{repository}:{step.tag.name} names {step.was}, and is never moved: not to {step.digest}",
+        hint="somebody put it there by hand; delete it in the registry",
+    )
+
+
+def _owner(registry: Reading, reference: str) -> str | None:
+    """The matrix whose image a tag names; None where it is no image of rtbuild's."""
+    try:
+        image = look(registry, reference)
+    except RegistryError:
+        return None
+    return image.label(MATRIX_LABEL) if image is not None else None

@@ -1,0 +1,233 @@
+"""The gate as a function: which reports count, what is refused and in which words, what is claimed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from publish_doubles import A100, MATRIX, T4, Project, candidate, entry
+
+from builder.model import Exemption
+from builder.publish.gate import Decision, Policy, decide
+from builder.verify.entry import Damaged
+
+if TYPE_CHECKING:
+    from builder.model import Cell
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+POLICY = Policy(max_age=timedelta(days=30))
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Cell:
+    return Project(tmp_path_factory.mktemp("project")).cell
+
+
+def kinds(decision: Decision) -> list[str]:
+    return [refusal.kind for refusal in decision.refusals]
+
+
+def judge(cell: Cell, *reports: Any, policy: Policy = POLICY, **changes: Any) -> Decision:
+    return decide(candidate(cell, **changes), reports, now=NOW, policy=policy)
+
+
+def test_one_good_report_opens_it(cell: Cell) -> None:
+    decision = judge(cell, entry(cell))
+    assert decision.open
+    assert (decision.claims, decision.exempt) == (("T4",), ())
+    assert [found.key.driver for found in decision.counted] == ["535.104.05"]
+    assert decision.measured is not None
+    assert decision.measured.text == "tensorflow2.15.1-py3.11.2-cuda12.2-cudnn8.9.4-bookworm"
+
+
+def test_without_a_report_it_is_shut(cell: Cell) -> None:
+    decision = judge(cell)
+    assert kinds(decision) == ["missing"]
+    assert "sha256:" + "d" * 64 in decision.refusals[0].text
+    assert "rtbuild verify" in (decision.refusals[0].hint or "")
+
+
+CONVOLVED = [{"id": "C07", "stage": "convolution", "outcome": "passed", "summary": "", "evidence": {}}]
+NOT_RUN = [{"id": "C07", "stage": "convolution", "outcome": "not_run", "summary": "", "evidence": {}}]
+FAILED = [*CONVOLVED, {"id": "F05", "stage": "t", "outcome": "failed", "summary": "", "evidence": {}}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"digest": "sha256:" + "e" * 64}, "digest", "is about sha256:eeee"),
+        ({"content": "sha256:" + "e" * 64}, "content", "other content"),
+        ({"probe": {"version": "1", "sha256": "e" * 64}}, "probe", "by cudnn-verify eeee"),
+        ({"test_double": True}, "test-double", "a test double stood in"),
+        ({"verdict": "unverified", "gpus": [], "driver": None}, "unverified", "says unverified"),
+        ({"verdict": "host", "cause": "driver-too-old"}, "host", "says host, driver-too-old on Tesla T4"),
+        ({"verdict": "busy", "cause": "out-of-memory"}, "busy", "says busy"),
+        ({"verdict": "broken", "cause": "cudnn-shadowed"}, "broken", "says broken, cudnn-shadowed"),
+        ({"verdict": "unsupported-gpu"}, "unsupported-gpu", "says unsupported-gpu"),
+        ({"verified": NOW - timedelta(days=31)}, "old", "31.0 days old, and 30.0 days are allowed"),
+        ({"verified": NOW + timedelta(minutes=11)}, "future", "and here it is"),
+        ({"verified": NOW + timedelta(days=3650)}, "future", "and here it is"),
+        ({"checks": NOT_RUN}, "no-proof", "no convolution ran"),
+        ({"checks": []}, "no-proof", "no convolution ran"),
+        ({"checks": FAILED}, "no-proof", "checks failed in its report: F05"),
+        ({"gpus": []}, "no-proof", "names no GPU"),
+        ({"driver": None}, "no-proof", "names no driver"),
+        ({"cause": "cudnn-shadowed"}, "no-proof", "says works, cudnn-shadowed"),
+        ({"python": "3.9.2"}, "differs", "asked 3.11, found 3.9.2"),
+    ],
+)
+def test_a_report_that_does_not_count(cell: Cell, changes: dict[str, Any], kind: str, words: str) -> None:
+    report = entry(cell, where="results/reports/this.json", **changes)
+    decision = judge(cell, report)
+    assert kinds(decision) == [kind]
+    assert words in decision.refusals[0].text
+    assert "results/reports/this.json" in decision.refusals[0].text
+    assert (decision.claims, decision.counted) == ((), ())
+
+
+def test_a_good_report_beside_bad_ones(cell: Cell) -> None:
+    """Machines that could not verify and an earlier image take nothing away from one that could."""
+    bad = (
+        entry(cell, verdict="unverified", gpus=[], driver=None),
+        entry(cell, verdict="host", driver={"version": "470.1", "api": "11.4"}),
+        entry(cell, digest="sha256:" + "e" * 64),
+        entry(cell, verified=NOW - timedelta(days=300), driver={"version": "525.1", "api": "12.0"}),
+        Damaged(where="x", why="x was changed after it was written", name="c" * 16 + "-x.json"),
+    )
+    decision = judge(cell, *bad, entry(cell))
+    assert decision.open
+    assert len(decision.counted) == 1
+
+
+def test_broken_once_is_not_outvoted(cell: Cell) -> None:
+    """At fault with one driver is at fault, whatever another does, and however long ago."""
+    broken = entry(
+        cell,
+        verdict="broken",
+        cause="cudnn-shadowed",
+        driver={"version": "470.1", "api": "11.4"},
+        verified=NOW - timedelta(days=100),
+    )
+    assert kinds(judge(cell, broken, entry(cell))) == ["broken"]
+    assert kinds(judge(cell, entry(cell), broken)) == ["broken"]
+
+
+def test_of_two_reports_about_the_same_the_newer_counts(cell: Cell) -> None:
+    old = entry(cell, verdict="broken", cause="x", verified=NOW - timedelta(days=2))
+    new = entry(cell, verified=NOW - timedelta(days=1))
+    assert judge(cell, old, new).open
+    assert judge(cell, new, old).open
+    older_good = entry(cell, verified=NOW - timedelta(days=3))
+    assert kinds(judge(cell, older_good, old)) == ["broken"]
+
+
+def test_reports_of_other_cells_do_not_matter(cell: Cell) -> None:
+    from dataclasses import replace
+
+    other = replace(cell, id="other")
+    far = {"digest": "sha256:" + "e" * 64, "content": "sha256:" + "f" * 64}
+    assert kinds(judge(cell, entry(other, verdict="broken", **far))) == ["missing"]
+
+
+def test_an_edited_report_is_named(cell: Cell) -> None:
+    mine = Damaged(where="a", why="a was changed after it was written", name="c" * 16 + "-1.json")
+    another = Damaged(where="b", why="b was changed after it was written", name="f" * 16 + "-1.json")
+    folder = Damaged(where="r", why="r cannot be read (Permission denied)", name="")
+    decision = judge(cell, mine, another, folder)
+    assert kinds(decision) == ["edited", "edited"]
+    assert [refusal.text for refusal in decision.refusals] == [mine.why, folder.why]
+
+
+def test_the_claims_are_what_was_verified(cell: Cell) -> None:
+    """More than the matrix asks for is claimed as well; with another driver it is the same class."""
+    decision = judge(
+        cell, entry(cell), entry(cell, gpu=A100), entry(cell, driver={"version": "550.1", "api": "12.4"})
+    )
+    assert decision.claims == ("A100", "T4")
+    assert len(decision.counted) == 3
+
+
+def test_of_a_machine_with_several_the_first_gpu_convolved(cell: Cell) -> None:
+    assert judge(cell, entry(cell, gpus=[T4, A100])).claims == ("T4",)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Cell:
+    text = MATRIX.replace("[T4]", "[T4, A100]") + "include: [{}]\n"
+    return Project(tmp_path_factory.mktemp("claims"), text).cell
+
+
+def test_a_claim_that_nobody_bears_out_shuts_it(two: Cell) -> None:
+    decision = judge(two, entry(two))
+    assert kinds(decision) == ["claim"]
+    assert "claims A100, and no report comes from one" in decision.refusals[0].text
+
+
+def test_and_so_does_a_report_that_does_not_count(two: Cell) -> None:
+    decision = judge(two, entry(two), entry(two, gpu=A100, verdict="busy", cause="out-of-memory"))
+    assert kinds(decision) == ["claim"]
+    assert "says busy, out-of-memory on NVIDIA A100" in decision.refusals[0].text
+
+
+def test_an_exemption_takes_the_claim_away(two: Cell) -> None:
+    exempt = (Exemption(gpu="A100", cells="*", reason="none here"),)
+    decision = judge(two, entry(two), policy=Policy(exempt=exempt))
+    assert decision.open
+    assert (decision.claims, decision.exempt) == (("T4",), ("A100",))
+
+
+def test_also_where_it_was_verified(two: Cell) -> None:
+    exempt = (Exemption(gpu="A100", cells="*", reason="too slow there"),)
+    decision = judge(two, entry(two), entry(two, gpu=A100), policy=Policy(exempt=exempt))
+    assert (decision.claims, decision.exempt) == (("T4",), ("A100",))
+
+
+def test_an_exemption_for_other_cells_is_none(two: Cell) -> None:
+    exempt = (Exemption(gpu="A100", cells="torch*", reason="x"),)
+    assert kinds(judge(two, entry(two), policy=Policy(exempt=exempt))) == ["claim"]
+
+
+def test_something_must_be_left_to_claim(two: Cell) -> None:
+    exempt = tuple(Exemption(gpu=gpu, cells="*", reason="x") for gpu in ("A100", "T4"))
+    decision = judge(two, entry(two), policy=Policy(exempt=exempt))
+    assert kinds(decision) == ["claim"]
+    assert "T4 alone, which its matrix exempts" in decision.refusals[0].text
+
+
+def test_a_claim_that_another_driver_denies(two: Cell) -> None:
+    exempt = (Exemption(gpu="A100", cells="*", reason="x"),)
+    other = entry(two, verdict="unsupported-gpu", driver={"version": "450.1", "api": "11.0"})
+    assert kinds(judge(two, entry(two), other, policy=Policy(exempt=exempt))) == ["unsupported-gpu"]
+
+
+def test_a_gpu_of_no_table_cannot_be_claimed(tmp_path) -> None:
+    cell = Project(tmp_path, MATRIX.replace("  gpus: [T4]\n", "") + "include: [{}]\n").cell
+    decision = judge(cell, entry(cell, gpu={"name": "NVIDIA X9000", "compute_capability": "19.0"}))
+    assert kinds(decision) == ["unknown-gpu"]
+    assert "gpus.toml" in (decision.refusals[0].hint or "")
+    assert judge(cell, entry(cell)).claims == ("T4",)
+
+
+def test_reports_that_measured_different_things(cell: Cell) -> None:
+    other = entry(cell, python="3.11.9", driver={"version": "550.1", "api": "12.4"}, where="other.json")
+    decision = judge(cell, entry(cell), other)
+    assert kinds(decision) == ["differs"]
+    assert "other.json" in decision.refusals[0].text
+
+
+def test_no_policy_can_open_it(cell: Cell) -> None:
+    """Whatever a single field of a good report is changed to, more is never claimed than before."""
+    good = json.loads(entry(cell).text)["document"]
+    for name in good:
+        for value in (None, [], {}, "", False, "unverified", 0):
+            try:
+                changed = entry(cell, **{name: value})
+            except Exception as error:  # noqa: BLE001 - what is no report cannot be one that counts
+                assert "no valid report" in str(error)  # noqa: PT017
+                continue
+            decision = judge(cell, changed, policy=Policy())
+            assert decision.claims in ((), ("T4",))
+            if name in {"verdict", "gpus", "driver", "checks", "test_double"} and value != good[name]:
+                assert not decision.open, (name, value)
