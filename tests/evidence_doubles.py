@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.evidence import Evidence, Verification
 from builder.lock.oci import MANIFEST
+from builder.lock.registry import Manifest
 from builder.model import (
     Base,
     Cell,
@@ -183,6 +184,32 @@ def push_image(
     if tag is not None:
         registry.put_manifest(f"{repository}:{tag}", content, MANIFEST)
     return read_image(registry, repository, _sha256(content))
+
+
+class Memory:
+    """What of a registry is needed to push an image and read it back: a test double without a network."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.manifests: dict[str, bytes] = {}
+
+    def push_blob(self, repository: str, digest: str, file: Path) -> bool:
+        self.blobs[digest] = file.read_bytes()
+        return True
+
+    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str:
+        self.manifests[_sha256(content)] = content
+        return _sha256(content)
+
+    def digest_of(self, reference: str) -> str | None:
+        return reference.rpartition("@")[2] or None
+
+    def manifest(self, reference: str) -> Manifest:
+        digest = reference.rpartition("@")[2]
+        return Manifest(digest=digest, media_type=MANIFEST, content=self.manifests[digest])
+
+    def blob(self, repository: str, digest: str) -> bytes:
+        return self.blobs[digest]
 
 
 def double_report(**changes: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from builder.evidence.statement import (
     EvidenceError,
     Statement,
 )
-from builder.evidence.verification import EXTENSION, judge, test_result
+from builder.evidence.verification import EXTENSION, judge, predicate_of
 from builder.lock.oci import parse_reference
 from builder.lock.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
 
@@ -134,7 +134,7 @@ def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
 
 def _test(verification: Verification, image: Subject, evidence: Evidence) -> Mapping[str, Any]:
     """One report as a predicate that would pass the audit."""
-    predicate = test_result(verification, image, claims=evidence.claims, exempt=evidence.exempt)
+    predicate = predicate_of(verification, image, claims=evidence.claims, exempt=evidence.exempt)
     judge(predicate, image, now=datetime.now(UTC))
     return predicate
 

@@ -103,7 +103,7 @@ class Verified:
         return self.gpus[0][2]
 
 
-def test_result(
+def predicate_of(
     verification: Verification, image: Subject, *, claims: tuple[str, ...], exempt: tuple[str, ...]
 ) -> dict[str, Any]:
     """The predicate. Claims that this report does not cover are left out: another report has to."""

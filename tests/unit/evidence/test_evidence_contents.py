@@ -1,0 +1,124 @@
+"""dpkg's list is found in layers as they come: any compression, hidden by another layer, damaged."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+import zstandard
+
+from builder.evidence import EvidenceError
+from builder.evidence import contents as module
+from builder.evidence.contents import Package, parse_status, read_system
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.evidence.contents import System
+
+PACKAGES = tuple(
+    sorted(Package(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)
+)
+
+
+class Layers:
+    """Stands for the registry: blobs by digest."""
+
+    def __init__(self, *blobs: bytes) -> None:
+        self.blobs = {hashlib.sha256(blob).hexdigest(): blob for blob in blobs}
+        self.asked: list[str] = []
+
+    def fetch_blob(self, reference: Any, digest: str, to: Path, *, size: int = 0) -> Path:
+        self.asked.append(digest)
+        to.write_bytes(self.blobs[digest])
+        return to
+
+
+class Image:
+    repository = "registry.example/team/tf"
+    digest = "sha256:" + "0" * 64
+
+
+def system(
+    *blobs: bytes, media_type: str = doubles.GZIP, sizes: tuple[int, ...] = ()
+) -> tuple[System, Layers]:
+    registry = Layers(*blobs)
+    layers = [
+        {"digest": hashlib.sha256(blob).hexdigest(), "size": size, "mediaType": media_type}
+        for blob, size in zip(blobs, sizes or [len(b) for b in blobs], strict=True)
+    ]
+    return read_system(registry, Image(), layers, note=lambda _text: None), registry  # type: ignore[arg-type]
+
+
+STATUS = doubles.layer({"./var/lib/dpkg/status": doubles.status_file()})
+OTHER = doubles.layer({"opt/x": b"x"})
+
+
+def test_what_is_installed_and_what_is_only_remembered() -> None:
+    assert parse_status(doubles.status_file().decode()) == PACKAGES
+
+
+def test_the_topmost_list_counts() -> None:
+    upper = doubles.layer(
+        {"var/lib/dpkg/status": doubles.status_file("Package: new\nStatus: a ok installed")}
+    )
+    found, registry = system(STATUS, upper, OTHER)
+    assert found.packages is not None
+    assert "new" in {package.name for package in found.packages}
+    assert len(registry.asked) == 2, "what lies below is not read"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress, bytes])
+def test_any_compression(pack: Any) -> None:
+    found, _ = system(pack(gzip.decompress(STATUS)), media_type="application/vnd.oci.image.layer.v1.tar")
+    assert found.packages == PACKAGES
+
+
+def test_zstd_in_several_frames() -> None:
+    plain = gzip.decompress(STATUS)
+    compress = zstandard.ZstdCompressor().compress
+    found, _ = system(compress(plain[:700]) + compress(plain[700:]))
+    assert found.packages == PACKAGES
+
+
+@pytest.mark.parametrize("name", ["var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/lib/.wh..wh..opq"])
+def test_a_layer_that_takes_it_away(name: str) -> None:
+    found, _ = system(STATUS, doubles.layer({name: b""}))
+    assert found.packages is None
+
+
+def test_an_image_without_dpkg() -> None:
+    found, _ = system(OTHER)
+    assert (found.packages, found.skipped) == (None, 0)
+
+
+def test_large_layers_are_not_read_but_the_lowest_is() -> None:
+    huge = module.LARGE + 1
+    found, registry = system(STATUS, OTHER, sizes=(huge, huge))
+    assert (found.packages, found.skipped) == (PACKAGES, 1)
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "blob", [b"", b"no archive at all" * 100, STATUS[:200], b"\x28\xb5\x2f\xfd" + b"broken" * 9]
+)
+def test_a_layer_that_is_damaged(blob: bytes) -> None:
+    with pytest.raises(EvidenceError, match="cannot be read"):
+        system(blob)
+
+
+def test_a_layer_that_unpacks_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LARGEST_LAYER", 1 << 20)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for number in range(4):
+            member = tarfile.TarInfo(f"zeros{number}")
+            member.size = 1 << 20
+            archive.addfile(member, io.BytesIO(bytes(1 << 20)))
+    with pytest.raises(EvidenceError, match="unpacks to more"):
+        system(gzip.compress(buffer.getvalue()))

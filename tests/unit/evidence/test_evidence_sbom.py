@@ -1,0 +1,116 @@
+"""The SBOM is what is in the image, or there is none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from builder.evidence import EvidenceError
+from builder.evidence.contents import System, parse_status
+from builder.evidence.sbom import refuse_difference, sbom
+from builder.model import Wheel
+
+if TYPE_CHECKING:
+    from builder.publish.staging import Staged
+
+SYSTEM = System(packages=parse_status(doubles.status_file().decode()))
+
+
+def test_it_is_valid_cyclonedx(image: Staged) -> None:
+    document = sbom(doubles.evidence(image, unpacked=5), image, SYSTEM)
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(document)) is None
+    purls = {row["purl"] for row in document["components"]}
+    assert "pkg:pypi/nvidia-cudnn-cu12@8.9.4.25" in purls
+    assert "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64" in purls
+    assert len(purls) == len(doubles.WHEELS) + len(doubles.DEBS)
+    libc = next(row for row in document["components"] if row["name"] == "libc6")
+    assert libc["hashes"] == [{"alg": "SHA-256", "content": "c6" * 32}]
+
+
+def test_the_same_image_has_the_same_one(image: Staged) -> None:
+    one, other = (sbom(doubles.evidence(image), image, SYSTEM) for _ in range(2))
+    assert one == other
+    elsewhere = sbom(doubles.evidence(image), replace(image, digest="sha256:" + "7" * 64), SYSTEM)
+    assert elsewhere["serialNumber"] != one["serialNumber"]
+
+
+def test_a_base_from_a_registry(image: Staged) -> None:
+    lock = doubles.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
+    document = sbom(doubles.evidence(image, recipe=doubles.recipe(lock)), image, SYSTEM)
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(document)) is None
+    assert {row["purl"].split("/")[1] for row in document["components"] if "deb/" in row["purl"]} == {
+        "ubuntu"
+    }
+    properties = {row["name"]: row["value"] for row in document["metadata"]["properties"]}
+    assert properties["rtbuild:base"].startswith("nvidia/cuda:12.2.2")
+
+
+def packages(**changes: str | None) -> dict[str, Any]:
+    found: dict[str, Any] = {wheel.name: wheel.version for wheel in doubles.WHEELS}
+    found |= {name.replace("_", "-"): version for name, version in changes.items()}
+    kept = {name: version for name, version in found.items() if version is not None}
+    return doubles.double_report(fingerprint={"packages": kept, "system_packages": {}})
+
+
+def test_what_agrees(image: Staged) -> None:
+    report = packages(Pip=None, pip="25.3")
+    report["fingerprint"]["packages"]["NumPy"] = report["fingerprint"]["packages"].pop("numpy") + ".0"
+    refuse_difference(doubles.evidence(image), SYSTEM, [report])
+
+
+@pytest.mark.parametrize(
+    ("report", "reason"),
+    [
+        (packages(requests="2.0"), "requests 2.0 is in the image and not in the lock"),
+        (packages(numpy=None), "numpy 1.26.4 is in the lock and not in the image"),
+        (packages(numpy="1.26.5"), "numpy is 1.26.4 in the lock and 1.26.5 in the image"),
+        (doubles.double_report(fingerprint={}), "does not list the packages"),
+        (doubles.double_report(fingerprint=None), "does not list the packages"),
+    ],
+)
+def test_python_differs(report: dict[str, Any], reason: str, image: Staged) -> None:
+    with pytest.raises(EvidenceError, match=reason):
+        refuse_difference(doubles.evidence(image), SYSTEM, [report])
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (doubles.status_file("Package: vim\nStatus: install ok installed\nVersion: 9"), "vim 9"),
+        (doubles.status_file().replace(b"u9", b"u8"), r"u8 amd64 is in the image.*u9 amd64 is in the lock"),
+        (b"", "libc6"),
+    ],
+)
+def test_debian_differs(status: bytes, reason: str, image: Staged) -> None:
+    with pytest.raises(EvidenceError, match=reason):
+        refuse_difference(
+            doubles.evidence(image), System(packages=parse_status(status.decode())), [packages()]
+        )
+
+
+def test_a_rootfs_without_dpkg(image: Staged) -> None:
+    with pytest.raises(EvidenceError, match="has no list of them"):
+        refuse_difference(doubles.evidence(image), System(packages=None), [packages()])
+
+
+def test_the_probe_found_another_cudnn_than_dpkg_lists(image: Staged) -> None:
+    report = packages()
+    report["fingerprint"]["system_packages"] = {"libcudnn8": "8.9.6.50-1+cuda12.2"}
+    with pytest.raises(EvidenceError, match=r"libcudnn8 is absent by dpkg and 8\.9\.6"):
+        refuse_difference(doubles.evidence(image), SYSTEM, [report])
+
+
+def test_many_differences_are_counted(image: Staged) -> None:
+    lock = doubles.pinned()
+    more = tuple(
+        Wheel(name=f"w{n}", version="1", file=f"w{n}.whl", sha256="0" * 64, size=1) for n in range(20)
+    )
+    evidence = doubles.evidence(image, recipe=doubles.recipe(replace(lock, wheels=lock.wheels + more)))
+    with pytest.raises(EvidenceError, match="and 12 more"):
+        refuse_difference(evidence, SYSTEM, [packages()])
