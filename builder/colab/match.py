@@ -175,6 +175,14 @@ class _Asker:
         if first.requirement is not None or further is None:
             return first
         if further not in self.answering:
+            if (
+                first.reason == "other-build"
+            ):  # the matrix names the right one; where the index answers, it locks
+                note = "PyTorch's own index did not answer: not looked at"
+                version = package.version
+                return Match(
+                    package=package, requirement=f"{package.name}=={version}", index=further, detail=note
+                )
             whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
             return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
         return self._on_further(package, package.version, further) or first

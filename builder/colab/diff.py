@@ -1,0 +1,196 @@
+"""How near an image is to a Colab runtime: what is the same, another version, missing, or extra."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from builder.verify.expectation import first_parts
+
+if TYPE_CHECKING:
+    from builder.colab.listed import Listed
+    from builder.colab.measure import Measured
+
+FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
+PRESENT_GOAL = 99.0
+"""Percent of the other packages that are to be there at all."""
+SAME_GOAL = 97.0
+"""Percent of them that are to have Colab's version."""
+
+
+class Status(enum.StrEnum):
+    """What became of one thing that the runtime has, or that the image has besides."""
+
+    SAME = "same"
+    OTHER = "other"
+    MISSING = "missing"
+    EXTRA = "extra"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One thing compared."""
+
+    name: str
+    asked: str | None
+    found: str | None
+    status: Status
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "status": self.status.value}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parity:
+    """An image compared with a runtime."""
+
+    runtime: str
+    core: tuple[Row, ...]
+    """Python, CUDA, cuDNN and the frameworks: to be exact."""
+    packages: tuple[Row, ...]
+    """The other pip packages, by name, those that the image has besides among them."""
+
+    def count(self, status: Status) -> int:
+        return sum(row.status is status for row in self.packages)
+
+    @property
+    def listed(self) -> int:
+        """How many other packages the runtime has."""
+        return len(self.packages) - self.count(Status.EXTRA)
+
+    @property
+    def present(self) -> float:
+        """Percent of the other packages that are there, at whatever version."""
+        return _percent(self.count(Status.SAME) + self.count(Status.OTHER), self.listed)
+
+    @property
+    def same(self) -> float:
+        """Percent of the other packages that have the runtime's version."""
+        return _percent(self.count(Status.SAME), self.listed)
+
+    @property
+    def exact(self) -> bool:
+        """Python, CUDA, cuDNN and all frameworks are the runtime's."""
+        return all(row.status is Status.SAME for row in self.core)
+
+    @property
+    def reached(self) -> bool:
+        """The goals of an imported runtime are met."""
+        return self.exact and self.present >= PRESENT_GOAL and self.same >= SAME_GOAL
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": 1,
+            "runtime": self.runtime,
+            "exact": self.exact,
+            "present_percent": round(self.present, 2),
+            "same_percent": round(self.same, 2),
+            "reached": self.reached,
+            "counts": {status.value: self.count(status) for status in Status},
+            "core": [row.as_json() for row in self.core],
+            "packages": [row.as_json() for row in self.packages if row.status is not Status.SAME],
+        }
+
+
+def labelled(runtime: Listed) -> tuple[str, ...]:
+    """Packages whose version has a label (``+cu124``), which an image may keep in their code only."""
+    return tuple(
+        canonicalize_name(name) for name, version in runtime.packages.items() if "+" in (version or "")
+    )
+
+
+def compare(runtime: Listed, image: Measured) -> Parity:
+    """Every package of the runtime, and every one of the image."""
+    asked = {str(canonicalize_name(name)): (name, version) for name, version in runtime.packages.items()}
+    rows = {key: _package(name, version, key, runtime, image) for key, (name, version) in asked.items()}
+    extra = [
+        Row(name=key, asked=None, found=version, status=Status.EXTRA)
+        for key, version in image.packages.items()
+        if key not in asked
+    ]
+    frameworks = [rows.pop(name) for name in FRAMEWORKS if name in rows]
+    others = sorted((*rows.values(), *extra), key=lambda row: row.name.casefold())
+    return Parity(
+        runtime=runtime.name,
+        core=(_python(runtime, image), *_libraries(runtime, image, asked), *frameworks),
+        packages=tuple(others),
+    )
+
+
+def _package(name: str, version: str | None, key: str, runtime: Listed, image: Measured) -> Row:
+    found = image.packages.get(key)
+    reason = runtime.reasons.get(name, "")
+    if found is None:
+        why = reason or "not in the image, although it could be: the image was made of other packages"
+        return Row(name=name, asked=version, found=None, status=Status.MISSING, why=why)
+    inside = image.inside.get(key)
+    if version is None or _equal(version, found) or (inside is not None and _equal(version, inside)):
+        why = reason
+        if version is None:
+            why = f"the list gives no version to compare with: {reason or 'installed from an address'}"
+        elif not _equal(version, found):
+            why = f"its metadata says {found}, its code {inside}: the same build"
+        return Row(name=name, asked=version, found=found, status=Status.SAME, why=why)
+    return Row(name=name, asked=version, found=found, status=Status.OTHER, why=reason)
+
+
+def _equal(one: str, other: str) -> bool:
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
+def _python(runtime: Listed, image: Measured) -> Row:
+    same = first_parts(runtime.python, 2) == first_parts(image.python, 2)
+    why = "the same minor version; the patch is the base's" if runtime.python != image.python else ""
+    return Row(
+        name="Python",
+        asked=runtime.python,
+        found=image.python,
+        status=Status.SAME if same else Status.OTHER,
+        why=why if same else "an image's Python is its base's own",
+    )
+
+
+def _libraries(runtime: Listed, image: Measured, asked: dict[str, tuple[str, str | None]]) -> tuple[Row, ...]:
+    """CUDA and cuDNN as the frameworks load them, by the probe; on Colab the wheels' cuDNN goes first."""
+    wheels = [v for key, (_, v) in asked.items() if key.startswith("nvidia-cudnn")]
+    cudnn = wheels[0] if wheels and wheels[0] else runtime.cudnn
+    rows = [
+        _loaded("CUDA", runtime.cuda, _versions(image, "cuda", "libcudart.so"), 2),
+        _loaded("cuDNN", cudnn, _versions(image, "cudnn", "libcudnn.so"), 3),
+    ]
+    return tuple(row for row in rows if row is not None)
+
+
+def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> Row | None:
+    if asked is None:
+        return None
+    if not found:
+        why = "no framework in the image says what it loads"
+        return Row(name=name, asked=asked, found=None, status=Status.MISSING, why=why)
+    same = all(first_parts(version, parts) == first_parts(asked, parts) for version in found)
+    return Row(
+        name=name,
+        asked=asked,
+        found=", ".join(found),
+        status=Status.SAME if same else Status.OTHER,
+        why=f"compared to {parts} numbers, as the library tells them",
+    )
+
+
+def _versions(image: Measured, key: str, soname: str) -> list[str]:
+    """What the probe saw loaded; the frameworks' word where they give one, else the library's own."""
+    said = {str(row.loaded[key]) for row in image.report.frameworks if row.loaded and row.loaded.get(key)}
+    mapped = {row.version for row in image.report.libraries if row.version and row.name.startswith(soname)}
+    return sorted(said or mapped)
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 100.0
