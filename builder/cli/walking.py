@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
 from builder.console import print_json, reporter, run_summary
+from builder.console.case import Case, cases_of
+from builder.console.job import write_job_files
 from builder.pipeline import run as pipeline
 from builder.pipeline.events import CellResult, Outcome
 from builder.pipeline.locks import LockKeeper, refuse_stale
@@ -167,4 +169,15 @@ def _recorded(
         print_json(document)
     terminal.say(run_summary(results, terminal))
     terminal.say(f"report: {where}")
+    job_files(cases_of(results), terminal, settings.results, command=document["command"], started=started)
     return exit_code(results, require_verified=require_verified)
+
+
+def job_files(
+    cases: Sequence[Case], terminal: Terminal, folder: Path, *, command: str, started: datetime
+) -> None:
+    """What CI systems read. A run is what it is without them, so a folder that takes none is only said."""
+    try:
+        write_job_files(cases, title=command, command=command, started=started, results=folder)
+    except OSError as error:
+        terminal.say(f"warning: no report for the job's page: {error}")

@@ -1,0 +1,102 @@
+"""What came of a cell, as a line of a test report: for a CI job's page, and for what reads JUnit."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from builder.console.summary import failure_text
+from builder.pipeline.events import CellResult, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Status(enum.StrEnum):
+    """How a case ended, in JUnit's words."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    """What was looked at is at fault."""
+    ERROR = "error"
+    """It never came to the look."""
+    SKIPPED = "skipped"
+    """Nothing is known against it, nor for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One cell in one run."""
+
+    suite: str
+    """The matrix."""
+    name: str
+    status: Status
+    word: str
+    """What is said of it in the table: ``works``, ``not verified: the machine``."""
+    seconds: float = 0.0
+    kind: str = ""
+    """The cause of a verdict, or the class of an error."""
+    message: str = ""
+    """One line."""
+    text: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    """What else is known, in the order of the table's columns."""
+
+
+_STATUS = {
+    Outcome.DONE: (Status.PASSED, "done"),
+    Outcome.WORKS: (Status.PASSED, "works"),
+    Outcome.UNVERIFIED: (Status.SKIPPED, "UNVERIFIED: no GPU"),
+    Outcome.FAILED: (Status.FAILED, "FAILED"),
+    Outcome.HOST: (Status.SKIPPED, "not verified: the machine"),
+    Outcome.CANCELLED: (Status.SKIPPED, "cancelled"),
+}
+
+
+def cases_of(results: Sequence[CellResult]) -> tuple[Case, ...]:
+    """A case for every cell of a run."""
+    return tuple(_case(result) for result in results)
+
+
+def _case(result: CellResult) -> Case:
+    status, word = _STATUS[result.outcome]
+    if result.outcome is Outcome.FAILED and result.report is None:
+        status, word = Status.ERROR, f"FAILED at {result.stage}"
+    kind = message = ""
+    if result.error is not None:
+        kind, message = type(result.error).__name__, result.error.message
+    elif result.report is not None:
+        verdict = result.report.verdict.value
+        kind = result.report.cause or verdict
+        message = f"{verdict}: {result.report.summary}" if result.report.summary else verdict
+    return Case(
+        suite=result.cell.matrix,
+        name=result.cell.id,
+        status=status,
+        word=word,
+        seconds=sum(result.seconds.values()),
+        kind=kind,
+        message=message.partition("\n")[0],
+        text=failure_text(result),
+        facts=_facts(result),
+    )
+
+
+def _facts(result: CellResult) -> tuple[tuple[str, str], ...]:
+    found: dict[str, str] = {}
+    if result.report is not None:
+        document = result.report.document
+        found["GPU"] = ", ".join(str(gpu.get("name")) for gpu in document.get("gpus") or ()) or "none"
+        found["driver"] = str((document.get("driver") or {}).get("version") or "none")
+        found["cuDNN"] = _cudnn(document) or "none"
+    if result.image is not None:
+        found["digest"] = result.image.manifest
+    return tuple(found.items())
+
+
+def _cudnn(document: Any) -> str:
+    """The versions that frameworks loaded, each once."""
+    loaded = [(row.get("loaded") or {}).get("cudnn") for row in document.get("frameworks") or ()]
+    return ", ".join(sorted({str(version) for version in loaded if version}))
