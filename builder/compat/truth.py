@@ -35,6 +35,10 @@ class WheelTruth:
     """``sm_80``, ``compute_90``: kernels and PTX in the wheel, where it lists them."""
     gpu: bool | None = None
     """False for a wheel that says that it was built without CUDA."""
+    needed: tuple[str, ...] = ()
+    """Libraries of CUDA's that it is linked with (``libcudnn.so.9``), as far as a small part of it tells."""
+    glibc: str | None = None
+    """The oldest glibc with all of the symbols that this part asks for."""
     yanked: str | None = None
     """Why its maker took it back, where the index was asked and says so."""
 

@@ -1,6 +1,7 @@
 """What a wheel tells of itself, from its file name, its ``METADATA`` and a few of its members.
 
-Members are Python files with plain assignments. They are parsed, never run.
+Members are Python files with plain assignments, which are parsed and never run, and of two frameworks the one
+shared library that is small and yet linked with CUDA: the frameworks proper are hundreds of megabytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
+from builder.compat.elf import Needs, needs_of
 from builder.compat.truth import WheelTruth
 from builder.compat.versions import key, pinned, requirement, short
 
@@ -24,6 +26,10 @@ MEMBERS = {
     "torch": "torch/version.py",
     "onnxruntime-gpu": "onnxruntime/capi/build_and_package_info.py",
     "paddlepaddle-gpu": "paddle/version/__init__.py",
+}
+LIBRARIES = {
+    "torch": "torch/lib/libtorch_global_deps.so",
+    "onnxruntime-gpu": "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
 }
 ALIASES = {"tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow"}
 
@@ -38,7 +44,7 @@ def members_of(file: str) -> tuple[str, ...]:
     if name.startswith("tensorflow") and len(parts) > 1 and (1, 15) <= key(parts[1])[:2] < (2, 2):
         # 1.15 to 2.1 kept their modules in a package of another name
         return (member.replace("tensorflow/", "tensorflow_core/", 1),)
-    return (member,)
+    return (member, LIBRARIES[name]) if name in LIBRARIES else (member,)
 
 
 def truth_from_members(
@@ -48,13 +54,17 @@ def truth_from_members(
     name, version, tags = _from_name(file)
     requires_python, requires = _from_metadata(metadata)
     values: dict[str, Any] = {}
+    linked = Needs()
     for path in members_of(file):
-        values |= assignments(members.get(path, b""))
+        if path.endswith(".so"):
+            linked = needs_of(members.get(path, b"")) or linked
+        else:
+            values |= assignments(members.get(path, b""))
     info = values.get("build_info")
     if isinstance(info, dict):
         values |= info
     cuda = _version(values.get("cuda_version", values.get("cuda")))
-    cudnn = _version(values.get("cudnn_version"))
+    cudnn = _version(values.get("cudnn_version")) or _linked_cudnn(linked)
     listed = values.get("cuda_compute_capabilities") or ()
     gpu = values.get("is_cuda_build")
     if gpu is None and ("cuda" in values or "cuda_version" in values):
@@ -72,7 +82,15 @@ def truth_from_members(
         cudnn=_pinned_cudnn(cudnn, requires, name),
         architectures=_architectures(listed),
         gpu=bool(gpu) if gpu is not None else None,
+        needed=tuple(sorted(name for name in linked.libraries if re.match(r"lib(cu|nvrtc)\w+\.so\.", name))),
+        glibc=linked.glibc,
     )
+
+
+def _linked_cudnn(linked: Needs) -> str | None:
+    """The major version, which is all that a library's name tells."""
+    found = (re.fullmatch(r"libcudnn\.so\.(\d+)", name) for name in linked.libraries)
+    return next((match[1] for match in found if match), None)
 
 
 def _architectures(listed: Any) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from builder.lock.http import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     import requests
 
@@ -49,22 +49,28 @@ class RemoteZip:
     transferred: int = 0
     _end: bytes = field(default=b"", repr=False)
 
-    def members(self, names: Sequence[str]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    def members(
+        self, names: Sequence[str], optional: Collection[str] = ()
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """Contents of those of ``names`` that are there and could be read, and why others could not.
+
+        No reason is given for one of ``optional``, which are read after the others.
 
         Raises:
             UnknownError: Not even the directory could be found.
         """
-        entries, why = self._find(names)
+        entries, why = self._find(names, optional)
         found: dict[str, bytes] = {}
-        for name, entry in entries.items():
+        for name in sorted(entries, key=lambda name: (name in optional, list(names).index(name))):
             try:
-                found[name] = self._content(entry)
+                found[name] = self._content(entries[name])
             except UnknownError as problem:
-                why = (*why, str(problem))
+                why = why if name in optional else (*why, str(problem))
         return found, why
 
-    def _find(self, names: Sequence[str]) -> tuple[dict[str, _Entry], tuple[str, ...]]:
+    def _find(
+        self, names: Sequence[str], optional: Collection[str]
+    ) -> tuple[dict[str, _Entry], tuple[str, ...]]:
         entries: dict[str, _Entry] = {}
         try:
             for entry in self._entries():
@@ -75,7 +81,7 @@ class RemoteZip:
         except UnknownError as problem:
             if not entries:
                 raise
-            return entries, (str(problem),)
+            return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
         return entries, ()
 
     def _entries(self) -> Iterator[_Entry]:

@@ -27,7 +27,7 @@ from builder.lock.http import explain
 from builder.lock.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from builder.compat import WheelTruth
 
@@ -76,12 +76,13 @@ def read_remote(
     session: Session,
     members: Sequence[str],
     *,
+    optional: Collection[str] = (),
     sha256: str | None = None,
     size: int | None = None,
     metadata_sha256: str | bool = False,
     cache: Path | None = None,
 ) -> Remote:
-    """``METADATA`` and the named members of the wheel at ``url``.
+    """``METADATA`` and the named members of the wheel at ``url``; those of ``optional`` where it is cheap.
 
     ``sha256`` is the wheel's hash from the index or lock: the key of the cache, which is in the user's cache
     folder unless ``cache`` names another; without a hash nothing is cached. ``size`` is what the index says,
@@ -106,7 +107,7 @@ def read_remote(
                 found[metadata] = content
                 missing.remove(metadata)
         if missing:
-            read, why = reader.members(missing)
+            read, why = reader.members(missing, optional)
             found |= read
             unknown += [f"{file}: {reason}" for reason in why]
             if metadata in missing and metadata not in read and not why:
@@ -143,6 +144,7 @@ def truth_of_wheel(
         url,
         session,
         members_of(file),
+        optional=[name for name in members_of(file) if name.endswith(".so")],
         sha256=sha256,
         size=size,
         metadata_sha256=metadata_sha256,

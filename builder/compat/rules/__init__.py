@@ -21,6 +21,7 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     system.glibc,
     cuda.provider,
     cuda.libraries,
+    cuda.linked,
     cuda.version,
     cudnn.copies,
     cudnn.wheel_names,

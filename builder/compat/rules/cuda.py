@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.compat.decide import CELL
-from builder.compat.finding import Finding, Outcome, Value
+from builder.compat.finding import Finding, Outcome, Source, Value
 from builder.compat.versions import major, requirement, short
 
 if TYPE_CHECKING:
@@ -120,6 +121,37 @@ def _families(stack: Stack) -> set[str]:
         for family in sorted(families):
             families |= BROUGHT_ALONG.get(family, set())
     return families
+
+
+def linked(stack: Stack) -> Iterator[Finding]:
+    """``elf-needs``: what a wheel is linked with is there in that major version, by whoever brings it."""
+    if stack.cell.cuda.provider == "none":
+        return
+    copy = stack.cudnn
+    brought = {"cudnn": copy.version if copy is not None else None, "cudart": stack.cuda}
+    there = {"cudnn": copy is not None, "cudart": stack.cuda is not None or stack.base_has_libraries}
+    for framework in stack.frameworks:
+        if framework.wheel is None or framework.brings == "inside":
+            continue
+        source = Source(kind="wheel", reference=framework.wheel.reference)
+        for name in framework.wheel.needed:
+            found = re.fullmatch(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?", name)
+            if found is None:
+                continue
+            library, wanted = found[1], int(found[2])
+            value, asked = brought[library], Value(what="linked with", text=name, source=source)
+            if value is not None and major(value.text) != wanted:
+                why = f"here is {short(value.text, 2)}"
+            elif not there[library] and (library == "cudnn" or stack.truth.locked):
+                why = "neither the base nor a wheel brings it"
+            else:
+                continue
+            yield Finding(
+                rule="elf-needs",
+                outcome=Outcome.CANNOT_WORK,
+                message=f"{framework.label} is linked with {name}, and {why}",
+                values=(asked, value) if value is not None else (asked,),
+            )
 
 
 def version(stack: Stack) -> Iterator[Finding]:

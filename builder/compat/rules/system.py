@@ -214,7 +214,10 @@ def _needed_glibc(framework: Framework) -> Value | None:
         ]
         if versions:
             source = Source(kind="wheel", reference=framework.wheel.reference)
-            return Value(what=what, text=min(versions, key=key), source=source)
+            asked = min(versions, key=key)
+            # a tag is a promise; the symbols are what the loader goes by
+            newest = max(asked, framework.wheel.glibc or asked, key=key)
+            return Value(what=what, text=newest, source=source)
         return None
     if framework.row is not None:
         return Value(what=what, text=framework.row.glibc, source=framework.row.source)
