@@ -107,6 +107,8 @@ class Options:
     """Demand loaded cuDNN == compiled cuDNN; the default is NVIDIA's rule (same major, minor not older)."""
     max_size: int | None = None
     """Budget for an image, in bytes unpacked; a bigger image fails its cell."""
+    slim: bool = True
+    """Leave out of wheels what an image does without: see :mod:`builder.recipe.slim`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,8 @@ from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.layers.wheel import tree
-from builder.model import RootfsBase, canonical_json
+from builder.model import RootfsBase, canonical_json, digest_of
+from builder.recipe.slim import LEFT_OUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from builder.layers.types import Progress
     from builder.model import Pinned, Wheel
 
+_SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
+"""The rule of what is left out, as part of what a layer is made of."""
 LARGE = 8 << 20
 """Bytes of a wheel file from which it gets a layer of its own. By the size in the lock, so that which layers
 an image has follows from the lock alone."""
@@ -241,7 +244,9 @@ def _keys(wheels: Group, pinned: Pinned) -> list[str]:
     else:
         shas = canonical_json([wheel.sha256 for wheel in wheels])
         made_of = f"wheels-{hashlib.sha256(shas).hexdigest()}"
-    end = f"v{LAYOUT}-{codec(pinned.cell.options.compression)}"
+    # Whatever the rule leaves out of these: where it is nothing, both keys lead to the same blob.
+    slim = f"-slim{_SLIM}" if pinned.cell.options.slim else ""
+    end = f"v{LAYOUT}{slim}-{codec(pinned.cell.options.compression)}"
     return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
 
 
@@ -249,7 +254,9 @@ def _open(wheel: Wheel, work: _Work, files: ExitStack) -> Source:
     pinned = work.plan.pinned
     archive = files.enter_context(Archive(work.wheel_paths[wheel.sha256]))
     style = scripts.style(_pip(pinned))
-    return Source(archive=archive, tree=tree(archive, wheel, python=pinned.cell.python, style=style))
+    cell = pinned.cell
+    installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+    return Source(archive=archive, tree=installed)
 
 
 def _make(sources: Sequence[Source], target: Path, work: _Work) -> Record:

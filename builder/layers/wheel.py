@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder.layers.scripts import EntryPointError, Style, entry_points, scripts
+from builder.recipe.slim import left_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,8 +64,11 @@ class Tree:
         return sum(file.size for file in self.files)
 
 
-def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style) -> Tree:
-    """Work out the installed form of ``wheel``. Raises :class:`~builder.errors.CellError`."""
+def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: bool) -> Tree:
+    """Work out the installed form of ``wheel``; with ``slim`` without what an image does without.
+
+    Raises :class:`~builder.errors.CellError`.
+    """
     info = _info_folder(archive, wheel)
     _check_format(archive, info)
     metadata = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(
@@ -78,6 +82,8 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style) -> Tree:
     for member in archive.members.values():
         path = _destination(archive, member.name, wheel.name)
         if path is None or _is_generated(path, member.name, points):
+            continue
+        if slim and left_out(_record_path(path)):
             continue
         file = _from_member(archive, member, path, rows.get(member.name))
         if isinstance(file.content, bytes):
@@ -95,6 +101,7 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style) -> Tree:
     ]
     lines += [(_record_path(file.path), *_row(file, "", "")) for file in generated]
     lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in rows]
+    lines = [line for line in lines if not (slim and left_out(line[0]))]
     record = f"{SITE}/{info}/RECORD"
     files[record] = _made(record, _render_record(lines), 0o644)
     _check_folders(archive, files)

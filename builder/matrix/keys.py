@@ -134,6 +134,11 @@ OPTIONS = _by_name(
         summary="Budget of an image, unpacked: 6GB, 5.5GiB. A bigger image fails its cell.",
         syntax=values.SIZE,
     ),
+    Key(
+        name="slim",
+        summary="false: keep tests, static libraries and TensorFlow's headers of wheels. true by default.",
+        syntax=values.FLAG,
+    ),
 )
 
 PUBLISH = _by_name(

@@ -278,4 +278,5 @@ def _options(reader: Reader, top: Table) -> Options:
         compression=cast("Literal['zstd', 'gzip']", found.get("compression") or "zstd"),
         strict_cudnn=found.get("strict-cudnn") == "true",
         max_size=int(size) if size else None,
+        slim=found.get("slim") != "false",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
@@ -27,6 +28,7 @@ _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES":
 https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
 
 _UNKNOWN = "sha256:" + "0" * 64
+_SLIM = Path(__file__).with_name("slim.py")
 _WITHOUT_DISTUTILS = 12
 """Python 3.12: https://peps.python.org/pep-0632/"""
 
@@ -90,6 +92,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
         "registry": isinstance(base, RegistryBase),
+        "slim": cell.options.slim,
         "title": _title(pinned),
         "version": version,
         "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),
@@ -105,6 +108,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         "cudnn-verify": RecipeFile(content=probe, mode=0o755),
         "expect.json": RecipeFile(content=expect),
         "requirements.txt": text("requirements.txt.j2"),
+        **({"slim.py": RecipeFile(content=_SLIM.read_bytes())} if cell.options.slim else {}),
         **(runtime_files() if cell.profile == "colab" else {}),
     }
 

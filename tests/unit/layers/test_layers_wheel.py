@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def installed(made: Made, *, python: str = "3.11", pip: str = "26.0.1") -> Tree:
+def installed(made: Made, *, python: str = "3.11", pip: str = "26.0.1", slim: bool = True) -> Tree:
     with Archive(made.path) as archive:
-        return tree(archive, made.wheel, python=python, style=style(pip))
+        return tree(archive, made.wheel, python=python, style=style(pip), slim=slim)
 
 
 def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Archive(made.path) as archive:
-        found = tree(archive, made.wheel, python="3.11", style="removesuffix")
+        found = tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
         write_layer([Source(archive=archive, tree=found)], target, "zstd", lambda _: None)
     return target.getvalue()
 

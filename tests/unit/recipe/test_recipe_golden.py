@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import recipe_cells
 
-from builder.recipe import render
+from builder.recipe import render, slim
 
 ROOT = Path(__file__).resolve().parents[3]
 HADOLINT = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
@@ -27,6 +27,7 @@ def rendered(name: str) -> dict[str, str]:
 def test_files(name, golden):
     files = rendered(name)
     assert files.pop("cudnn-verify") == recipe_cells.PROBE.decode()
+    assert files.pop("slim.py") == Path(slim.__file__).read_text()
     for file, text in files.items():
         golden(f"recipe/{name}/{file}", text)
 
