@@ -26,7 +26,7 @@ def server() -> Iterator[RegistryDouble]:
 
 @pytest.fixture
 def registry() -> Registry:
-    return Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,135 @@
+"""Everything about an image goes beside it, or nothing that is wrong does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+
+from builder.errors import RegistryError
+from builder.evidence import EvidenceError, attach_all, statements
+from builder.evidence.gather import gather
+from builder.lock.oci import parse_reference
+
+if TYPE_CHECKING:
+    from registry_double import RegistryDouble
+
+    from builder.lock.registry import Registry
+    from builder.publish.staging import Staged
+
+OTHER = "sha256:" + "9" * 64
+
+
+@pytest.mark.parametrize("api", [True, False])
+def test_three_pieces(api: bool, server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
+    server.referrers = api
+    said: list[str] = []
+    made = attach_all(registry, pushed, doubles.evidence(pushed), note=said.append)
+    assert [(row.kind, row.by, row.new, row.signed) for row in made] == [
+        (kind, "referrers" if api else "tag", True, False) for kind in ("verification", "sbom", "provenance")
+    ]
+    assert "attaching sbom" in said
+    found = gather(registry, parse_reference(pushed.repository).at(pushed.digest))
+    assert {piece.digest for piece in found.pieces} == {row.digest for row in made}
+    assert (found.refused, found.signatures) == ((), False)
+
+
+def test_twice_changes_nothing(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
+    evidence = doubles.evidence(pushed)
+    first = attach_all(registry, pushed, evidence)
+    before = dict(server.manifests)
+    second = attach_all(registry, pushed, evidence)
+    assert [replace(row, new=True) for row in second] == list(first)
+    assert not any(row.new for row in second)
+    assert server.manifests == before
+
+
+def test_it_goes_on_where_it_was(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
+    server.referrers = False
+    evidence = doubles.evidence(pushed)
+    whole = statements(registry, pushed, evidence)
+    puts: list[str] = []
+
+    def die(reference: str) -> None:
+        puts.append(reference)
+        if len(puts) == 3:
+            raise ConnectionResetError
+
+    server.before_put = die
+    with pytest.raises((RegistryError, OSError)):
+        attach_all(registry, pushed, evidence)
+    server.before_put = None
+    registry.try_again(pushed.repository)
+    made = attach_all(registry, pushed, evidence)
+    assert [row.new for row in made] == [False, True, True]
+    assert len(whole) == len(made)
+
+
+def test_what_is_attached_is_named_by_its_image(registry: Registry, pushed: Staged) -> None:
+    for statement in statements(registry, pushed, doubles.evidence(pushed)):
+        document = json.loads(statement.content)
+        assert document["_type"] == "https://in-toto.io/Statement/v1"
+        assert document["subject"] == [
+            {"name": pushed.repository, "digest": {"sha256": pushed.digest.removeprefix("sha256:")}}
+        ]
+
+
+def test_provenance(registry: Registry, pushed: Staged) -> None:
+    predicate = statements(registry, pushed, doubles.evidence(pushed))[-1].predicate
+    definition = predicate["buildDefinition"]
+    assert definition["externalParameters"]["cell"]["frameworks"] == ["tensorflow==2.15.1"]
+    assert definition["internalParameters"]["inputs"] == doubles.INPUTS
+    by_name = {row["name"]: row for row in definition["resolvedDependencies"]}
+    assert {"matrix", "lock", doubles.WHEELS[0].file, "libc6_2.36-9+deb12u9_amd64.deb"} <= by_name.keys()
+    assert by_name["libc6_2.36-9+deb12u9_amd64.deb"]["digest"] == {"sha256": "c6" * 32}
+    assert predicate["runDetails"]["byproducts"][0]["name"] == "recipe/Dockerfile"
+    assert predicate["runDetails"]["builder"]["version"] == {"rtbuild": "0.1.0"}
+
+
+def test_provenance_names_the_base(registry: Registry, pushed: Staged) -> None:
+    lock = doubles.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
+    evidence = doubles.evidence(pushed, recipe=doubles.recipe(lock))
+    base = statements(registry, pushed, evidence)[-1].predicate["buildDefinition"]["resolvedDependencies"][0]
+    assert base["uri"] == "oci://nvidia/cuda:12.2.2-base-ubuntu22.04"
+    assert base["digest"] == {"sha256": "b" * 64}
+
+
+@pytest.mark.parametrize(
+    ("verification", "changes", "reason"),
+    [
+        ({"manifest": OTHER}, {}, f"the report is about {OTHER}"),
+        ({"content": OTHER}, {}, "about other content"),
+        ({"document": doubles.double_report(verdict="unverified")}, {}, "says unverified"),
+        ({"document": doubles.double_report(test_double=True)}, {}, "a test double"),
+        ({"verified": doubles.moment(days=-1)}, {}, "from the future"),
+        ({}, {"verifications": ()}, "there is no report"),
+        ({}, {"claims": ("T4", "H100")}, "published for H100, and no report comes from there"),
+        ({}, {"recipe": replace(doubles.recipe(), inputs=OTHER)}, "built from other inputs"),
+    ],
+)
+def test_nothing_is_attached_that_does_not_hold(
+    verification: dict[str, Any],
+    changes: dict[str, Any],
+    reason: str,
+    server: RegistryDouble,
+    registry: Registry,
+    pushed: Staged,
+) -> None:
+    fields: dict[str, Any] = {"verifications": (doubles.verification(pushed, **verification),)} | changes
+    before = dict(server.manifests)
+    with pytest.raises(EvidenceError, match=reason):
+        attach_all(registry, pushed, doubles.evidence(pushed, **fields))
+    assert server.manifests == before
+
+
+def test_each_report_is_a_statement_of_its_own(registry: Registry, pushed: Staged) -> None:
+    a100 = doubles.double_report(
+        gpus=[{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+        driver={"version": "550.54.15", "api": "12.4"},
+    )
+    both = (doubles.verification(pushed), doubles.verification(pushed, document=a100))
+    made = statements(registry, pushed, doubles.evidence(pushed, verifications=both, claims=("A100", "T4")))
+    assert [s.predicate["rtbuildVerification"]["claims"] for s in made[:2]] == [["T4"], ["A100"]]
