@@ -119,10 +119,14 @@ def build(
     ] = None,
     cache_from: Annotated[
         list[str] | None,
-        typer.Option("--cache-from", metavar="TYPE=...", help="As of docker buildx build."),
+        typer.Option(
+            "--cache-from",
+            metavar="TYPE=...",
+            help="As of docker buildx build; {cell} stands for the cell's id.",
+        ),
     ] = None,
     cache_to: Annotated[
-        list[str] | None, typer.Option("--cache-to", metavar="TYPE=...", help="As of docker buildx build.")
+        list[str] | None, typer.Option("--cache-to", metavar="TYPE=...", help="As --cache-from.")
     ] = None,
     check_reproducible: Annotated[
         bool,

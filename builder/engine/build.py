@@ -67,6 +67,9 @@ class BuildRequest:
     secrets: Mapping[str, Path]
     build_args: Mapping[str, str]
     no_cache: bool = False
+    cache_from: Sequence[str] = ()
+    cache_to: Sequence[str] = ()
+    """Where BuildKit's own cache comes from and goes, in buildx's words: ``type=registry,ref=…``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +111,10 @@ def command_line(
         command += ["--build-context", f"{name}={place}"]
     for name, path in sorted(request.secrets.items()):
         command += ["--secret", f"id={name},src={path}"]
+    for place in request.cache_from:
+        command += ["--cache-from", place]
+    for place in request.cache_to:
+        command += ["--cache-to", place]
     if store == "containerd":
         kind = "image" if driver == "docker" else "docker"
         level = ",compression-level=3" if request.compression == "zstd" else ""

@@ -119,6 +119,8 @@ class Engine:
         secrets: Mapping[str, Path] | None = None,
         build_args: Mapping[str, str] | None = None,
         no_cache: bool = False,
+        cache_from: Sequence[str] = (),
+        cache_to: Sequence[str] = (),
     ) -> BuiltImage:
         """Build ``context`` with buildx into the engine's store, under the name ``tag``.
 
@@ -137,6 +139,8 @@ class Engine:
             secrets=secrets or {},
             build_args=build_args or {},
             no_cache=no_cache,
+            cache_from=cache_from,
+            cache_to=cache_to,
         )
         facts = self.facts()
         command = command_line(

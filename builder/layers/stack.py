@@ -133,6 +133,7 @@ class _Work:
     progress: Progress | None
     cancel: threading.Event
     """Set by whoever called, who wants it all to end."""
+    ready: Callable[[Layer], None]
     failed: threading.Event = field(default_factory=threading.Event)
     """Set when one layer failed, so that the others need not be finished."""
 
@@ -159,17 +160,28 @@ def make_missing(
     workers: int = 2,
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
+    ready: Callable[[Layer], None] | None = None,
 ) -> Plan:
     """The plan with every layer of its wheels known, and that of its rootfs where it has one.
+
+    ``ready`` is told of each layer as soon as it is known, from the thread that made it.
 
     Raises as :func:`builder.layers.wheels_context`.
     """
     if given.needs_rootfs and rootfs_tar is None:
         raise UsageError(f"{given.pinned.cell.id} stands on a rootfs, and none was given")
-    work = _Work(plan=given, wheel_paths=wheel_paths, progress=progress, cancel=cancel or threading.Event())
+    work = _Work(
+        plan=given,
+        wheel_paths=wheel_paths,
+        progress=progress,
+        cancel=cancel or threading.Event(),
+        ready=ready or (lambda _layer: None),
+    )
     missing = [group for group in given.groups if group not in given.known]
     # The costliest first, or the last one would run alone.
     missing.sort(key=lambda group: -sum(wheel.size for wheel in group))
+    for one in (*given.known.values(), *([given.rootfs] if given.rootfs else [])):
+        work.ready(one.record.layer)
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="layers") as pool:
         futures = {group: pool.submit(_layer, group, work) for group in missing}
         try:
@@ -220,6 +232,7 @@ def _rootfs(work: _Work, tar: Path) -> Known:
     record, new = plan_.store.obtain(
         key, plan_.lease, lambda target: rootfs_layer(tar, target, base, plan_.pinned.cell, advance)
     )
+    work.ready(record.layer)
     return Known(key=key, record=record, new=new)
 
 
@@ -231,6 +244,7 @@ def _layer(wheels: Group, work: _Work) -> Known:
         # Without scripts the layer is the same for every Python and pip.
         key = keys[-1] if any(source.tree.scripts for source in sources) else keys[0]
         record, new = given.store.obtain(key, given.lease, lambda target: _make(sources, target, work))
+    work.ready(record.layer)
     return Known(key=key, record=record, new=new)
 
 

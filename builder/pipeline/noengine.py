@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.layers import Layer
-    from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.model import Cell, Matrix, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
     from builder.pipeline.stages import Site
+
+
+_CONNECTIONS = 4
+"""Blobs that are uploaded at a time."""
 
 
 def refuse_engine_work(recipe: Recipe) -> None:
@@ -68,6 +72,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
             if planned.missing:
                 way_in()  # bytecode will have to be made: say now that it cannot be, and not after gigabytes
             paths = fetch_missing(walk, site, planned)
+        uploads = stack.enter_context(_Uploads(site, lease))
         with walk.stage(Stage.LAYERS):
             made = make_missing(
                 planned,
@@ -75,6 +80,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
                 rootfs_tar=paths.get(ROOTFS),
                 progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
                 cancel=walk.cancel,
+                ready=uploads.begin,
             )
             base, _ = base_of(made, None, fetch=False)
             every = [*made.known.values(), *([made.rootfs] if made.rootfs else [])]
@@ -96,7 +102,9 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
             )
             walk.done(f"put together without an engine, {image.size / 1e9:.2f} GB {image.digest[:19]}")
         refuse_large(recipe.cell, image.size)
-        pushed = _push(walk, site, recipe, made, image) if settings.push is not None else None
+        pushed = None
+        if settings.push is not None:
+            pushed = _push(walk, site, recipe, image, uploads)
         if settings.output is not None:
             with walk.stage(Stage.PUSH):
                 write_layout(settings.output, recipe.cell.id, image, blob)
@@ -111,23 +119,52 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
     )
 
 
-def _push(walk: Walk, site: Site, recipe: Recipe, made: Plan, image: ComposedImage) -> str:
+class _Uploads:
+    """Layers on their way to the repository while others are still made: several at a time."""
+
+    def __init__(self, site: Site, lease: Lease) -> None:
+        self.lease = lease
+        self._site = site
+        self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
+        self._futures: list[Future[bool]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def begin(self, layer: Layer) -> None:
+        """Send a layer, unless the repository has it, or has it mounted later."""
+        repository, shared, store = self._site.settings.push, self._site.shared, self._site.layers
+        if repository is None or store is None or (shared is not None and shared.has(layer.digest)):
+            return
+        push, path = self._site.writing.push_blob, store.blob(layer.digest)
+        self._futures.append(self._pool.submit(push, repository, layer.digest, path))
+
+    def wait(self) -> int:
+        """Until all are there. How many were sent; raises what went wrong with one."""
+        return sum(future.result() for future in self._futures)
+
+
+def _push(walk: Walk, site: Site, recipe: Recipe, image: ComposedImage, uploads: _Uploads) -> str:
     repository = site.settings.push
     assert repository is not None  # noqa: S101 - see compose_cell
     by_digest = {layer.digest: layer for layer in image.layers}
-    sent = 0
     with walk.stage(Stage.PUSH), tempfile.TemporaryDirectory(prefix="rtbuild-push-") as folder:
         config = Path(folder) / "config.json"
         config.write_bytes(image.config)
+        walk.progress(repository, quiet=False)
+        blobs = uploads.wait()
 
         def file_of(digest: str) -> Path:
             if digest == image.config_digest:
                 return config
-            return _blob(walk, site, made.lease, by_digest[digest])
+            return _blob(walk, site, uploads.lease, by_digest[digest])
 
         def advance(how: str, size: int) -> None:
-            nonlocal sent
-            sent += size if how == "sent" else 0
+            nonlocal blobs
+            blobs += how == "sent"
             walk.progress(f"{how} {size / 1e6:.0f} MB")
 
         shared = site.shared
@@ -142,9 +179,9 @@ def _push(walk: Walk, site: Site, recipe: Recipe, made: Plan, image: ComposedIma
             mount_from=sources,
             advance=advance,
         )
-        if shared is not None and shared.repository == repository:
-            shared.publish(image.made_of)
-        walk.done(f"{digest[:19]}, {sent / 1e6:.0f} MB sent")
+        if site.leaving is not None:
+            site.leaving.publish(image.made_of)
+        walk.done(f"{digest[:19]}, {blobs} blobs sent")
     return f"{repository}@{digest}"
 
 

@@ -45,14 +45,19 @@ def open_site(
         emit(Note(text=text))
 
     layers = LayerStore(settings.cache / "layers", limit=settings.layer_limit)
-    writing, shared = Registry.to_write(), None
-    if repository := settings.layers_from or settings.push:
-        shared = SharedLayers(
+    writing = Registry.to_write()
+
+    def shared_in(repository: str | None) -> SharedLayers | None:
+        if repository is None:
+            return None
+        return SharedLayers(
             registry=writing,
             repository=repository_of(repository),
             store=layers,
             warn=lambda text: emit(Note(text=text, warning=True)),
         )
+
+    leaving = shared_in(settings.push)
     return stages.Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
@@ -61,7 +66,8 @@ def open_site(
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
         layers=layers,
-        shared=shared,
+        shared=shared_in(settings.layers_from) or leaving,
+        leaving=leaving,
         writing=writing,
         reports=ReportStore(settings.results / "reports"),
     )

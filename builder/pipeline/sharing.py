@@ -176,9 +176,9 @@ class SharedLayers:
 
 def share_built(site: Site, inputs: str, image: Image) -> None:
     """Leave the layers of an image that was pushed beside it. Raises RegistryError."""
-    shared = site.shared
-    if shared is None or image.pushed is None or shared.repository != site.settings.push:
+    leaving = site.leaving
+    if leaving is None or image.pushed is None:
         return
     manifest = site.writing.manifest(image.pushed).document
-    config = json.loads(site.writing.blob(shared.repository, manifest["config"]["digest"]))
-    shared.publish_built(inputs, manifest, config)
+    config = json.loads(site.writing.blob(leaving.repository, manifest["config"]["digest"]))
+    leaving.publish_built(inputs, manifest, config)

@@ -121,8 +121,8 @@ def ready_made(walk: Walk, site: Site, recipe: Recipe, stack: ExitStack) -> Mapp
             )
         )
         walk.done(f"{context.made} made, {context.reused} there already")
-    if site.shared is not None:
-        site.shared.remember(recipe.inputs, context.made_of, _steps(recipe, context.layers))
+    if site.leaving is not None:
+        site.leaving.remember(recipe.inputs, context.made_of, _steps(recipe, context.layers))
     return context.build_contexts
 
 

@@ -47,7 +47,9 @@ class Site:
     engine: Engine | None = None
     layers: LayerStore | None = None
     shared: SharedLayers | None = None
-    """Where layers are looked for that this machine has not made, and left for others."""
+    """Where layers are looked for that this machine has not made."""
+    leaving: SharedLayers | None = None
+    """Where layers are left for others: beside the images that are pushed."""
     reports: ReportStore | None = None
     writing: Registry = field(default_factory=Registry.to_write)
     """The door to repositories that are pushed to, and never to a mirror."""
@@ -145,6 +147,8 @@ def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
                 secrets=network.secrets,
                 build_args=network.build_args,
                 no_cache=settings.no_cache,
+                cache_from=[text.replace("{cell}", cell.id) for text in settings.cache_from],
+                cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],
             )
             walk.done(f"{name} {built.image.size / 1e9:.2f} GB {built.image.digest[:19]}")
     image = image_of(cell, name, built.image, reused=False)

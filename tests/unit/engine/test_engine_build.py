@@ -71,6 +71,8 @@ def test_command_for_another_builder_and_the_containerd_store() -> None:
         secrets={"pip_conf": Path("/s/pip.conf"), "ca": Path("/s/ca.pem")},
         build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1", "OTHER": "1"},
         no_cache=True,
+        cache_from=["type=registry,ref=127.0.0.1:5000/cache"],
+        cache_to=["type=inline"],
     )
     command = command_line(asked, docker=["docker"], builder="big", driver="remote", store="containerd")
     assert shlex.join(command) == (
@@ -78,6 +80,7 @@ def test_command_for_another_builder_and_the_containerd_store() -> None:
         " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY --build-arg OTHER=1"
         " --build-context wheels=oci-layout:///cache/oci:x --secret id=ca,src=/s/ca.pem"
         " --secret id=pip_conf,src=/s/pip.conf"
+        " --cache-from type=registry,ref=127.0.0.1:5000/cache --cache-to type=inline"
         " --output type=docker,name=rt/x:cell,oci-mediatypes=true,compression=zstd,compression-level=3 /ctx"
     )
 
