@@ -9,10 +9,10 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-docker test-wheels lint golden clean
+.PHONY: help setup engine quickstart test test-unit test-docker test-wheels lint lint-workflows golden clean
 
 help:  ## what can be made
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/rtbuild: pyproject.toml scripts/ensure-python
 	scripts/ensure-python $(PYTHON) $(VENV)
@@ -45,6 +45,10 @@ lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+lint-workflows: $(BIN)/rtbuild  ## zizmor, shellcheck and our own rules; actionlint where it is installed
+	$(BIN)/zizmor --offline --no-progress .github/workflows
+	$(PYTEST) -q tests/unit/test_workflows.py
 
 golden: $(BIN)/rtbuild  ## rewrite the golden files; the diff is the review
 	$(PYTEST) -q -m 'not docker and not wheels' --update-golden

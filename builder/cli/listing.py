@@ -12,6 +12,8 @@ from builder.pipeline.settings import Settings
 if TYPE_CHECKING:
     from builder.model import Cell, Matrix
 
+ANY_GPU = "any"
+"""In place of a GPU class, for a cell that claims none."""
 GITHUB_LIMIT = 256
 """Jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)."""
 
@@ -59,14 +61,25 @@ def describe(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> list[dict[str, Any]]:
-    """What ``fromJSON`` turns into job matrices: chunks, since one may have no more than 256 jobs."""
+def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, list[dict[str, Any]]]:
+    """What ``fromJSON`` turns into job matrices: a job to build each cell, and one to verify it on each GPU
+    class that it claims, in chunks, since a job matrix may have no more than 256 jobs."""
     files = {matrix.name: str(matrix.path) for matrix in matrices}
-    jobs = [
-        {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu}
+    build = [{"cell": cell.id, "matrix": files[cell.matrix]} for cell in cells]
+    verify = [
+        {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu, "labels": _labels(gpu)}
         for cell in cells
-        for gpu in (cell.gpus or ("any",))
+        for gpu in (cell.gpus or (ANY_GPU,))
     ]
+    return {"build": _chunks(build), "verify": _chunks(verify)}
+
+
+def _labels(gpu: str) -> list[str]:
+    """The labels that a runner with this GPU must have."""
+    return ["self-hosted", "gpu"] + ([] if gpu == ANY_GPU else [gpu])
+
+
+def _chunks(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
 
 

@@ -1,25 +1,47 @@
-"""Workflows get no more than they need, and run no action that can change under them."""
+"""Workflows get no more than they need, run no action that can change, and keep forks from GPUs."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-FOLDER = Path(__file__).resolve().parents[2] / ".github" / "workflows"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / ".github" / "workflows"
 FILES = sorted(FOLDER.glob("*.yml"))
+GPU = "images-verify.yml"
+"""The one workflow whose jobs run on machines of the project's own."""
+
+
+def load(name: str) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load((FOLDER / name).read_text())
+    document["on"] = document.pop(True)  # YAML 1.1 reads the key `on` as true
+    return document
+
+
+def steps(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return job.get("steps", [])
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_permissions_and_pins(path: Path) -> None:
-    document = yaml.safe_load(path.read_text())
+    document = load(path.name)
     assert document["permissions"] == {}
     for job in document["jobs"].values():
         assert job["permissions"]
+        if "uses" in job:  # a workflow of this repository, at this very commit
+            assert job["uses"].startswith("./.github/workflows/")
+            assert "secrets" not in job
+            continue
         assert job["timeout-minutes"] <= 360
-        for step in job["steps"]:
+        for step in steps(job):
             if "uses" in step:
                 assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"])
             if str(step.get("uses", "")).startswith("actions/checkout@"):
@@ -28,8 +50,174 @@ def test_permissions_and_pins(path: Path) -> None:
             assert "${{" not in step.get("run", "")
 
 
+def test_every_pin_says_its_version_and_no_action_has_two() -> None:
+    pins: dict[str, set[tuple[str, str]]] = {}
+    for path in FILES:
+        for action, commit, version in re.findall(
+            r"uses: ([\w-]+/[\w./-]+)@([0-9a-f]{40}) # (v[\d.]+)$", path.read_text(), re.MULTILINE
+        ):
+            pins.setdefault(action, set()).add((commit, version))
+    used = sum(len(re.findall(r"uses: (?!\./)", path.read_text())) for path in FILES)
+    assert used == sum(
+        len(re.findall(rf"uses: {re.escape(action)}@", path.read_text())) for path in FILES for action in pins
+    )
+    assert {action: len(found) for action, found in pins.items()} == dict.fromkeys(pins, 1)
+
+
+def test_nothing_that_a_fork_starts_is_trusted() -> None:
+    for path in FILES:
+        triggers = set(load(path.name)["on"])
+        # these run with the rights of this repository on what somebody else wrote
+        assert not triggers & {"pull_request_target", "workflow_run", "issue_comment", "repository_dispatch"}
+        if "pull_request" in triggers:
+            for job in load(path.name)["jobs"].values():
+                assert job["permissions"] == {"contents": "read"}
+                assert re.fullmatch(r"ubuntu-\d\d\.04", job["runs-on"])
+                assert "secrets." not in path.read_text()
+
+
+def test_only_merged_code_reaches_a_gpu() -> None:
+    own = [
+        path.name
+        for path in FILES
+        for job in load(path.name)["jobs"].values()
+        if "uses" not in job and not str(job["runs-on"]).startswith("ubuntu-")
+    ]
+    assert own == [GPU]
+    assert set(load(GPU)["on"]) == {"workflow_call"}
+    (verify,) = load(GPU)["jobs"].values()
+    assert verify["permissions"] == {"contents": "read", "packages": "write"}
+    assert "pull_request" in verify["if"]
+    callers = [path.name for path in FILES if f"uses: ./.github/workflows/{GPU}" in path.read_text()]
+    assert callers == ["images.yml"]
+    images = load("images.yml")
+    assert set(images["on"]) == {"push", "workflow_dispatch"}
+    assert images["on"]["push"]["branches"] == ["main"]
+    assert images["jobs"]["plan"]["if"] == "github.ref_name == github.event.repository.default_branch"
+    for job in images["jobs"].values():
+        needs = job.get("needs", [])
+        assert job is images["jobs"]["plan"] or "plan" in ([needs] if isinstance(needs, str) else needs)
+
+
+def test_only_publication_signs_and_it_waits_for_its_environment() -> None:
+    signing = [
+        (path.name, name)
+        for path in FILES
+        for name, job in load(path.name)["jobs"].items()
+        if "id-token" in job["permissions"]
+    ]
+    assert signing == [("images.yml", "publish")]
+    images = load("images.yml")
+    assert images["jobs"]["publish"]["environment"] == "publication"
+    assert images["concurrency"] == {"group": "images", "cancel-in-progress": False}
+
+
+def test_a_bad_cell_or_runner_stops_no_other() -> None:
+    images = load("images.yml")
+    for name in ("build", "verify"):
+        assert images["jobs"][name]["strategy"]["fail-fast"] is False
+        (inner,) = load(f"images-{name}.yml")["jobs"].values()
+        assert inner["strategy"]["fail-fast"] is False
+        assert inner["strategy"]["matrix"] == "${{ fromJSON(inputs.jobs) }}"
+    for name in ("verify", "publish"):
+        assert "!cancelled()" in images["jobs"][name]["if"]
+
+
+def test_every_judgement_but_works_fails_the_job_in_a_step_that_says_why() -> None:
+    (verify,) = load(GPU)["jobs"].values()
+    judged = {
+        re.findall(r"judgement == '(\w+)'", step["if"])[0]: step
+        for step in steps(verify)
+        if "judgement" in step.get("if", "")
+    }
+    assert set(judged) == {"image", "runner", "none"}
+    assert all("exit 1" in step["run"] for step in judged.values())
+    assert "nothing is said about the image" in judged["runner"]["name"]
+
+
 def test_the_refresh_runs_by_the_clock_and_by_hand_only() -> None:
-    document = yaml.safe_load((FOLDER / "refresh.yml").read_text())
-    # YAML 1.1 reads the key `on` as true
-    assert set(document[True]) == {"schedule", "workflow_dispatch"}
+    document = load("refresh.yml")
+    assert set(document["on"]) == {"schedule", "workflow_dispatch"}
     assert document["jobs"]["facts"]["permissions"] == {"contents": "write", "pull-requests": "write"}
+
+
+def program(name: str) -> str:
+    """A program beside this Python, or on PATH; skips the test without it."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.is_file() else shutil.which(name)
+    if found is None:
+        pytest.skip(f"needs {name}")
+    return found
+
+
+def test_zizmor_finds_nothing() -> None:
+    done = subprocess.run(
+        [program("zizmor"), "--offline", "--no-progress", "--quiet", "--color=never", str(FOLDER)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_actionlint_finds_nothing() -> None:
+    files = [str(path) for path in FILES]
+    done = subprocess.run([program("actionlint"), *files], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_shellcheck_finds_nothing() -> None:
+    scripts = [str(path) for path in (*sorted((ROOT / "scripts").iterdir()), ROOT / ".ci" / "run")]
+    shell = [path for path in scripts if "bash" in Path(path).read_text().partition("\n")[0]]
+    assert any(path.endswith("ci-verify") for path in shell)
+    done = subprocess.run([program("shellcheck"), *shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def record(verdict: str | None, *, double: bool = False) -> str:
+    verification = None if verdict is None else {"verdict": verdict, "test_double": double}
+    return json.dumps({"cells": [{"id": "cell", "verification": verification}]})
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "judgement"),
+    [
+        (0, record("works"), "works"),
+        (0, record("works", double=True), "none"),
+        (1, record("broken"), "image"),
+        (1, record("unsupported-gpu"), "image"),
+        (1, record("works"), "none"),  # it works, and its report could not be put beside it
+        (1, record(None), "none"),
+        (5, record("host"), "runner"),
+        (5, record("busy"), "runner"),
+        (5, record("unverified"), "runner"),
+        (5, "", "runner"),
+        (4, "", "none"),
+        (70, "", "none"),
+        (130, record("works"), "none"),
+        (0, "{", "none"),
+    ],
+)
+def test_a_runner_that_is_unusable_is_no_image_that_is_bad(
+    code: int, said: str, judgement: str, tmp_path: Path
+) -> None:
+    double = tmp_path / "rtbuild"
+    double.write_text(
+        "#!/bin/sh\n# test double of rtbuild\n"
+        f"echo \"$@\" >>'{tmp_path}/asked'\ncat <<'END'\n{said}\nEND\nexit {code}\n"
+    )
+    double.chmod(0o755)
+    done = subprocess.run(
+        [ROOT / "scripts" / "ci-verify", "m.yaml", "cell", "registry.example.invalid/staging"],
+        env={"PATH": "/usr/bin:/bin", "RTBUILD": str(double), "GITHUB_OUTPUT": str(tmp_path / "output")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "output").read_text() == f"judgement={judgement}\n"
+    asked = (tmp_path / "asked").read_text()
+    assert (
+        asked
+        == "verify m.yaml --select cell --from registry.example.invalid/staging --gpus all --rm --json\n"
+    )

@@ -78,13 +78,26 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
         f"version: 1\nname: m\ndefaults: {{python: '3.11', base: 'rootfs:debian/bookworm', cuda: none}}\n"
         f"axes: {{framework: [{versions}]}}\n"
     )
-    chunks = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
-    assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
-    assert chunks[0]["include"][0] == {
-        "cell": "six1.0.0-py3.11-bookworm-cpu",
-        "matrix": "m.yaml",
-        "gpu": "any",
-    }
+    jobs = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
+    for chunks in (jobs["build"], jobs["verify"]):
+        assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
+    cell = {"cell": "six1.0.0-py3.11-bookworm-cpu", "matrix": "m.yaml"}
+    assert jobs["build"][0]["include"][0] == cell
+    assert jobs["verify"][0]["include"][0] == {**cell, "gpu": "any", "labels": ["self-hosted", "gpu"]}
+
+
+def test_a_cell_is_built_once_and_verified_on_each_gpu_that_it_claims(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(
+        "version: 1\nname: m\ndefaults: {python: '3.11', base: 'rootfs:debian/bookworm', cuda: none, "
+        "gpus: [T4, A100]}\naxes: {framework: [six==1.17.0]}\n"
+    )
+    jobs = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
+    assert len(jobs["build"][0]["include"]) == 1
+    verify = jobs["verify"][0]["include"]
+    assert [(job["gpu"], job["labels"]) for job in verify] == [
+        ("T4", ["self-hosted", "gpu", "T4"]),
+        ("A100", ["self-hosted", "gpu", "A100"]),
+    ]
 
 
 @pytest.mark.parametrize(
