@@ -31,6 +31,8 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _REF = "org.opencontainers.image.ref.name"
+_LOADED = "io.containerd.image.name"
+"""https://github.com/containerd/containerd/blob/main/core/images/annotations.go"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +128,14 @@ def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
-def write_layout(folder: Path, name: str, image: ComposedImage, blob: Callable[[Layer], Path]) -> None:
-    """Add an image to the OCI layout in ``folder`` under ``name``; blobs that are there stay.
+def write_layout(
+    folder: Path, tag: str, loaded: str, image: ComposedImage, blob: Callable[[Layer], Path]
+) -> None:
+    """Add an image to the OCI layout in ``folder`` under ``tag``; blobs that are there stay.
 
     https://github.com/opencontainers/image-spec/blob/main/image-layout.md; tools read it as
-    ``oci:FOLDER:NAME``. Raises UsageError where the folder holds something else.
+    ``oci:FOLDER:TAG``, and ``docker load`` gives a tar file of it the name ``loaded``. Raises UsageError
+    where the folder holds something else.
     """
     blobs = folder / "blobs" / "sha256"
     with disk_errors(folder):
@@ -139,24 +144,24 @@ def write_layout(folder: Path, name: str, image: ComposedImage, blob: Callable[[
         for layer in image.layers:
             target = blobs / layer.digest.removeprefix("sha256:")
             if not (target.is_file() and target.stat().st_size == layer.size):
-                beside = target.with_suffix(f".{name}.part")
+                beside = target.with_suffix(f".{tag}.part")
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
         for document in (image.config, image.manifest):
             _write(blobs / _digest(document).removeprefix("sha256:"), document)
         _write(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
         with locked(folder / ".lock"):
-            _add_to_index(folder / "index.json", name, image)
+            _add_to_index(folder / "index.json", {_REF: tag, _LOADED: loaded}, image)
 
 
-def _add_to_index(path: Path, name: str, image: ComposedImage) -> None:
+def _add_to_index(path: Path, annotations: dict[str, str], image: ComposedImage) -> None:
     there = json.loads(path.read_bytes())["manifests"] if path.is_file() else []
-    others = [entry for entry in there if (entry.get("annotations") or {}).get(_REF) != name]
+    others = [entry for entry in there if (entry.get("annotations") or {}).get(_REF) != annotations[_REF]]
     entry = {
         "mediaType": MANIFEST,
         "digest": image.digest,
         "size": len(image.manifest),
-        "annotations": {_REF: name},
+        "annotations": annotations,
     }
     entries = sorted([*others, entry], key=lambda one: str((one.get("annotations") or {}).get(_REF)))
     _write(path, canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}))

@@ -107,7 +107,8 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
             pushed = _push(walk, site, recipe, image, uploads)
         if settings.output is not None:
             with walk.stage(Stage.PUSH):
-                write_layout(settings.output, recipe.cell.id, image, blob)
+                loaded = f"docker.io/{settings.image_name(recipe.cell.matrix, recipe.cell.id)}"
+                write_layout(settings.output, recipe.cell.id, loaded, image, blob)
                 walk.done(f"oci:{settings.output}:{recipe.cell.id}")
     return Image(
         cell=recipe.cell,

@@ -1,0 +1,222 @@
+"""Images without an engine are those of the engine: content, config, and with shared layers the digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cuda_base
+import pytest
+import registry as loopback
+
+from builder.errors import MissingToolError
+from builder.layers.sandbox import way_in
+from builder.lock import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.docker
+
+MATRIX = """\
+version: 1
+name: noengine
+defaults:
+  python: "3.9"
+  base: rootfs:debian/bullseye
+  env: {GREETING: "it's $HOME, `id` <&> \\"so on\\" \\\\"}
+  cuda:
+    from: wheels
+    packages:
+      - nvidia-cuda-runtime-cu11==11.8.89
+      - nvidia-cuda-nvrtc-cu11==11.8.89
+axes:
+  framework: [numpy==1.23.5, six==1.17.0]
+"""
+NUMPY, SIX = "numpy*", "six*"
+NOBODY = 65534
+
+
+@dataclass(frozen=True)
+class Project:
+    folder: Path
+    host: str
+
+    def repository(self, name: str) -> str:
+        return f"{self.host}/{name}"
+
+    def build(
+        self, *options: str, cache: Path | None = None, user: int | None = None, check: int | None = 0
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", "from builder.cli import main; main()", "build", "noengine.yaml",
+             "--json", "--progress", "none", "--gpus", "none", *options],
+            cwd=self.folder,
+            env=os.environ | ({"RTBUILD_CACHE": str(cache)} if cache else {}),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else (),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )  # fmt: skip
+        assert check is None or done.returncode == check, done.stderr + done.stdout
+        return done
+
+    def cell(self, *options: str, cache: Path | None = None, user: int | None = None) -> dict[str, Any]:
+        (cell,) = json.loads(self.build(*options, cache=cache, user=user).stdout)["cells"]
+        assert isinstance(cell, dict)
+        return cell
+
+    def image(self, reference: str) -> tuple[dict[str, Any], bytes, list[str]]:
+        """The manifest, the config's bytes and the digests of the layers."""
+        registry = Registry.to_write()
+        manifest = registry.manifest(reference).document
+        config = registry.blob(reference, manifest["config"]["digest"])
+        return manifest, config, [layer["digest"] for layer in manifest["layers"]]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    try:
+        way_in()
+    except MissingToolError as problem:
+        pytest.skip(str(problem))
+    folder = tmp_path_factory.mktemp("noengine")
+    (folder / "noengine.yaml").write_text(MATRIX)
+    with cuda_base.available(), loopback.serve(folder / "registry") as served:
+        yield Project(folder, served.host)
+    subprocess.run(["docker", "rmi", "-f", *engine_images()], capture_output=True, check=False)
+
+
+def engine_images() -> list[str]:
+    names = [
+        "docker",
+        "images",
+        "--format",
+        "{{.Repository}}:{{.Tag}}",
+        "--filter",
+        "reference=rtbuild/noengine",
+    ]
+    return subprocess.run(names, capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.fixture(scope="module")
+def built(project: Project) -> dict[str, Any]:
+    """The image that the engine built and pushed, with its layers."""
+    return project.cell("-s", NUMPY, "--push", project.repository("staging"))
+
+
+def test_alone_it_gives_the_same_content_and_config(project: Project, built: dict[str, Any]) -> None:
+    """No layer of the engine's is used: the steps of the recipe ran here."""
+    alone = project.cell("-s", NUMPY, "--engine", "none", "--push", project.repository("alone"))
+    assert alone["outcome"] == "unverified"
+    assert alone["verification"] is None
+    assert alone["image"]["content"] == built["image"]["content"]
+    theirs, config, blobs = project.image(built["image"]["pushed"])
+    mine, my_config, my_blobs = project.image(alone["image"]["pushed"])
+    assert my_config == config
+    assert mine["config"] == theirs["config"]
+    added = 3  # bytecode, environment, probe: BuildKit compresses them with another library
+    assert my_blobs[:-added] == blobs[:-added]
+    assert alone["image"]["digest"] == alone["image"]["pushed"].partition("@")[2]
+    inner = json.loads(config)
+    assert any(pair.startswith("GREETING=it's $HOME") for pair in inner["config"]["Env"])
+    assert len(inner["rootfs"]["diff_ids"]) == len(blobs)
+
+
+def test_a_cold_machine_downloads_and_converts_nothing(
+    project: Project, built: dict[str, Any], tmp_path: Path
+) -> None:
+    """With the layers that the engine's build left in the registry even the manifest is the same."""
+    cold = tmp_path / "cache"
+    options = ("-s", NUMPY, "--engine", "none", "--push", project.repository("cold"))
+    found = project.cell(*options, "--layers-from", project.repository("staging"), cache=cold)
+    assert found["image"]["digest"] == built["image"]["digest"]
+    assert sum(path.stat().st_size for path in cold.rglob("*") if path.is_file()) < 100_000
+    again = project.cell(*options, cache=cold)
+    assert again["image"]["reused"]
+    assert again["image"]["digest"] == built["image"]["digest"]
+
+
+def test_an_engine_takes_layers_from_the_registry(
+    project: Project, built: dict[str, Any], tmp_path: Path
+) -> None:
+    subprocess.run(["docker", "rmi", "-f", *engine_images()], capture_output=True, check=True)
+    cold = tmp_path / "cache"
+    found = project.cell("-s", NUMPY, "--layers-from", project.repository("staging"), cache=cold)
+    assert not found["image"]["reused"]
+    assert found["image"]["content"] == built["image"]["content"]
+    assert not (cold / "wheels").exists(), "a wheel was downloaded"
+    assert not (cold / "rootfs").exists(), "a rootfs was made"
+    blobs = {path.name for path in (cold / "layers" / "blobs" / "sha256").iterdir()}
+    assert blobs < {digest.partition(":")[2] for digest in project.image(built["image"]["pushed"])[2]}
+
+
+def test_the_layout_is_one_that_the_engine_runs(
+    project: Project, built: dict[str, Any], tmp_path: Path
+) -> None:
+    layout = tmp_path / "layout"
+    found = project.cell("-s", NUMPY, "--engine", "none", "--output", str(layout))
+    index = json.loads((layout / "index.json").read_bytes())
+    (entry,) = index["manifests"]
+    assert entry["digest"] == found["image"]["digest"]
+    assert found["image"]["content"] == built["image"]["content"]
+    subprocess.run(["docker", "rmi", "-f", *engine_images()], capture_output=True, check=True)
+    with subprocess.Popen(["tar", "-C", layout, "-c", "."], stdout=subprocess.PIPE) as tar:
+        subprocess.run(["docker", "load"], stdin=tar.stdout, capture_output=True, check=True)
+    (name,) = engine_images()
+    assert name == f"rtbuild/noengine:{found['id']}"
+    script = "import ctypes, numpy; ctypes.CDLL('libnvrtc.so.11.2')"
+    script += "; print(numpy.__version__, numpy.__cached__)"
+    done = subprocess.run(
+        ["docker", "run", "--rm", "--network=none", name, "python", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1.23.5 ")
+    assert "cpython-39.pyc" in done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="is what the other tests show where they run without root")
+def test_it_needs_no_root(project: Project, built: dict[str, Any], tmp_path_factory: Any) -> None:
+    """As a user who is nobody: what the registry lacks is converted, and the steps run in a namespace."""
+    shared = project.folder.parent
+    shared.chmod(0o755)
+    home = project.folder / "nobody"
+    home.mkdir()
+    for name in ("noengine.yaml", "noengine.lock.json"):
+        shutil.copyfile(project.folder / name, home / name)
+    for path in (home, *home.iterdir()):
+        os.chown(path, NOBODY, NOBODY)
+    mine = Project(home, project.host)
+    if not reachable(home):
+        pytest.skip("another user cannot reach this Python or this folder")
+    found = mine.cell(
+        "-s", SIX, "--engine", "none", "--push", mine.repository("nobody"),
+        "--layers-from", mine.repository("staging"), cache=home / "cache", user=NOBODY,
+    )  # fmt: skip
+    again = project.cell("-s", SIX, "--engine", "none", "--push", project.repository("root"))
+    assert found["image"]["digest"] == again["image"]["digest"]
+
+
+def reachable(folder: Path) -> bool:
+    done = subprocess.run(
+        [sys.executable, "-c", "import builder.cli"],
+        cwd=folder,
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=(),
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode == 0
