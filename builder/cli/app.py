@@ -128,9 +128,17 @@ def explain(
 @app.command()
 def resolve(
     requirements: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="REQUIREMENT...", help="Frameworks for one image: 'tensorflow==2.15.*'."),
-    ],
+    ] = None,
+    conda: Annotated[
+        Path | None,
+        typer.Option(
+            "--conda",
+            metavar="FILE",
+            help="A conda environment to tell in wheels: environment.yml, or `conda list --export`.",
+        ),
+    ] = None,
     python: Annotated[str | None, typer.Option("--python", help="This Python only: 3.11.")] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="A GPU that images must run on: T4, H100.")] = None,
     driver: Annotated[
@@ -144,11 +152,19 @@ def resolve(
     json_: opt.Json = False,
 ) -> int:
     """Propose cells that work for given frameworks, best first, and print a matrix file of them."""
-    from builder.cli.resolving import run
+    from builder.cli.resolving import from_conda, run
     from builder.lock import Index
 
+    wanted = list(requirements or ())
+    if conda is not None:
+        told = from_conda(conda)
+        wanted, python = [*told.requirements, *wanted], python or told.python
+    if not wanted:
+        from builder.errors import UsageError
+
+        raise UsageError("no framework is named", hint="as in `rtbuild resolve torch`, or give --conda")
     return run(
-        requirements,
+        wanted,
         python=python,
         gpu=gpu,
         driver=driver,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from builder.compat import Outcome, propose, to_matrix_yaml
+from builder.compat import facts as tables
+from builder.compat.conda import in_wheels, read
 from builder.compat.versions import requirement
 from builder.console import print_json
 from builder.errors import CellError, UsageError
@@ -15,8 +17,10 @@ from builder.lock import Index, availability
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from builder.compat import Proposal
+    from builder.compat.conda import Environment
     from builder.lock.availability import Offer
     from builder.model import Cell
 
@@ -79,6 +83,25 @@ def run(
     _say(requirements, offers, own, proposals)
     sys.stdout.write(matrix)
     return 0
+
+
+def from_conda(path: Path) -> Environment:
+    """A conda environment in wheels; what is not in them is said on stderr.
+
+    Raises:
+        UsageError: There is no such file, or it does not say which PyTorch.
+        CellError: It cannot have used a GPU, or there are no such wheels.
+    """
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem
+    told = in_wheels(*read(text), tables.load())
+    python = f" on Python {told.python}" if told.python else ""
+    sys.stderr.write(f"{path} in wheels: {', '.join(told.requirements)}{python}\n")
+    for note in told.notes:
+        sys.stderr.write(f"   {note}\n")
+    return told
 
 
 def _projects(requirements: Sequence[str]) -> list[str]:

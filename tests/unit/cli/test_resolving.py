@@ -161,3 +161,15 @@ def test_what_the_index_does_not_have_is_refused_by_name(capsys) -> None:
 def test_frameworks_whose_pins_clash_are_refused_with_them() -> None:
     with pytest.raises(CellError, match="nvidia-cudnn-cu11 and nvidia-cudnn-cu13 write the same files"):
         resolve("tensorflow==2.8.*", "torch==2.9.*", index=None)
+
+
+def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
+    path = tmp_path / "environment.yml"
+    path.write_text("dependencies: [python=3.9, pytorch==1.12.1, cudatoolkit=11.3, torchaudio]\n")
+    environment = resolving.from_conda(path)
+    assert resolve(*environment.requirements, index=None, python=environment.python, json=True) == 0
+    shown = capsys.readouterr()
+    assert set(indexes(shown.out)) == {"torch==1.12.1+cu113"}
+    assert "in wheels: torch==1.12.1+cu113 on Python 3.9\n   torchaudio: not taken over" in shown.err
+    with pytest.raises(UsageError, match="No such file"):
+        resolving.from_conda(tmp_path / "nowhere.yml")
