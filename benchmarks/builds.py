@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import quick, sessions, table
+from benchmarks import quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder import resources
 from builder.layers.rootfs import cached_rootfs
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 WORK = Path("/var/tmp/rtbuild-bench")
 """On a real disk, which /tmp may not be."""
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+HERE = Path(__file__).resolve().parent
+DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
 
 
 def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
@@ -40,9 +41,12 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
     found: dict[str, Callable[[], dict[str, Any]]] = {
         "commands": partial(quick.commands, site.say),
         "thousand": partial(quick.thousand, site.say),
+        "sizes": partial(sizes.cuda, site),
         "hundred": partial(sessions.hundred, site),
-        "ours-matrix": partial(sessions.ours_matrix, site),
-        "ours-family": partial(sessions.ours_family, site),
+        "ours-matrix": partial(sessions.ours_matrix, site, None),
+        "ours-family": partial(sessions.ours_family, site, None),
+        "ours-matrix-engine": partial(sessions.ours_matrix, site, "containerd"),
+        "ours-family-engine": partial(sessions.ours_family, site, "containerd"),
     }
     for store in site.plan.matrix_stores:
         found[f"peer-matrix-{store}"] = partial(sessions.peer_matrix, site, store)

@@ -1,8 +1,8 @@
 """Engines and a registry of the benchmark's own, in a network of their own with nothing outside it.
 
 The benchmark starts itself again with ``unshare --net``: what it measures cannot reach a network, and a
-second dockerd cannot touch the first one's bridge: with ``--bridge=none`` it deletes ``docker0`` of its network
-namespace (moby, daemon/daemon_unix.go, ``removeDefaultBridgeInterface``).
+second dockerd cannot touch the first one's bridge: with ``--bridge=none`` it deletes ``docker0`` of its
+network namespace (moby, daemon/daemon_unix.go, ``removeDefaultBridgeInterface``).
 """
 
 from __future__ import annotations
