@@ -12,6 +12,7 @@ import traceback
 
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
 from .expectation import ExpectationError, read_expectation
+from .html_page import render_html
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
 from .report import compare_reports, make_report, without_infinities
@@ -45,6 +46,7 @@ def make_parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    parser.add_argument("--html", action="store_true", help="print the report as a page of HTML")
     parser.add_argument("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
     parser.add_argument("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
     parser.add_argument("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
@@ -217,6 +219,8 @@ def print_report(report, arguments, changes):
             report["changes"] = changes
         document = without_infinities(report)
         write(json.dumps(document, indent=1, sort_keys=True, default=str, allow_nan=False) + "\n")
+    elif arguments.html:
+        write(render_html(report) + "\n")
     elif arguments.quiet:
         cause = " (%s)" % report["cause"] if report["cause"] else ""
         write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))

@@ -2,25 +2,71 @@
 not in it.
 """
 
+import json
 import os
 import subprocess
 import sys
 
+from .html_page import render_html
+from .page import Style, render_page
+
+_TEXT = ("-q", "--quiet", "-h", "--help", "--version")
+"""Options whose answer is a line or two, and no page."""
+
+
+class Page(object):
+    """A report that a notebook shows as HTML, and everything else as text."""
+
+    def __init__(self, report):
+        self.report = report
+
+    def _repr_html_(self):
+        return render_html(self.report)
+
+    def __repr__(self):
+        return render_page(self.report, Style(sys.stdout))
+
 
 def verify(*arguments):
-    """Run the probe in a process of its own and print its page; returns the exit code."""
+    """Run the probe in a process of its own, with the options of the command line.
+
+    Shows its page, or prints what it says where that is no report; returns the exit code.
+    """
+    as_text = any(word in _TEXT or word.startswith("--explain") for word in arguments)
+    command = [sys.executable, os.path.abspath(__file__)] + list(arguments)
     process = subprocess.Popen(
-        [sys.executable, os.path.abspath(__file__)] + list(arguments) + ["--pid", str(os.getpid())],
+        command + ["--pid", str(os.getpid())] + ([] if as_text else ["--json"]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         universal_newlines=True,
     )
-    text, _ = process.communicate()
-    print(text)
+    text, said = process.communicate()
+    try:
+        report = None if as_text else json.loads(text)
+    except ValueError:
+        report = None
+    if report is None:
+        print((text + said).rstrip())
+    else:
+        _show(Page(report))
     return process.returncode
+
+
+def _show(page):
+    try:
+        from IPython.display import display
+    except ImportError:
+        print(page)
+    else:
+        display(page)
+
+
+def run_magic(line):
+    """``%cudnn_verify``: without a value, which the notebook would print below the page."""
+    verify(*line.split())
 
 
 def load_ipython_extension(ipython):
     """What ``%load_ext`` calls."""
-    ipython.register_magic_function(lambda line: verify(*line.split()), "line", "cudnn_verify")
+    ipython.register_magic_function(run_magic, "line", "cudnn_verify")

@@ -18,6 +18,11 @@ _TITLES = {
 }
 
 
+def verdict_title(verdict):
+    """``BROKEN (the image is at fault)``"""
+    return _TITLES[verdict]
+
+
 class Style(object):
     """Colours and symbols that fit a stream."""
 
@@ -77,21 +82,22 @@ def _cause_lines(report):
 
 
 def _facts_lines(report):
-    lines = ["", "Here"]
+    return ["", "Here"] + ["  %-12s%s" % row for row in facts_rows(report)]
+
+
+def facts_rows(report):
+    """What is here, as (name, text)."""
+    rows = []
     machine, driver = report["machine"] or {}, report["driver"] or {}
     if machine:
-        lines.append(
-            "  Python      %s, %s" % (machine["python"], machine["distribution"] or machine["kernel"])
-        )
+        rows.append(("Python", "%s, %s" % (machine["python"], machine["distribution"] or machine["kernel"])))
     gpus = ["%(name)s (compute capability %(compute_capability)s)" % row for row in report["gpus"]]
-    lines.append("  GPU         %s" % (", ".join(gpus) or "none seen"))
+    rows.append(("GPU", ", ".join(gpus) or "none seen"))
     if driver:
-        lines.append("  driver      %s, CUDA up to %s" % (driver.get("version"), driver.get("api")))
+        rows.append(("driver", "%s, CUDA up to %s" % (driver.get("version"), driver.get("api"))))
     for copy in report["copies"]:
-        lines.append("  cuDNN %-6s%s (%s)" % (copy["major"], copy["folder"], copy["kind"]))
-    for row in report["frameworks"]:
-        lines.append("  %-12s%s" % (row.get("name"), _framework_text(row)))
-    return lines
+        rows.append(("cuDNN %s" % copy["major"], "%s (%s)" % (copy["folder"], copy["kind"])))
+    return rows + [(row.get("name"), _framework_text(row)) for row in report["frameworks"]]
 
 
 def _framework_text(row):

@@ -1,7 +1,9 @@
 """The page for people, and the streams that it has to fit."""
 
+import html.parser
 import io
 
+from builder.probe.html_page import render_html
 from builder.probe.page import Style, render_page
 
 REPORT = {
@@ -91,3 +93,43 @@ def test_a_test_double_and_changes_are_announced():
     assert "A TEST DOUBLE took part: this is evidence for nothing." in text
     assert "driver: 535 -> 550" in text
     assert "  nothing" in render_page(REPORT, Style(Ascii()), [])
+
+
+def test_html_says_the_same_and_escapes_what_the_machine_says():
+    hostile = dict(REPORT, summary="<script>alert(1)</script> & more")
+    page = render_html(hostile)
+    for words in (
+        "BROKEN",
+        "cudnn-shadowed",
+        "Tesla T4",
+        "loaded cuDNN 9.0.0",
+        "LD_LIBRARY_PATH",
+        "a remark",
+    ):
+        assert words in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
+    assert "<script" not in page
+    assert "<details open><summary>Checks: 1 passed, 1 failed, 1 not run" in page
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == []
+
+
+class Balanced(html.parser.HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_a_sound_machine_has_its_checks_folded():
+    sound = dict(REPORT, verdict="works", cause=None, checks=REPORT["checks"][:1])
+    assert "<details><summary>Checks: 1 passed, 0 failed, 0 not run" in render_html(sound)
