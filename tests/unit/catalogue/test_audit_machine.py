@@ -70,9 +70,7 @@ def test_what_was_seen(
     assert text in found.message
 
 
-def ruled(
-    image: Staged, gpu: str | None, driver: str | None, base: BaseTruth | None = None
-) -> dict[str, Any]:
+def ruled(image: Staged, gpu: str, driver: str) -> dict[str, Outcome]:
     predicate = provenance(doubles.evidence(image), image)
     found = machine.ruled(predicate, None, gpu=gpu, driver=driver, facts=tables.load())
     return {finding.message: finding.outcome for finding in found}
