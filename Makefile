@@ -30,12 +30,14 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
 test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
+	scripts/ensure-tools chromium
 	$(PYTEST) -q -m 'not wheels'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 	$(PYTEST) -q -m 'not docker and not wheels'
 
 test-docker: setup  ## the part that needs an engine or a registry
+	scripts/ensure-tools chromium
 	$(PYTEST) -q -m 'docker and not wheels'
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once

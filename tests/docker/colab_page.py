@@ -69,6 +69,15 @@ class Page:
             timeout=30,
         )
 
+    def put(self, path: str, document: Any) -> requests.Response:
+        return requests.put(
+            f"{self.base}{path}",
+            params=self._query(),
+            headers={"Origin": self.origin},
+            json=document,
+            timeout=30,
+        )
+
     def _query(self) -> dict[str, str]:
         return {"token": self.token}
 
