@@ -117,9 +117,24 @@ def _age(text: str | None) -> timedelta | None:
         raise UsageError(f"--max-age: {error.message}", hint=error.hint) from error
 
 
+def _against(row: Publication) -> list[str]:
+    """Why a cell is not published, one line a reason, each with its way out."""
+    lines = [
+        f"REFUSED: {refusal.text} ({refusal.kind})" + (f"\n  hint: {refusal.hint}" if refusal.hint else "")
+        for refusal in row.refusals
+    ]
+    if row.error is not None:
+        lines.append(
+            f"FAILED: {row.error.message}" + (f"\n  hint: {row.error.hint}" if row.error.hint else "")
+        )
+    return lines
+
+
 def _summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
     """What came of each cell: digest, claims and tags; then the counts, and loudly what is not signed."""
     lines: list[str] = []
+    for row in rows if terminal.progress == "none" else ():  # else it was said when the cell ended
+        lines += [f"{row.cell.id}: {text}" for text in _against(row)]
     for row in rows:
         if row.state not in ("published", "unchanged", "planned") or row.found is None:
             continue

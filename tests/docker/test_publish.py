@@ -1,0 +1,292 @@
+"""Publication against a real registry: what is put where, in which order, and what is refused.
+
+The reports are test doubles (no GPU is here), written by the product's own code about images that exist only
+in the registries that these tests start.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project
+from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
+from registry import LoopbackRegistry, serve
+from unreliable import Proxy, before
+
+from builder.lock import Registry
+from builder.lock.http import Client
+from builder.lock.registry_auth import Login
+from builder.publish.staging import read_image, staged_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from builder.publish.run import Publication
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
+    with serve(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
+    with before(server.host) as running:
+        yield running
+
+
+@pytest.fixture
+def scene(tmp_path: Path, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.setattr(Registry, "to_write", impatient)
+    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    return Scene(tmp_path / "project", proxy, tmp_path.name.replace("_", "-"))
+
+
+def kinds(row: Publication) -> list[str]:
+    return [refusal.kind for refusal in row.refusals]
+
+
+def test_what_is_verified_is_published(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    row = scene.publish()
+    assert (row.state, row.refusals, row.error) == ("published", [], None)
+    assert scene.tags() == scene.wanted
+    assert read_image(scene.registry, scene.public, scene.image.digest).content == scene.image.content
+    assert row.copied is not None
+    assert (row.copied.mounted, row.copied.sent) == (3, 0), "the same registry: nothing passes through here"
+    assert {piece.kind for piece in row.evidence} == EVIDENCE
+    assert {piece.by for piece in row.evidence} == {"tag"}, "this registry has no referrers API"
+    assert scene.has_evidence()
+
+
+def test_the_tags_come_last(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    scene.publish()
+    writes = [line.partition("?")[0].rpartition("/")[2] for line in scene.proxy.writes()]
+    assert writes[-4:] == [f"{MEASURED}-{scene.image.digest[7:19]}", MEASURED, CELL, "latest"]
+    assert not set(writes[:-4]) & scene.wanted.keys()
+
+
+def test_publishing_twice_changes_nothing(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    scene.publish()
+    scene.proxy.requests.clear()
+    row = scene.publish()
+    assert row.state == "unchanged"
+    assert scene.proxy.writes() == []
+    assert [step.action for step in row.steps] == ["there"] * 4
+    assert scene.tags() == scene.wanted
+
+
+def test_a_dry_run_writes_nothing(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    row = scene.publish(dry_run=True)
+    assert row.state == "planned"
+    assert scene.proxy.writes() == []
+    assert [step.action for step in row.steps] == ["put"] * 4
+    assert scene.tags() == {}
+
+
+def test_into_another_registry(tmp_path: Path, scene: Scene) -> None:
+    with serve(tmp_path / "other") as other, before(other.host) as target:
+        far = Scene(tmp_path / "far", scene.proxy, "far", target=target)
+        far.project.report(far.image)
+        row = far.publish()
+        assert row.copied is not None
+        assert (row.state, row.copied.mounted, row.copied.sent) == ("published", 0, 3)
+        assert far.tags() == far.wanted
+
+
+def test_a_newer_image_takes_the_moving_tags_and_no_other(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    scene.publish()
+    first = dict(scene.wanted)
+    scene.image = scene.project.stage(scene.registry, scene.staging, extra=b"rebuilt")
+    scene.project.report(scene.image)
+    row = scene.publish()
+    assert row.state == "published"
+    assert [step.action for step in row.steps] == ["put", "move", "move", "move"]
+    assert scene.tags() == first | scene.wanted
+    assert len(scene.tags()) == 5
+
+
+REPORTS: list[tuple[str, dict[str, Any]]] = [
+    ("unverified", {"verdict": "unverified", "gpus": [], "driver": None}),
+    ("host", {"verdict": "host", "cause": "driver-too-old"}),
+    ("busy", {"verdict": "busy"}),
+    ("broken", {"verdict": "broken", "cause": "cudnn-shadowed"}),
+    ("test-double", {"test_double": True}),
+    ("claim", {"gpu": A100}),
+]
+
+
+@pytest.mark.parametrize(("kind", "report"), REPORTS, ids=[kind for kind, _ in REPORTS])
+def test_what_is_not_known_to_work_is_not_published(scene: Scene, kind: str, report: dict[str, Any]) -> None:
+    scene.project.report(scene.image, **report)
+    row = scene.publish()
+    assert (row.state, kinds(row)) == ("refused", [kind])
+    assert scene.proxy.writes() == []
+    assert scene.tags() == {}
+
+
+def test_without_a_report_and_without_an_image(scene: Scene) -> None:
+    assert kinds(scene.publish()) == ["missing"]
+    assert kinds(scene.publish(source=f"{scene.through[0]}/empty")) == ["not-staged"]
+    assert scene.tags() == {}
+
+
+def test_an_image_that_does_not_hold_what_its_lock_says(scene: Scene) -> None:
+    """The evidence is held against the image once more; what was copied has no tag."""
+    packages = {"tensorflow": "2.15.1", "pip": "25.3", "numpy": "1.26.4"}
+    scene.project.report(scene.image, fingerprint={"packages": packages, "system_packages": {}})
+    for dry_run in (True, False):
+        row = scene.publish(dry_run=dry_run)
+        assert (row.state, kinds(row)) == ("refused", ["evidence"])
+        assert "nvidia-cudnn-cu12 8.9.4.25 is in the lock and not in the image" in row.refusals[0].text
+    assert scene.tags() == {}
+
+
+def test_the_immutable_tag_is_never_moved(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    other = scene.project.stage(scene.registry, scene.public, extra=b"another")
+    immutable = f"{MEASURED}-{scene.image.digest[7:19]}"
+    scene.registry.put_manifest(f"{scene.public}:{immutable}", other.manifest, other.media_type)
+    for overwrite in (False, True):
+        row = scene.publish(overwrite=overwrite)
+        assert (row.state, kinds(row)) == ("refused", ["tag"])
+        assert "is never moved" in row.refusals[0].text
+    assert scene.tags()[immutable] == other.digest
+    assert not scene.wanted.items() & scene.tags().items()
+
+
+def test_what_others_tagged_is_not_moved_unasked(scene: Scene) -> None:
+    scene.project.report(scene.image)
+    foreign = json.dumps(
+        {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}
+    )
+    scene.registry.put_manifest(
+        f"{scene.public}:latest", foreign.encode(), "application/vnd.oci.image.index.v1+json"
+    )
+    row = scene.publish()
+    assert (row.state, kinds(row)) == ("refused", ["tag"])
+    assert "which rtbuild did not publish" in row.refusals[0].text
+    assert list(scene.tags()) == ["latest"]
+    assert scene.publish(overwrite=True).state == "published"
+    assert scene.tags() == scene.wanted
+
+
+def test_two_cells_that_measure_the_same_tag(scene: Scene) -> None:
+    """Told apart by what no tag shows: neither gets the name, and no tag is put for either."""
+    scene.project.write(
+        MATRIX.replace("[T4]", "[T4]\n  env: {}")
+        + "include:\n  - {variant: one}\n  - {variant: two}\npublish: {aliases: {latest: '*-one'}}\n"
+    )
+    for cell in scene.project.matrix.cells:
+        scene.project.report(scene.project.stage(scene.registry, scene.staging, cell))
+    rows = scene.publish_all()
+    assert [row.state for row in rows] == ["published", "published"], "the variant is part of the tag"
+    assert len(scene.tags()) == 7
+
+
+def test_refused_cells_do_not_stop_the_others(scene: Scene) -> None:
+    scene.project.write(MATRIX + "include:\n  - {variant: one}\n  - {variant: two}\n")
+    one, two = scene.project.matrix.cells
+    scene.project.report(scene.project.stage(scene.registry, scene.staging, one))
+    scene.project.stage(scene.registry, scene.staging, two)
+    rows = scene.publish_all()
+    assert [row.state for row in rows] == ["published", "refused"]
+    assert all("one" in tag for tag in scene.tags())
+
+
+def rtbuild(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from builder.cli import main; main()", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
+    monkeypatch.delenv("CURL_CA_BUNDLE", raising=False)
+    with serve(tmp_path / "registry", tls=True, login=("me", "secret")) as running:
+        me = Registry(
+            client=Client(ca=str(running.ca), retries=0),
+            login=lambda _host: Login(username="me", password="secret"),
+        )
+        staging, public = f"{running.host}/team/staging", f"{running.host}/team/tf"
+        said = f"publish: {{staging: '{staging}', repository: '{public}', aliases: {{latest: '*'}}}}\n"
+        project = Project(tmp_path / "project", ONE + said)
+        image = project.stage(me, staging)
+        docker = tmp_path / "docker"
+        docker.mkdir()
+        auth = base64.b64encode(b"me:secret").decode()
+        (docker / "config.json").write_text(json.dumps({"auths": {running.host: {"auth": auth}}}))
+        environment = {"SSL_CERT_FILE": str(running.ca), "DOCKER_CONFIG": str(docker)}
+
+        shut = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
+        assert shut.returncode == 6, shut.stderr
+        assert [r["kind"] for r in json.loads(shut.stdout)["cells"][0]["refusals"]] == ["missing"]
+
+        project.report(image)
+        done = rtbuild(project.folder, "publish", "tf.yaml", "--progress", "plain", **environment)
+        assert done.returncode == 0, done.stderr
+        assert f"put   {public}:latest" in done.stderr
+        assert "known to work on T4" in done.stderr
+        assert "Tesla T4, driver 535.104.05" in done.stderr
+        assert "NOT SIGNED" in done.stderr
+        assert me.digest_of(f"{public}:latest") == image.digest
+
+        again = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
+        assert (again.returncode, json.loads(again.stdout)["cells"][0]["outcome"]) == (0, "unchanged")
+
+        stranger = rtbuild(project.folder, "publish", "tf.yaml", "-q", SSL_CERT_FILE=str(running.ca))
+        assert stranger.returncode == 1
+        assert "docker login" in stranger.stderr
+
+
+def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
+    tmp_path: Path, server: LoopbackRegistry
+) -> None:
+    """``build --push`` with a real engine; what this machine without a GPU says of it opens no gate."""
+    staging, public = f"{server.host}/real/staging", f"{server.host}/real/public"
+    (tmp_path / "real.yaml").write_text(
+        "version: 1\ninclude:\n"
+        "- {framework: six==1.17.0, python: 3.11, base: rootfs:debian/bookworm, cuda: none, variant: push}\n"
+        f"publish: {{staging: '{staging}', repository: '{public}'}}\n"
+    )
+    try:
+        built = rtbuild(tmp_path, "build", "real.yaml", "--push", staging, "--json", "-q")
+        assert built.returncode == 0, built.stderr
+        image = json.loads(built.stdout)["cells"][0]["image"]
+        registry = direct()
+        found = read_image(registry, staging, image["pushed"].partition("@")[2])
+        assert image["pushed"] == f"{staging}@{image['digest']}"
+        assert found.content == image["content"], "the same from the registry's config as from the engine"
+        assert registry.digest_of(staged_reference(staging, found.inputs or "")) == found.digest
+
+        again = rtbuild(tmp_path, "build", "real.yaml", "--push", staging, "--json", "-q")
+        assert json.loads(again.stdout)["cells"][0]["image"]["pushed"] == image["pushed"]
+
+        shut = rtbuild(tmp_path, "publish", "real.yaml", "--json", "-q")
+        assert shut.returncode == 6, shut.stderr
+        (refusal,) = json.loads(shut.stdout)["cells"][0]["refusals"]
+        assert refusal["kind"] == "unverified"
+        assert registry.request("GET", public, "tags/list").status_code == 404
+    finally:
+        name = "rtbuild/real:six1.17.0-py3.11-bookworm-cpu-push"
+        subprocess.run(["docker", "image", "rm", "-f", name], capture_output=True, check=False)

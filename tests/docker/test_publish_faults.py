@@ -1,0 +1,287 @@
+"""No fault leads to a wrong publication: each row of the table in docs/publish.md, against a real registry.
+
+After every fault two things hold: no public tag is on anything but the digest that was verified, with its
+evidence there; and the next undisturbed run completes the publication. The reports are test doubles.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from publish_doubles import PROBE
+from publish_scene import Scene, Zygote, impatient
+from registry import LoopbackRegistry, serve
+from unreliable import Proxy, before
+
+from builder.lock import Registry
+from builder.verify.store import ReportStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
+    with serve(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
+    with before(server.host) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Registry, "to_write", impatient)
+    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+
+
+def verified(folder: Path, proxy: Proxy, name: str) -> Scene:
+    scene = Scene(folder / name, proxy, name)
+    scene.project.report(scene.image)
+    return scene
+
+
+@pytest.fixture
+def scene(tmp_path: Path, proxy: Proxy) -> Scene:
+    return verified(tmp_path, proxy, tmp_path.name.replace("_", "-"))
+
+
+def completes(scene: Scene) -> None:
+    scene.proxy.fault = lambda _number, _method, _path: None
+    assert scene.publish().state in {"published", "unchanged"}
+    assert scene.tags() == scene.wanted
+    assert scene.has_evidence()
+
+
+def test_every_request_is_answered_503_or_cut_once(scene: Scene) -> None:
+    failed: set[str] = set()
+
+    def first_time(_number: int, method: str, path: str) -> Any:
+        key = f"{method} {path.partition('?')[0]}"
+        if key in failed:
+            return None
+        failed.add(key)
+        return ("503", "cut", "429")[len(failed) % 3]
+
+    scene.proxy.fault = first_time
+    assert scene.publish().state == "published"
+    assert len(failed) > 30
+    completes(scene)
+
+
+def test_the_registry_dies_between_any_two_requests(tmp_path: Path, proxy: Proxy) -> None:
+    """From the Nth request on nothing is answered any more, or only by 503, for every N there is."""
+    number, ways = 0, ("cut", "503")
+    while True:
+        number += 1
+        scene = verified(tmp_path, proxy, f"dies{number}")
+        proxy.requests.clear()
+        proxy.fault = lambda n, _method, _path, at=number: ways[at % 2] if n >= at else None
+        row = scene.publish()
+        proxy.fault = lambda _number, _method, _path: None
+        assert scene.is_sound(), f"after request {number}"
+        if row.state == "published":
+            break
+        assert row.state == "failed", f"after request {number}"
+        if number % 4 == 0:
+            completes(scene)
+    assert number > 30
+
+
+def test_kill_9_between_any_two_requests(tmp_path: Path, proxy: Proxy) -> None:
+    """The real command, killed when its Nth request arrives, and run again over what it left."""
+    zygote = Zygote(tmp_path / "log.txt")
+    scene = verified(tmp_path, proxy, "killed")
+    command = ("publish", "tf.yaml", "--from", scene.through[0], "--progress", "none")
+    try:
+        number, targets = 0, 0
+        while True:
+            number += 1
+            targets += 1
+            public = f"{scene.through[1]}{targets}"
+            scene.public = public.replace(proxy.host, proxy.upstream)
+            proxy.requests.clear()
+
+            def strike(n: int, _method: str, _path: str, at: int = number) -> Any:
+                if n == at:
+                    zygote.kill()
+                return None
+
+            proxy.fault = strike
+            status = zygote.run(scene.project.folder, *command, "--to", public)
+            proxy.fault = lambda _number, _method, _path: None
+            assert scene.is_sound(), f"killed at request {number}"
+            if status == 0:
+                break
+            assert status == -9
+            if number % 5 == 0:
+                assert zygote.run(scene.project.folder, *command, "--to", public) == 0
+                assert scene.tags() == scene.wanted
+        assert number > 30
+    finally:
+        zygote.close()
+
+
+@pytest.mark.parametrize("lasts", [1, 3])
+def test_a_token_that_expires(scene: Scene, lasts: int) -> None:
+    scene.proxy.token_lasts = lasts
+    assert scene.publish().state == "published"
+    assert scene.proxy.tokens > 10
+    assert scene.tags() == scene.wanted
+
+
+def test_two_publishers_at_once(scene: Scene) -> None:
+    rows: list[Any] = []
+    threads = [threading.Thread(target=lambda: rows.append(scene.publish())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {row.state for row in rows} <= {"published", "unchanged"}
+    assert scene.tags() == scene.wanted
+    completes(scene)
+
+
+def test_two_publishers_of_different_images(scene: Scene) -> None:
+    """While one is at its tags another publishes a newer image of the cell: each tag is on one of them."""
+    first, other = scene.image, scene.project.stage(scene.registry, scene.staging, extra=b"newer")
+    scene.move_staged(first)
+    scene.project.report(other)
+    met: list[str] = []
+
+    def meanwhile(_number: int, method: str, path: str) -> Any:
+        if method == "PUT" and path.endswith("/latest") and not met:
+            met.append(path)
+            scene.move_staged(other)
+            assert scene.publish().state == "published"
+        return None
+
+    scene.proxy.fault = meanwhile
+    row = scene.publish()
+    assert met
+    assert row.state in {"published", "failed"}
+    assert set(scene.tags().values()) == {first.digest, other.digest}
+    assert len([tag for tag in scene.tags() if tag.endswith((first.digest[7:19], other.digest[7:19]))]) == 2
+
+
+def test_the_staging_tag_is_moved_to_another_image(scene: Scene) -> None:
+    """To one that claims the same inputs: its digest has no report. To any other: its label says so."""
+    other = scene.project.stage(scene.registry, scene.staging, extra=b"not what was verified")
+    row = scene.publish()
+    assert (row.state, [r.kind for r in row.refusals]) == ("refused", ["digest"])
+    assert scene.image.digest[:19] in row.refusals[0].text
+    assert other.digest[:19] in row.refusals[0].text
+
+    digest = scene.move_staged_to_anything()
+    row = scene.publish()
+    assert (row.state, [r.kind for r in row.refusals]) == ("refused", ["moved"])
+    assert digest in row.refusals[0].text
+    assert scene.tags() == {}
+
+
+def test_the_staging_tag_is_moved_while_it_is_published(scene: Scene) -> None:
+    """After the gate only the digest counts."""
+    moved: list[str] = []
+
+    def meanwhile(_number: int, method: str, path: str) -> Any:
+        if method == "POST" and not moved:
+            moved.append(path)
+            scene.project.stage(scene.registry, scene.staging, extra=b"something else")
+        return None
+
+    scene.proxy.fault = meanwhile
+    assert scene.publish().state == "published"
+    assert moved
+    assert scene.tags() == scene.wanted
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"driver": "535.104.05"', '"driver": "999.1"'), ('"verified": "20', '"verified": "30')],
+)
+def test_a_report_edited_by_hand(scene: Scene, old: str, new: str) -> None:
+    (path,) = scene.project.store.folder.iterdir()
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    row = scene.publish()
+    assert (row.state, [r.kind for r in row.refusals]) == ("refused", ["edited"])
+    assert str(path) in row.refusals[0].text
+    assert scene.tags() == {}
+
+
+def test_an_unverified_report_edited_into_one_that_works(scene: Scene) -> None:
+    for path in scene.project.store.folder.iterdir():
+        path.unlink()
+    path = scene.project.report(scene.image, verdict="broken", cause="cudnn-shadowed")
+    path.write_text(path.read_text().replace('"broken"', '"works"').replace('"cudnn-shadowed"', "null"))
+    assert [r.kind for r in scene.publish().refusals] == ["edited"]
+    assert scene.tags() == {}
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_this_machine_s_clock_is_wrong(scene: Scene, hours: int) -> None:
+    """Seen against the registry's: with a clock that is behind, an old report would look new."""
+    scene.proxy.date = email.utils.formatdate(time.time() + hours * 3600, usegmt=True)
+    row = scene.publish()
+    assert (row.state, [r.kind for r in row.refusals]) == ("refused", ["clock"])
+    assert ("ahead of" if hours < 0 else "behind") in row.refusals[0].text
+    assert scene.tags() == {}
+
+
+@pytest.mark.parametrize(("days", "kind"), [(-1, "future"), (31, "old")])
+def test_the_verifying_machine_s_clock_is_wrong_or_the_report_is_old(
+    scene: Scene, days: int, kind: str
+) -> None:
+    for path in scene.project.store.folder.iterdir():
+        path.unlink()
+    scene.project.report(scene.image, verified=datetime.now(UTC) - timedelta(days=days))
+    row = scene.publish()
+    assert [r.kind for r in row.refusals] == [kind]
+    assert scene.tags() == {}
+
+
+def test_a_results_folder_that_cannot_be_written(scene: Scene, tmp_path: Path) -> None:
+    """What cannot be kept is not there; an earlier report is about an earlier digest, and opens nothing."""
+    (tmp_path / "file").write_text("in the way")
+    said: list[str] = []
+    scene.project.store = ReportStore(tmp_path / "file" / "reports", warn=said.append)
+    with pytest.raises(AssertionError):
+        scene.project.report(scene.image)
+    assert "cannot be kept" in said[0]
+    row = scene.publish(results=tmp_path / "file")
+    assert row.state == "refused"
+    assert {r.kind for r in row.refusals} <= {"missing", "edited"}
+    assert scene.tags() == {}
+
+
+def test_a_push_that_is_cut_in_half(tmp_path: Path, proxy: Proxy) -> None:
+    """Into another registry, where every blob's bytes pass: half of them arrive, once or always."""
+    with serve(tmp_path / "other") as other, before(other.host) as target:
+        for name, always in (("once", False), ("always", True)):
+            scene = Scene(tmp_path / name, proxy, name, target=target)
+            scene.project.report(scene.image)
+            seen: set[str] = set()
+
+            def half(_number: int, method: str, path: str, seen: Any = seen, always: Any = always) -> Any:
+                first = path not in seen
+                seen.add(path)
+                return "half" if method == "PUT" and "/blobs/" in path and (always or first) else None
+
+            target.fault = half
+            row = scene.publish()
+            target.fault = lambda _number, _method, _path: None
+            assert row.state == ("failed" if always else "published")
+            assert scene.tags() == ({} if always else scene.wanted)
+            completes(scene)
