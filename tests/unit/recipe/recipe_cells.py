@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 
 from builder.model import Base, Cell, Cuda, Deb, Options, Pinned, RegistryBase, RootfsBase, Wheel
@@ -172,6 +173,18 @@ EVERYTHING = Pinned(
     epoch=EPOCH,
 )
 
+COLAB = Pinned(
+    cell=dataclasses.replace(
+        ROOTFS_WHEELS.cell,
+        id="tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0-colab",
+        profile="colab",
+        apt=("tini",),
+    ),
+    base=BULLSEYE,
+    wheels=(*ROOTFS_WHEELS.wheels, wheel("notebook", "6.5.7")),
+    epoch=EPOCH,
+)
+
 LOCKS = {
     "rootfs-wheels": ROOTFS_WHEELS,
     "nvidia-cudnn": NVIDIA_CUDNN,
@@ -179,4 +192,5 @@ LOCKS = {
     "several-frameworks": SEVERAL,
     "cpu": CPU,
     "apt-env-variant-gzip": EVERYTHING,
+    "colab": COLAB,
 }

@@ -1,0 +1,12 @@
+"""The machine behind the notebook."""
+
+from __future__ import annotations
+
+from ._explain import say
+
+__all__ = ["unassign"]
+
+
+def unassign() -> None:
+    """On Colab this gives the machine back; here it is yours, and goes on."""
+    say("there is no machine to give back. The runtime ends by Ctrl-C where it was started.")

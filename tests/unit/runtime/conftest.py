@@ -1,0 +1,9 @@
+"""What goes into images is imported as it is there: from its own folder, and not as a part of rtbuild."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+RUNTIME = Path(__file__).resolve().parents[3] / "builder" / "runtime"
+sys.path.insert(0, str(RUNTIME))
