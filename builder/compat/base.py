@@ -43,7 +43,16 @@ def system_of(cell: Cell, truth: Truth, tag: Tag | None, facts: Facts) -> System
     if cell.base.kind == "rootfs":
         return facts.systems.get(cell.base.name)
     read = truth.base.system if truth.base is not None else None
-    return facts.systems.get(read or (tag.system if tag else ""))
+    return facts.systems.get(read or (tag.system if tag else _official(cell.base.name)))
+
+
+def _official(name: str) -> str:
+    """The system of ``ubuntu:24.04`` and ``debian:bookworm-slim``, the distributions' own images."""
+    ubuntu = re.fullmatch(r"(?:.*/)?ubuntu:(\d\d\.\d\d)(?:@.*)?", name)
+    if ubuntu:
+        return f"ubuntu{ubuntu[1]}"
+    debian = re.fullmatch(r"(?:.*/)?debian:([a-z]+)(?:-slim)?(?:@.*)?", name)
+    return f"debian/{debian[1]}" if debian else ""
 
 
 def tag_of(base: Base, facts: Facts) -> Tag | None:

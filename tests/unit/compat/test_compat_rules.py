@@ -130,7 +130,24 @@ def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
     on_hub = make("tensorflow-gpu==1.15.5", python="3.7", base=name)
     mirrored = make("tensorflow-gpu==1.15.5", python="3.7", base=f"registry.example.invalid/{name}")
     assert outcome(check(on_hub), "base-tag") is Outcome.CANNOT_WORK
-    assert summary(check(mirrored)) is Outcome.WORKS
+    findings = check(mirrored)
+    assert summary(findings) is Outcome.WARNS
+    assert [f.message[:22] for f in findings if f.outcome is Outcome.WARNS] == ["tensorflow-source-gast"]
+
+
+@pytest.mark.parametrize(
+    ("base", "python", "expected"),
+    [
+        ("ubuntu:24.04", "3.12", Outcome.WORKS),
+        ("registry.example.invalid/library/ubuntu:24.04", "3.11", Outcome.CANNOT_WORK),
+        ("debian:bookworm-slim", "3.11", Outcome.WORKS),
+        ("debian:bookworm", "3.13", Outcome.CANNOT_WORK),
+        ("someone/ubuntu-like:24.04", "3.12", Outcome.UNKNOWN),
+    ],
+)
+def test_the_distributions_own_images_have_their_python(make, base, python, expected) -> None:
+    cell = make("torch==2.9.1", python=python, base=base, cuda="wheels")
+    assert summary(check(cell, suggest=False)) is expected
 
 
 def test_two_copies_of_cudnn_are_refused_and_the_base_flavour_is_the_way_out(make) -> None:
