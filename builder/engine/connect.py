@@ -18,6 +18,7 @@ import docker
 import requests
 from docker.tls import TLSConfig
 
+from builder.engine.ssh import SshDoor, ssh_command
 from builder.errors import MissingToolError
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class Connection:
     """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
     builder_driver: str = "docker"
     """``docker`` where BuildKit is the engine's own."""
+    door: SshDoor | None = None
+    """What the client goes through to an engine that is reached by ssh."""
+
+    def close(self) -> None:
+        self.client.close()
+        if self.door is not None:
+            self.door.close()
 
 
 def connect(context: str | None = None, builder: str | None = None) -> Connection:
@@ -78,7 +86,8 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
     """
     command = _client_command(context)
     endpoint = _endpoint(command, context)
-    client, version = _reach(endpoint)
+    door = SshDoor(ssh_command(endpoint.host)) if endpoint.host.startswith("ssh://") else None
+    client, version = _reach(endpoint, door)
     try:
         _check_engine(version, endpoint)
         return Connection(
@@ -89,9 +98,12 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
             buildx=_buildx_version(command),
             builder=builder or endpoint.context,  # an engine's own builder has the name of its context
             builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
+            door=door,
         )
     except BaseException:
         client.close()
+        if door is not None:
+            door.close()
         raise
 
 
@@ -164,20 +176,22 @@ class _EngineTls(TLSConfig):
         client.trust_env = False
 
 
-def _reach(endpoint: Endpoint) -> tuple[docker.DockerClient, str]:
+def _reach(endpoint: Endpoint, door: SshDoor | None = None) -> tuple[docker.DockerClient, str]:
+    address = f"unix://{door.socket}" if door is not None else endpoint.host
     try:
         if endpoint.local:
             _knock(endpoint.socket)
-        first = _client(endpoint, _SECONDS_TO_ANSWER)
-    except (docker.errors.DockerException, OSError) as error:
-        raise _unreachable(endpoint, error) from error
-    try:
-        version = str(first.version()["Version"])
+        first = _client(address, endpoint.tls, _SECONDS_TO_ANSWER)
+        try:
+            version = str(first.version()["Version"])
+        finally:
+            first.close()
+        return _client(address, endpoint.tls, _SECONDS_TO_WORK), version
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        raise _unreachable(endpoint, error) from error
-    finally:
-        first.close()
-    return _client(endpoint, _SECONDS_TO_WORK), version
+        said = door.said() if door is not None else ""
+        if door is not None:
+            door.close()
+        raise _unreachable(endpoint, error, said) from error
 
 
 def _knock(path: Path) -> None:
@@ -187,16 +201,11 @@ def _knock(path: Path) -> None:
         door.connect(str(path))
 
 
-def _client(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
-    return docker.DockerClient(
-        base_url=endpoint.host,
-        tls=endpoint.tls or False,
-        timeout=timeout,
-        use_ssh_client=endpoint.host.startswith("ssh://"),
-    )
+def _client(address: str, tls: TLSConfig | None, timeout: int) -> docker.DockerClient:
+    return docker.DockerClient(base_url=address, tls=tls or False, timeout=timeout)
 
 
-def _unreachable(endpoint: Endpoint, error: BaseException) -> MissingToolError:
+def _unreachable(endpoint: Endpoint, error: BaseException, said: str = "") -> MissingToolError:
     if isinstance(error, PermissionError):
         return MissingToolError(
             f"no permission on {endpoint.socket}: its users are root and the group docker",
@@ -211,7 +220,8 @@ def _unreachable(endpoint: Endpoint, error: BaseException) -> MissingToolError:
         hint = "sudo systemctl start docker"
     else:
         hint = _install_command()
-    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {_root_cause(error)}", hint=hint)
+    why = said or _root_cause(error)
+    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {why}", hint=hint)
 
 
 def _root_cause(error: BaseException) -> str:

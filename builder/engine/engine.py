@@ -59,7 +59,7 @@ class Engine:
 
     def close(self) -> None:
         """Close the connections to the engine."""
-        self._client.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,111 @@
+"""An engine on another machine, reached as the docker client reaches it: by the user's own ``ssh``.
+
+The Docker SDK has a way of its own, which needs paramiko even where it is told to run ``ssh``. Here a local
+socket stands for the engine's, and each connection to it is one ``ssh HOST docker system dial-stdio``
+(https://github.com/docker/cli/blob/v26.1.5/cli/connhelper/connhelper.go).
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from builder.errors import MissingToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECONDS_TO_CONNECT = 30
+_WORDS = 2000
+"""Characters of ssh's own words that are kept for a message."""
+
+
+def ssh_command(host: str) -> list[str]:
+    """The command behind ``ssh://[user@]host[:port][/socket]``; MissingToolError for anything else."""
+    parts = urlsplit(host)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    if parts.scheme != "ssh" or not parts.hostname or parts.password or port == -1:
+        raise MissingToolError(
+            f"{host} is no address of an engine: ssh://[user@]host[:port][/path/to/docker.sock]",
+            hint="docker context ls",
+        )
+    command = ["ssh", "-o", f"ConnectTimeout={_SECONDS_TO_CONNECT}", "-T"]
+    if parts.username:
+        command += ["-l", unquote(parts.username)]
+    if port is not None:
+        command += ["-p", str(port)]
+    path = unquote(parts.path)
+    remote = ["docker", *([f"--host=unix://{path}"] if path.strip("/") else []), "system", "dial-stdio"]
+    return [*command, "--", parts.hostname, *remote]
+
+
+class SshDoor:
+    """A socket on this machine behind which an engine on another one answers, until :meth:`close`."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        if shutil.which(command[0]) is None:
+            raise MissingToolError(
+                f"{command[0]} is not on PATH, and the engine is reached by it",
+                hint="sudo apt-get install openssh-client",
+            )
+        self._command = list(command)
+        self._folder = Path(tempfile.mkdtemp(prefix="rtbuild-ssh-"))  # mode 0700
+        self._words = (self._folder / "stderr").open("w+b")
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._door = socket.socket(socket.AF_UNIX)
+        self._door.bind(str(self.socket))
+        self._door.listen(16)
+        self._closed = False
+        atexit.register(self.close)
+        threading.Thread(target=self._serve, name="ssh-door", daemon=True).start()
+
+    @property
+    def socket(self) -> Path:
+        return self._folder / "docker.sock"
+
+    def said(self) -> str:
+        """What ssh complained of, if it did."""
+        self._words.seek(0)
+        return self._words.read()[-_WORDS:].decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """End every connection. A second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        self._door.shutdown(socket.SHUT_RDWR)  # wakes accept
+        self._door.close()
+        for child in self._children:
+            child.terminate()
+        for child in self._children:
+            child.wait()
+        self._words.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._door.accept()
+            except OSError:
+                return  # closed
+            with connection:
+                self._children = [child for child in self._children if child.poll() is None]
+                child = subprocess.Popen(
+                    self._command,
+                    stdin=connection.fileno(),
+                    stdout=connection.fileno(),
+                    stderr=self._words,
+                    start_new_session=True,  # Ctrl-C reaches rtbuild alone, which then stops in order
+                )
+                self._children.append(child)
