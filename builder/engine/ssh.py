@@ -60,7 +60,7 @@ class SshDoor:
             )
         self._command = list(command)
         self._folder = Path(tempfile.mkdtemp(prefix="rtbuild-ssh-"))  # mode 0700
-        self._words = (self._folder / "stderr").open("w+b")
+        self._words = (self._folder / "stderr").open("a+b")  # several write to it
         self._children: list[subprocess.Popen[bytes]] = []
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(str(self.socket))
