@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from builder.lock.referrers import Descriptor, Kept
     from builder.lock.registry import Registry
 
-MOST = 64
-"""Statements that are read: an image has one for each GPU it was verified on, and two more."""
+MOST = 256
+"""Statements that are read, the last in the list: one for each verification, and a few more."""
 LARGEST = 16 << 20
 """Bytes of one statement."""
 _LARGEST_IN_ALL = 64 << 20
@@ -72,7 +72,7 @@ def gather(registry: Registry, image: Reference) -> Gathered:
     wanted = [d for d in listing.descriptors if d.artifact_type in (MEDIA_TYPE, None)]
     left = _LARGEST_IN_ALL
     for number, descriptor in enumerate(wanted):
-        if number >= MOST or left <= 0:
+        if number < len(wanted) - MOST or left <= 0:
             refused.append(Refused(digest=descriptor.digest, reason="more hangs on this image than is read"))
             continue
         try:
