@@ -30,7 +30,7 @@ class Page(object):
 def verify(*arguments):
     """Run the probe in a process of its own, with the options of the command line.
 
-    Shows its page, or prints what it says where that is no report; returns the exit code.
+    Shows its page, or prints what it says where that is no report. Returns the report, or None.
     """
     as_text = any(word in _TEXT or word.startswith("--explain") for word in arguments)
     command = [sys.executable, os.path.abspath(__file__)] + list(arguments)
@@ -50,7 +50,7 @@ def verify(*arguments):
         print((text + said).rstrip())
     else:
         _show(Page(report))
-    return process.returncode
+    return report
 
 
 def _show(page):
@@ -62,11 +62,13 @@ def _show(page):
         display(page)
 
 
-def run_magic(line):
-    """``%cudnn_verify``: without a value, which the notebook would print below the page."""
-    verify(*line.split())
-
-
 def load_ipython_extension(ipython):
     """What ``%load_ext`` calls."""
-    ipython.register_magic_function(run_magic, "line", "cudnn_verify")
+
+    def cudnn_verify(line):
+        """Show whether cuDNN works here; the report itself is left in the variable ``cudnn_report``."""
+        report = verify(*line.split())
+        if report is not None:
+            ipython.user_ns["cudnn_report"] = report
+
+    ipython.register_magic_function(cudnn_verify, "line", "cudnn_verify")
