@@ -14,6 +14,8 @@ from builder.compat.versions import at_least, contains, key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from builder.compat.base import Tag
+    from builder.compat.facts import TagRow
     from builder.compat.framework import Framework
     from builder.compat.stack import Stack
 
@@ -105,6 +107,16 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
             "their end of life",
             values=tuple(Value(what="base", text=tag.text, source=source) for source in tag.row.sources),
         )
+    elif tag.row is None and (siblings := _siblings(stack, tag)):
+        there = ", ".join(row.infix for row in siblings)
+        yield Finding(
+            rule="base-tag",
+            outcome=Outcome.CANNOT_WORK,
+            message=f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
+            values=tuple(
+                Value(what="tag of that CUDA", text=row.infix, source=row.source) for row in siblings
+            ),
+        )
     elif tag.row is None:
         yield Finding(
             rule="base-tag",
@@ -112,6 +124,12 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
             message=f"no table lists {tag.text}; a registry that answers can tell",
             values=(Value(what="base", text=tag.text, source=CELL),),
         )
+
+
+def _siblings(stack: Stack, tag: Tag) -> list[TagRow]:
+    """Rows of the same CUDA and Ubuntu: the tables list every tag of a release that they have."""
+    ubuntu = tag.system.removeprefix("ubuntu")
+    return [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
 
 
 def python(stack: Stack) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from builder.compat import BaseTruth, Outcome, Truth, WheelTruth, check, explain, summary
-from builder.model import Cuda, Options
+from builder.model import Base, Cuda, Options
 
 CU11 = (
     "nvidia-cublas-cu11==11.11.3.6",
@@ -123,6 +123,17 @@ def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make)
 def test_a_tag_that_the_registry_does_not_have(tf28) -> None:
     gone = Truth(base=BaseTruth(reference=GOOD_TAG, exists=False))
     assert outcome(check(tf28, gone), "base-tag") is Outcome.CANNOT_WORK
+
+
+def test_a_cudnn_that_no_tag_of_that_cuda_has(make) -> None:
+    """TensorFlow documents CUDA 12.3 and cuDNN 8.9 for 2.16 and 2.17; NVIDIA made no such image."""
+    name = "nvidia/cuda:12.3.2-cudnn8-runtime-ubuntu22.04"
+    cell = make("tensorflow==2.16.2", python="3.10", base=name)
+    refusal = next(f for f in check(cell) if f.rule == "base-tag")
+    assert refusal.outcome is Outcome.CANNOT_WORK
+    assert "for CUDA 12.3.2 on ubuntu22.04 Docker Hub has cudnn9" in refusal.message
+    mirrored = replace(cell, base=Base(kind="registry", name=f"registry.example.invalid/{name}"))
+    assert outcome(check(mirrored), "base-tag") is None
 
 
 def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
