@@ -1,0 +1,192 @@
+"""How near an image is to a runtime, and what is said of each exception."""
+
+import json
+
+import pytest
+
+from builder.colab.diff import Status, compare, labelled
+from builder.colab.listed import Listed, listed
+from builder.colab.measure import Measured, measure
+from builder.errors import CellError, CommandError, UsageError
+from builder.verify.document import parse
+
+REPORT = {
+    "schema": 1,
+    "probe": {"version": "0.1.0", "sha256": "0" * 64},
+    "verdict": "unverified",
+    "cause": None,
+    "side": None,
+    "summary": "no GPU here",
+    "remedy": None,
+    "proof": [],
+    "consequences": [],
+    "checks": [],
+    "python": "3.11.2",
+    "gpus": [],
+    "driver": None,
+    "libraries": [],
+    "frameworks": [
+        {"name": "torch", "version": "2.6.0+cu124", "loaded": {"cuda": "12.5", "cudnn": "9.3.0"}},
+        {"name": "jax", "version": "0.5.2", "loaded": None},
+    ],
+    "differences": [],
+    "test_double": False,
+    "seconds": 1.0,
+}
+RUNTIME = Listed(
+    name="2025.07",
+    python="3.11.13",
+    cuda="12.5.1",
+    cudnn="9.2.1.18",
+    packages={
+        "torch": "2.6.0+cu124",
+        "jax": "0.5.2",
+        "nvidia-cudnn-cu12": "9.3.0.75",
+        "Pillow": "11.2.1",
+        "numpy": "2.0.2",
+        "gym": "0.25.2",
+        "lost": "1",
+        "gateway": None,
+    },
+    reasons={"gym": "only sources", "gateway": "from a repository"},
+)
+PACKAGES = {
+    "torch": "2.6.0",
+    "jax": "0.5.2",
+    "nvidia-cudnn-cu12": "9.3.0.75",
+    "pillow": "11.2.1",
+    "numpy": "2.1.0",
+    "gateway": "3.0",
+    "jupyterlab": "4.0",
+}
+
+
+def measured(packages=PACKAGES, inside=(("torch", "2.6.0+cu124"),), report=REPORT):
+    return Measured(python="3.11.2", packages=packages, inside=dict(inside), report=parse(json.dumps(report)))
+
+
+def test_the_figures_and_each_exception():
+    parity = compare(RUNTIME, measured())
+    assert [(row.name, row.status.value) for row in parity.core] == [
+        ("Python", "same"),
+        ("CUDA", "same"),
+        ("cuDNN", "same"),
+        ("torch", "same"),
+        ("jax", "same"),
+    ]
+    assert {row.name: (row.status, row.found) for row in parity.packages} == {
+        "gateway": (Status.SAME, "3.0"),
+        "gym": (Status.MISSING, None),
+        "jupyterlab": (Status.EXTRA, "4.0"),
+        "lost": (Status.MISSING, None),
+        "numpy": (Status.OTHER, "2.1.0"),
+        "nvidia-cudnn-cu12": (Status.SAME, "9.3.0.75"),
+        "Pillow": (Status.SAME, "11.2.1"),
+    }
+    why = {row.name: row.why for row in parity.packages}
+    assert why["gym"] == "only sources"
+    assert why["lost"].startswith("not in the image, although it could be")
+    assert why["gateway"].startswith("the list gives no version")
+    assert (parity.listed, round(parity.present, 1), round(parity.same, 1)) == (6, 66.7, 50.0)
+    assert parity.exact
+    assert not parity.reached
+    document = parity.as_json()
+    assert document["counts"] == {"same": 3, "other": 1, "missing": 2, "extra": 1}
+    assert "Pillow" not in {row["name"] for row in document["packages"]}
+
+
+def test_another_build_of_the_same_version_is_another_version():
+    parity = compare(RUNTIME, measured(inside=(("torch", "2.6.0+cu126"),)))
+    torch = next(row for row in parity.core if row.name == "torch")
+    assert (torch.status, torch.found) == (Status.OTHER, "2.6.0")
+    assert not parity.exact
+
+
+@pytest.mark.parametrize(
+    ("loaded", "status"),
+    [({"cuda": "12.4", "cudnn": "9.3.0"}, "other"), ({}, "missing"), ({"cuda": "12.5"}, "same")],
+)
+def test_cuda_is_what_is_loaded(loaded, status):
+    frameworks = [{"name": "torch", "version": "2.6.0", "loaded": loaded}]
+    core = compare(RUNTIME, measured(report=REPORT | {"frameworks": frameworks})).core
+    assert next(row for row in core if row.name == "CUDA").status.value == status
+
+
+def test_a_runtime_that_is_all_there_reaches_the_goals():
+    whole = {name.lower(): version or "1" for name, version in RUNTIME.packages.items()}
+    parity = compare(RUNTIME, measured(packages=whole))
+    assert (parity.present, parity.same, parity.reached) == (100.0, 100.0, True)
+
+
+def test_only_labels_are_asked_for():
+    assert labelled(RUNTIME) == ("torch",)
+
+
+def test_a_runtime_by_name_record_or_folder(tmp_path):
+    record = {
+        "schema": 1,
+        "runtime": "2025.07",
+        "python": "3.11.13",
+        "cuda": None,
+        "cudnn": None,
+        "packages": {"a": "1", "b": None},
+        "missing": [{"name": "b", "detail": "gone", "version": None, "reason": "absent"}],
+    }
+    path = tmp_path / "colab-2025.07.runtime.json"
+    path.write_text(json.dumps(record))
+    found = listed("2025.07", folder=tmp_path)
+    assert found == listed(str(path))
+    assert found.reasons == {"b": "gone"}
+    (tmp_path / "pip-freeze.txt").write_text("a==1\n")
+    (tmp_path / "os-info.txt").write_text("Python 3.11.13\n")
+    assert listed(str(tmp_path)).packages == {"a": "1"}
+    with pytest.raises(UsageError) as caught:
+        listed("2025.10", folder=tmp_path)
+    assert "imported here: 2025.07; 2025.10 is commit 7a0599e" in (caught.value.hint or "")
+    path.write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match="is no record of an import"):
+        listed(str(path))
+
+
+class EngineDouble:
+    """Answers as a container would; stands in for the engine."""
+
+    def __init__(self, *answers, there=True):
+        self.answers, self.there, self.asked = list(answers), there, []
+
+    def inspect(self, _reference):
+        return object() if self.there else None
+
+    def run_probe(self, _reference, argv, **_options):
+        self.asked.append(argv)
+        text, error = self.answers.pop(0)
+        return type(
+            "Run",
+            (),
+            {
+                "started": error is None,
+                "timed_out": False,
+                "stdout": text,
+                "stderr": "",
+                "daemon_error": error,
+                "returncode": 0,
+            },
+        )
+
+
+def test_an_image_is_asked_twice():
+    said = json.dumps({"python": "3.11.2", "packages": {"Pillow": "1"}, "inside": {"Torch": "2+cu1"}})
+    engine = EngineDouble((said, None), (json.dumps(REPORT), None))
+    found = measure(engine, "image", probe=b"#", labelled=["torch"])
+    assert (found.packages, found.inside) == ({"pillow": "1"}, {"torch": "2+cu1"})
+    assert engine.asked[0][-2:] == ["/mnt/packages.py", "torch"]
+    assert engine.asked[1][-2:] == ["/mnt/cudnn_verify.py", "--json"]
+
+
+def test_an_image_that_does_not_answer():
+    with pytest.raises(CellError, match="the engine has no image nothing"):
+        measure(EngineDouble(there=False), "nothing", probe=b"#")
+    with pytest.raises(CommandError, match="does not say what is in it: it has no Python"):
+        measure(EngineDouble(("", None)), "scratch", probe=b"#")
+    with pytest.raises(CommandError, match="exec format error"):
+        measure(EngineDouble(("", "exec format error")), "arm", probe=b"#")
