@@ -127,6 +127,8 @@ def plan(wish: Wish, machine: Machine) -> Plan:
         command += ["--env", f"RTBUILD_PORT={wish.port}"] if wish.port != PORT else []
         tail = [wish.image]
     else:
+        if wish.colab or wish.content is not None:
+            command += ["--workdir", _CONTENT]
         command += ["--interactive", "--tty"] if wish.terminal else ["--interactive"]
         command += [] if wish.colab else ["--env", "HOME=/tmp"]  # the user has none in a plain image
         tail = [wish.image, "bash"]
@@ -217,7 +219,6 @@ def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], 
     if wish.content is not None:
         _refuse_folder(wish, machine)
         flags += ["--mount", mount(wish.content, _CONTENT)]
-        flags += [] if wish.colab else ["--workdir", _CONTENT]
     if wish.colab:
         # What frameworks download and compile stays for the next start.
         folders.append(machine.cache / "home")
