@@ -71,6 +71,7 @@ def fetch(
     progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     headers: Callable[[str], dict[str, str]] | None = None,
+    renew: Callable[[requests.Response], object] | None = None,
 ) -> Path:
     """Bring ``content`` to the path ``to`` and return it; a file that is there already is taken as it is.
 
@@ -80,6 +81,8 @@ def fetch(
 
     ``progress`` is called with the bytes that arrived since its last call; the number is negative when a
     restart threw bytes away. Over a whole successful call the numbers add up to the file's size.
+
+    ``headers`` is asked before every attempt; ``renew`` is given a 401, and may change what it answers.
 
     Raises ``error`` when no address gives the file or its sha256 differs (the bad file is removed), and
     :class:`~builder.errors.MissingToolError` when the disk is full, and
@@ -93,7 +96,9 @@ def fetch(
         with _locked(to.with_name(f".{to.name}.lock")):
             if _complete(to, content, progress):
                 return to
-            download = _Download(client, content, to, progress=progress, stop=stop, headers=headers)
+            download = _Download(
+                client, content, to, progress=progress, stop=stop, headers=headers, renew=renew
+            )
             return download.run(urls, error, hint)
     except OSError as problem:
         if problem.errno != errno.ENOSPC:
@@ -175,6 +180,7 @@ class _Download:
         progress: Callable[[int], None],
         stop: Callable[[], bool] | None,
         headers: Callable[[str], dict[str, str]] | None,
+        renew: Callable[[requests.Response], object] | None,
     ) -> None:
         self.client = client
         self.content = content
@@ -183,6 +189,7 @@ class _Download:
         self.progress = progress
         self.stop = stop
         self.headers = headers
+        self.renew = renew
         self.reported = 0
 
     def run(self, urls: Callable[[], Iterable[str]], error: type[CellError], hint: str) -> Path:
@@ -288,6 +295,10 @@ class _Download:
             return response
         if status == 200:
             return response
+        if status == 401 and self.renew is not None and self.renew(response):
+            response.close()
+            msg = "the login had run out"
+            raise _BrokenError(msg)
         response.close()
         if have and status in (206, 416):
             self.part.unlink(missing_ok=True)

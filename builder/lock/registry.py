@@ -216,6 +216,7 @@ class Registry:
             hint="try again; if the registry lost it for good, take another base",
             progress=progress,
             headers=headers,
+            renew=lambda refused: self._wire.renew(refused, place, "pull"),
         )
 
     def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:

@@ -72,7 +72,7 @@ class Wire:
         response = self.send(method, place, url, headers=given | header, **options)
         if response.status_code != 401:
             return response
-        found = self._authorize(response, place, actions, also)
+        found = self.renew(response, place, actions, also=also)
         if found is None:
             return response
         response.close()
@@ -85,9 +85,10 @@ class Wire:
             known = self._authorizations.get((place.host, _scopes(place, actions, also)))
         return {"Authorization": known} if known else {}
 
-    def _authorize(
-        self, response: requests.Response, place: Place, actions: str, also: str | None
+    def renew(
+        self, response: requests.Response, place: Place, actions: str, *, also: str | None = None
     ) -> str | None:
+        """Answer the challenge of a 401: the ``Authorization`` from here on; None where there is none."""
         challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
         if challenge.scheme not in ("basic", "bearer"):
             return None

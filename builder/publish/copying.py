@@ -94,7 +94,7 @@ def push_image(
         else:
             sent = registry.push_blob(repository, digest, blob(digest))
             tally.count("sent" if sent else "there", entry["size"])
-    digest = put_by_digest(registry, repository, manifest, media_type)
+    digest, _ = put_by_digest(registry, repository, manifest, media_type)
     if tag is not None:
         put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
     return digest
@@ -117,20 +117,20 @@ def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Ad
                 file = registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
                 sent = registry.push_blob(repository, digest, file)
             tally.count("sent" if sent else "there", size)
-    tally.manifest_sent = registry.digest_of(f"{repository}@{image.digest}") is None
-    found = put_by_digest(registry, repository, image.manifest, image.media_type)
+    found, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
     if found != image.digest:
         raise RegistryError(f"{repository} has {found} for {image.reference}: another digest")
     return tally
 
 
-def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> str:
-    """A manifest under no name but its digest, unless it is there; the digest."""
+def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
+    """A manifest under no name but its digest, unless it is there; the digest, and whether it was sent."""
     digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
     reference = f"{repository}@{digest}"
-    if registry.digest_of(reference) != digest:
+    missing = registry.digest_of(reference) != digest
+    if missing:
         registry.put_manifest(reference, manifest, media_type)
-    return digest
+    return digest, missing
 
 
 def put_tag(registry: Writing, reference: str, manifest: bytes, media_type: str, digest: str) -> None:

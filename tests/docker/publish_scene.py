@@ -54,6 +54,11 @@ class Scene:
         self.through = (f"{proxy.host}/{name}/staging", f"{self.target.host}/{name}/public")
         self.image: Staged = self.project.stage(self.registry, self.staging)
 
+    def publish_to(self, name: str) -> None:
+        """From here on into a public repository that nothing was published to."""
+        self.public, through = f"{self.public.rpartition('/')[0]}/public-{name}", self.through[1]
+        self.through = (self.through[0], f"{through.rpartition('/')[0]}/public-{name}")
+
     def publish(self, **order: Any) -> Publication:
         (row,) = self.publish_all(**order)
         return row
@@ -148,11 +153,12 @@ for line in sys.stdin:
     def __init__(self, log: Path) -> None:
         self.log = log
         self.pid = 0
+        self._output = log.open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-c", self.SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=log.open("wb"),
+            stderr=self._output,
             text=True,
         )
 
@@ -175,3 +181,4 @@ for line in sys.stdin:
         self._process.wait(timeout=20)
         if self._process.stdout is not None:
             self._process.stdout.close()
+        self._output.close()

@@ -11,8 +11,10 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project
 from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
@@ -26,11 +28,12 @@ from builder.publish.staging import read_image, staged_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from builder.publish.run import Publication
 
 pytestmark = pytest.mark.docker
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "publication.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -253,6 +256,8 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
 
         again = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
         assert (again.returncode, json.loads(again.stdout)["cells"][0]["outcome"]) == (0, "unchanged")
+        for printed in (shut.stdout, again.stdout):
+            jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(printed))
 
         stranger = rtbuild(project.folder, "publish", "tf.yaml", "-q", SSL_CERT_FILE=str(running.ca))
         assert stranger.returncode == 1

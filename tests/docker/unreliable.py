@@ -14,8 +14,9 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Fault = Literal["503", "429", "cut", "half"] | None
-"""``cut``: the connection ends before an answer; ``half``: after half of the request's body went through."""
+Fault = Literal["503", "429", "cut", "half", "lost"] | None
+"""``cut``: the connection ends before the request goes through; ``lost``: after it went through, before its
+answer; ``half``: after half of its body went through."""
 _PASSED_ON = frozenset(
     {
         "location",
@@ -36,6 +37,8 @@ class Proxy:
     upstream: str
     host: str = ""
     fault: Callable[[int, str, str], Fault] = lambda _number, _method, _path: None
+    after: Callable[[int, str], None] | None = None
+    """Called when a request went through, before it is answered."""
     token_lasts: int | None = None
     """Demand a token that is good for this many requests."""
     requests: list[str] = field(default_factory=list)
@@ -58,8 +61,7 @@ def before(upstream: str) -> Iterator[Proxy]:
     class Handler(_Handler):
         proxy = state
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     state.host = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -69,6 +71,13 @@ def before(upstream: str) -> Iterator[Proxy]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Nothing: clients that are killed leave their connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -105,6 +114,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._pass_on(self.rfile.read(length // 2), length)
                 return self._hang_up()
             status, headers, body = self._pass_on(self.rfile.read(length), length)
+            if state.after is not None:
+                state.after(number, self.command)
+            if fault == "lost":
+                return self._hang_up()
             return self._send(status, body, headers)
         return None
 
