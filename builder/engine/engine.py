@@ -166,9 +166,15 @@ class Engine:
         """The image of that name or digest; None where the store has none."""
         return images.inspect(self._client, reference)
 
-    def find(self, inputs: str) -> StoredImage | None:
-        """An image whose label ``io.rtbuild.inputs`` is ``inputs``."""
-        return images.find(self._client, inputs)
+    def built(self) -> Mapping[str, Sequence[str]]:
+        """Every image that rtbuild built, by its inputs: what it is called. One question for all cells."""
+        return images.listed(self._client)
+
+    def find(self, inputs: str, names: Sequence[str] | None = None) -> StoredImage | None:
+        """An image whose label ``io.rtbuild.inputs`` is ``inputs``; ``names`` say where to look, if known."""
+        if names is None:
+            names = images.listed(self._client, inputs).get(inputs, ())
+        return images.find(self._client, inputs, names)
 
     def tag(self, reference: str, new: str) -> None:
         """Give the image one more name."""

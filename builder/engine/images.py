@@ -15,7 +15,7 @@ from builder.errors import CellError
 from builder.model import content_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 INPUTS_LABEL = "io.rtbuild.inputs"
@@ -81,12 +81,22 @@ def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
     )
 
 
-def find(client: docker.DockerClient, inputs: str) -> StoredImage | None:
-    """An image that was built from these inputs: a named one where there are several."""
+def listed(client: docker.DockerClient, inputs: str | None = None) -> dict[str, tuple[str, ...]]:
+    """Images by what they were built from, all or those of ``inputs``: their names, and then their ids."""
+    label = INPUTS_LABEL if inputs is None else f"{INPUTS_LABEL}={inputs}"
     with said_by_engine("list images"):
-        found = client.api.images(filters={"label": f"{INPUTS_LABEL}={inputs}"})
-    names = sorted(tag for entry in found for tag in entry.get("RepoTags") or () if tag != "<none>:<none>")
-    names += sorted(entry["Id"] for entry in found)
+        found = client.api.images(filters={"label": label})
+    named: dict[str, list[str]] = {}
+    ids: dict[str, list[str]] = {}
+    for entry in found:
+        given = (entry.get("Labels") or {}).get(INPUTS_LABEL, "")
+        named.setdefault(given, []).extend(t for t in entry.get("RepoTags") or () if t != "<none>:<none>")
+        ids.setdefault(given, []).append(entry["Id"])
+    return {given: (*sorted(named[given]), *sorted(ids[given])) for given in ids}
+
+
+def find(client: docker.DockerClient, inputs: str, names: Sequence[str]) -> StoredImage | None:
+    """The first of these images that says that it was built from ``inputs``."""
     for name in names:
         image = inspect(client, name)
         if image is not None and image.label(INPUTS_LABEL) == inputs:
@@ -97,7 +107,7 @@ def find(client: docker.DockerClient, inputs: str) -> StoredImage | None:
 def history(client: docker.DockerClient, reference: str) -> tuple[HistoryEntry, ...]:
     """How the image came to be, the newest step first."""
     with said_by_engine(f"history of {reference}"):
-        entries = client.images.get(reference).history()
+        entries = client.api.history(reference)
     return tuple(HistoryEntry(created_by=entry["CreatedBy"], size=int(entry["Size"])) for entry in entries)
 
 

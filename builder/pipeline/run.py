@@ -150,14 +150,15 @@ def build(
     early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
     staged = staged_before(site, recipes.values(), emit)
-    here = {r.inputs for r in recipes.values() if not settings.no_cache and engine.find(r.inputs) is not None}
-    _refuse_full(site, engine, [r.pinned for r in recipes.values() if r.inputs not in here | staged.keys()])
+    here = {} if settings.no_cache else engine.built()
+    there = here.keys() | staged.keys()
+    _refuse_full(site, engine, [r.pinned for r in recipes.values() if r.inputs not in there])
 
     def make(walk: Walk) -> CellResult:
         recipe = recipes[walk.cell.id]
         if recipe.inputs in staged and recipe.inputs not in here:
             return end_staged(walk, site, staged[recipe.inputs])
-        return _build_one(walk, site, recipe)
+        return _build_one(walk, site, recipe, here.get(recipe.inputs))
 
     made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
@@ -177,11 +178,11 @@ def _refuse_full(site: stages.Site, engine: Engine, missing: Sequence[Pinned]) -
     )
 
 
-def _build_one(walk: Walk, site: stages.Site, recipe: Recipe) -> CellResult:
+def _build_one(walk: Walk, site: stages.Site, recipe: Recipe, known: Sequence[str] | None) -> CellResult:
     log = log_path(site.settings.results, walk.cell)
     image = None
     try:
-        image = stages.build_cell(walk, site, recipe, log)
+        image = stages.build_cell(walk, site, recipe, log, known=known)
         if site.settings.push is not None:
             image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
             share_built(site, recipe.inputs, image)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder import __version__
+from builder import __version__, resources
 from builder.compat import Outcome as Judgement
 from builder.compat import check, summary
 from builder.engine import StepFinished, StepOutput, StepStarted, Transfer, user_network
@@ -18,11 +18,11 @@ from builder.model import Image
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
-from builder.recipe.bundle import bundle
+from builder.recipe.bundle import kept_bundle
 from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from builder.engine import BuildEvent, Engine, StoredImage
     from builder.layers import LayerStore
@@ -44,6 +44,8 @@ class Site:
     debian: Debian
     index: Index
     keepers: Mapping[str, LockKeeper]
+    probe: bytes = field(default_factory=lambda: kept_bundle(resources.cache()))
+    """``cudnn-verify``, the one file."""
     engine: Engine | None = None
     layers: LayerStore | None = None
     shared: SharedLayers | None = None
@@ -53,7 +55,6 @@ class Site:
     reports: ReportStore | None = None
     writing: Registry = field(default_factory=Registry.to_write)
     """The door to repositories that are pushed to, and never to a mirror."""
-    probe: bytes = field(default_factory=bundle)
 
 
 def check_cell(walk: Walk, site: Site) -> None:
@@ -110,16 +111,22 @@ def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
         return recipe
 
 
-def build_cell(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
-    """Build the recipe, or find that an image with the same inputs is there."""
+def build_cell(
+    walk: Walk, site: Site, recipe: Recipe, log: Path, *, known: Sequence[str] | None = None
+) -> Image:
+    """Build the recipe, or find that an image with the same inputs is there.
+
+    ``known`` are the images that were said to have them; without, the engine is asked.
+    """
     engine, settings, cell = site.engine, site.settings, walk.cell
     assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
     name = settings.image_name(cell.matrix, cell.id)
     if not settings.no_cache:
-        there = engine.find(recipe.inputs)
+        there = engine.find(recipe.inputs, known) or (engine.find(recipe.inputs) if known else None)
         if there is not None:
             with walk.stage(Stage.BUILD):
-                engine.tag(there.reference, name)
+                if there.reference != name:
+                    engine.tag(there.reference, name)
                 walk.done("there already, nothing to build")
             return image_of(cell, name, there, reused=True)
     with ExitStack() as stack:
