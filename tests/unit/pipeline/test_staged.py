@@ -1,0 +1,227 @@
+"""Verification of what another machine built, against a registry in memory and a stand-in for an engine."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from registry_double import RegistryDouble, serve
+
+from builder import __version__
+from builder.engine.images import StoredImage
+from builder.errors import ImageMissingError, RegistryError
+from builder.lock.http import Client
+from builder.lock.registry import Registry
+from builder.pipeline import staged
+from builder.pipeline.events import Note, Outcome
+from builder.pipeline.schedule import Walk
+from builder.pipeline.settings import Settings
+from builder.publish.staging import staged_tag
+from builder.publish.travel import shared
+from builder.recipe import render
+from builder.verify import ReportStore
+from builder.verify.entry import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from builder.publish.staging import Staged
+
+PROBE = b"test double of cudnn-verify"
+PINNED = doubles.pinned()
+INPUTS = render(PINNED, probe=PROBE, version=__version__).inputs
+
+
+class EngineDouble:
+    """A test double of an engine on a machine with one T4, whose probe says what it is told to say."""
+
+    def __init__(self, image: Staged) -> None:
+        self.image = image
+        self.there = False
+        self.content = image.content
+        self.document: dict[str, Any] = {}
+        self.pulled: list[str] = []
+        self.removed: list[str] = []
+
+    def inspect(self, reference: str) -> StoredImage | None:
+        if not self.there:
+            return None
+        return StoredImage(
+            reference=reference,
+            digest=self.image.config_digest,  # as with a graph driver
+            content=self.content,
+            size=5,
+            labels=self.image.labels,
+            env=(),
+            platform=self.image.platform,
+            layers=(),
+        )
+
+    def pull(self, reference: str, **_more: object) -> None:
+        self.pulled.append(reference)
+        self.there = True
+
+    def remove(self, reference: str) -> bool:
+        self.removed.append(reference)
+        return True
+
+    def facts(self) -> Any:
+        card = SimpleNamespace(name="Tesla T4", compute_capability="7.5")
+        gpu = SimpleNamespace(usable=True, traces=("/dev/nvidia0",), driver="535.104.05", gpus=(card,))
+        return SimpleNamespace(gpu=gpu)
+
+    def read_file(self, _reference: str, _path: str) -> bytes:
+        return PROBE
+
+    def run_probe(self, reference: str, _argv: object, **_more: object) -> Any:
+        assert reference == self.image.config_digest, "what was pulled is what is probed"
+        sha = hashlib.sha256(PROBE).hexdigest()
+        document = doubles.double_report(probe={"version": "1.0", "sha256": sha}) | self.document
+        code = {"works": 0, "broken": 20, "host": 22}[document["verdict"]]
+        return SimpleNamespace(
+            returncode=code,
+            stdout=json.dumps(document),
+            stderr="",
+            started=True,
+            daemon_error=None,
+            timed_out=False,
+            truncated=False,
+        )
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def registry() -> Registry:
+    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+
+
+@pytest.fixture
+def image(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
+    labels = {"io.rtbuild.inputs": INPUTS}
+    tag = staged_tag(INPUTS)
+    return doubles.push_image(registry, f"{server.host}/team/staging", tmp_path, labels=labels, tag=tag)
+
+
+@pytest.fixture
+def engine(image: Staged) -> EngineDouble:
+    return EngineDouble(image)
+
+
+@pytest.fixture
+def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Path):
+    """Walk one cell; its result, and what was noted."""
+
+    def run(**settings: Any) -> Any:
+        notes: list[str] = []
+        site: Any = SimpleNamespace(
+            settings=dataclasses.replace(Settings(results=tmp_path / "results"), **settings),
+            keepers={"tf": SimpleNamespace(pinned=lambda _cell: PINNED)},
+            probe=PROBE,
+            engine=engine,
+            reports=ReportStore(tmp_path / "results" / "reports"),
+            writing=registry,
+        )
+        emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
+        walk = Walk(PINNED.cell, emit, threading.Event())
+        result = staged.verify_staged(walk, site, image.repository)
+        return SimpleNamespace(result=result, notes=notes)
+
+    return run
+
+
+def test_the_report_lies_beside_the_image_and_here(
+    verify, engine: EngineDouble, registry: Registry, image: Staged, tmp_path: Path
+) -> None:
+    done = verify()
+    assert done.result.outcome is Outcome.WORKS
+    assert done.result.image.pushed == image.reference
+    assert engine.pulled == [image.reference]
+    assert engine.removed == []
+    (entry,) = shared(registry, image)
+    assert isinstance(entry, Entry)
+    assert entry.key.digest == image.digest
+    (file,) = (tmp_path / "results" / "reports").iterdir()
+    assert file.read_text() == entry.text
+
+
+def test_a_bad_image_is_reported_as_bad(
+    verify, engine: EngineDouble, registry: Registry, image: Staged
+) -> None:
+    engine.document = {"verdict": "broken", "cause": "cudnn-shadowed", "summary": "two copies"}
+    assert verify().result.outcome is Outcome.FAILED
+    (entry,) = shared(registry, image)
+    assert isinstance(entry, Entry)
+    assert entry.verdict == "broken"
+
+
+def test_a_test_doubles_word_stays_here(
+    verify, engine: EngineDouble, registry: Registry, image: Staged
+) -> None:
+    engine.document = {"test_double": True}
+    done = verify()
+    assert shared(registry, image) == []
+    assert any("test double" in note for note in done.notes)
+
+
+def test_nothing_leaves_where_that_is_not_wanted(verify, registry: Registry, image: Staged) -> None:
+    assert verify(share_reports=False).result.outcome is Outcome.WORKS
+    assert shared(registry, image) == []
+
+
+def test_what_was_pulled_for_it_is_removed_where_that_is_wanted(
+    verify, engine: EngineDouble, image: Staged
+) -> None:
+    engine.document = {"verdict": "host", "cause": "driver-missing"}
+    assert verify(remove=True).result.outcome is Outcome.HOST
+    assert engine.removed == [image.reference]
+    verify(remove=True)
+    assert engine.removed == [image.reference], "what was there before stays"
+
+
+def test_a_report_that_cannot_travel_fails_the_cell_and_is_kept(
+    verify, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: object) -> int:
+        raise RegistryError("read only", hint="ask for the right to push")
+
+    monkeypatch.setattr(staged, "share", refuse)
+    done = verify()
+    assert done.result.outcome is Outcome.FAILED
+    assert str(done.result.error) == "read only\nhint: ask for the right to push"
+    assert done.result.report.verdict.value == "works"
+    assert list((tmp_path / "results" / "reports").iterdir())
+
+
+def test_an_image_that_is_not_there(verify, server: RegistryDouble, engine: EngineDouble) -> None:
+    server.tags.clear()
+    with pytest.raises(ImageMissingError) as caught:
+        verify()
+    assert "rtbuild build --push" in str(caught.value.hint)
+    assert engine.pulled == []
+
+
+def test_a_tag_that_somebody_moved_is_not_followed(
+    verify, server: RegistryDouble, registry: Registry, engine: EngineDouble, image: Staged, tmp_path: Path
+) -> None:
+    doubles.push_image(registry, image.repository, tmp_path, tag=staged_tag(INPUTS))
+    with pytest.raises(RegistryError, match="somebody moved the tag"):
+        verify()
+    assert engine.pulled == []
+
+
+def test_an_engine_that_has_something_else_is_caught(verify, engine: EngineDouble) -> None:
+    engine.content = "sha256:" + "0" * 64
+    with pytest.raises(RegistryError, match="in the engine"):
+        verify()
