@@ -257,16 +257,16 @@ def _renamed(entry: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {key: f"{entry[key]}-v{number}" for key in ("id",) if key in entry}
 
 
-def peer_family(site: Site, store: Store) -> Figures:
-    """Plain `docker build` and `docker push` of the same three cells, each from nothing."""
-    cells = site.cells(site.plan.family)[:3]
+def peer_family(site: Site, store: Store, rows: int) -> Figures:
+    """Plain `docker build` and `docker push` of the first ``rows`` of the same cells, each from nothing."""
+    cells = site.cells(site.plan.family)[:rows]
     figures: Figures = {}
     with tempfile.TemporaryDirectory(dir=site.work) as folder:
         registry = Registry(site.work / "registry").start()
         engine = Engine(site.work / "engine", store).start()
         try:
             wheels = _wheels(site, cells)
-            for row, pinned in zip(("first", "next", "base"), cells, strict=True):
+            for row, pinned in zip(("first", "next", "base"), cells, strict=False):
                 base = _base(site, engine, pinned)
                 context = peers.plain(pinned, Path(folder) / row, wheels=wheels, base=base, env={})
                 _warm(engine, context, base)
