@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
+from builder.cli.walking import job_files
 from builder.console import print_json, reporter
+from builder.console.case import Case, Status
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence import Signer
 from builder.matrix.values import BadValue, seconds
@@ -90,6 +92,7 @@ def publish_cells(
             where = str(write_record(document, results))
         except OSError as error:
             where = f"not written: {error}"
+        job_files(_cases(rows), terminal, results, command=command, started=started)
     if json:
         print_json(document)
     terminal.say(_summary(rows, terminal, signed=signer is not None, dry_run=dry_run))
@@ -106,6 +109,36 @@ def exit_code(rows: Sequence[Publication]) -> int:
     if "refused" in states:
         return PublishRefusedError.exit_code
     return 1 if "failed" in states else 0
+
+
+def _cases(rows: Sequence[Publication]) -> list[Case]:
+    """The cells for JUnit and the job's page: one that is refused failed, whatever is to blame."""
+    status = {"published": Status.PASSED, "unchanged": Status.PASSED, "cancelled": Status.SKIPPED}
+    return [
+        Case(
+            suite=row.cell.matrix,
+            name=row.cell.id,
+            status=status.get(row.state, Status.FAILED),
+            word=_WORDS[row.state],
+            seconds=row.seconds,
+            kind=row.refusals[0].kind if row.refusals else type(row.error).__name__ if row.error else "",
+            message=(row.refusals[0].text if row.refusals else row.error.message if row.error else ""),
+            text="\n".join(_against(row)),
+            facts=_facts(row),
+        )
+        for row in rows
+    ]
+
+
+def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
+    if row.found is None or row.decision is None:
+        return ()
+    names = ", ".join(step.tag.name for step in row.steps)
+    return (
+        ("GPUs", ", ".join(row.decision.claims) or "none"),
+        ("tags", names or "none"),
+        ("digest", row.found.staged.digest),
+    )
 
 
 def _age(text: str | None) -> timedelta | None:

@@ -74,6 +74,7 @@ class Publication:
     copied: Tally | None = None
     evidence: tuple[Attached, ...] = ()
     error: CellError | None = None
+    seconds: float = 0.0
 
 
 def publish(
@@ -118,6 +119,8 @@ def _noted(station: Station, walk: Walk, row: Publication) -> CellResult | None:
         row.state = "cancelled" if isinstance(error, CancelledError) else "failed"
         row.error = error
         raise
+    finally:
+        row.seconds = sum(walk.seconds.values())
     return result if not row.refusals else _refused(walk, row)
 
 

@@ -240,6 +240,7 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
         auth = base64.b64encode(b"me:secret").decode()
         (docker / "config.json").write_text(json.dumps({"auths": {running.host: {"auth": auth}}}))
         environment = {"SSL_CERT_FILE": str(running.ca), "DOCKER_CONFIG": str(docker)}
+        environment["GITHUB_STEP_SUMMARY"] = str(project.folder / "page.md")
 
         shut = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
         assert shut.returncode == 6, shut.stderr
@@ -253,6 +254,8 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
         assert "Tesla T4, driver 535.104.05" in done.stderr
         assert "NOT SIGNED" in done.stderr
         assert me.digest_of(f"{public}:latest") == image.digest
+        assert image.digest[:19] in (project.folder / "page.md").read_text()
+        assert 'failures="0"' in (project.results / "junit.xml").read_text()
 
         again = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
         assert (again.returncode, json.loads(again.stdout)["cells"][0]["outcome"]) == (0, "unchanged")
