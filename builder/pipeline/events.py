@@ -61,6 +61,15 @@ class Outcome(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class InstalledPackage:
+    """A distribution's package in an image."""
+
+    name: str
+    version: str
+    architecture: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
     """The end of one cell. ``stage`` is the last one entered; ``seconds`` has an entry for each."""
@@ -74,6 +83,8 @@ class CellResult:
     error: RtbuildError | None = None
     log: str | None = None
     notes: tuple[str, ...] = ()
+    packages: tuple[InstalledPackage, ...] = ()
+    """Of the base's distribution, as the build took them from its archives; the lock does not fix them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -42,6 +42,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
         "notes": list(result.notes),
         "log": result.log,
         "image": None,
+        "packages": [vars(package) for package in result.packages],
         "verification": None,
         "error": None,
     }

@@ -10,9 +10,11 @@ from builder.engine import Engine
 from builder.errors import CellError
 from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
+from builder.model import RegistryBase
 from builder.pipeline import stages
+from builder.pipeline.apt import read_packages, remember
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
-from builder.pipeline.events import BUILDING, CellResult, Note, Outcome, RunStarted, Stage
+from builder.pipeline.events import BUILDING, CellResult, InstalledPackage, Note, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from builder.model import Cell, Matrix, Pinned, Recipe
+    from builder.model import Cell, Image, Matrix, Pinned, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
 
@@ -151,8 +153,9 @@ def build(
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
     staged = staged_before(site, recipes.values(), emit)
     here = {} if settings.no_cache else engine.built()
-    there = here.keys() | staged.keys()
-    _refuse_full(site, engine, [r.pinned for r in recipes.values() if r.inputs not in there])
+    _refuse_full(
+        site, engine, [r.pinned for r in recipes.values() if r.inputs not in here.keys() | staged.keys()]
+    )
 
     def make(walk: Walk) -> CellResult:
         recipe = recipes[walk.cell.id]
@@ -181,18 +184,32 @@ def _refuse_full(site: stages.Site, engine: Engine, missing: Sequence[Pinned]) -
 def _build_one(walk: Walk, site: stages.Site, recipe: Recipe, known: Sequence[str] | None) -> CellResult:
     log = log_path(site.settings.results, walk.cell)
     image = None
+    packages: tuple[InstalledPackage, ...] = ()
     try:
         image = stages.build_cell(walk, site, recipe, log, known=known)
+        packages = _packages(walk, site, image, recipe)
         if site.settings.push is not None:
             image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
             share_built(site, recipe.inputs, image)
         if not site.settings.verify:
-            return stages.ended(walk, Outcome.DONE, image=image, log=log)
+            return replace(stages.ended(walk, Outcome.DONE, image=image, log=log), packages=packages)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))
     except CellError as error:
         failed = walk.failed(error, log=str(log) if log.is_file() else None)
-        return replace(failed, image=image)
-    return stages.ended(walk, stages.outcome_of(report), image=image, report=report, log=log)
+        return replace(failed, image=image, packages=packages)
+    done = stages.ended(walk, stages.outcome_of(report), image=image, report=report, log=log)
+    return replace(done, packages=packages)
+
+
+def _packages(walk: Walk, site: stages.Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:
+    """What apt brought into the image, with a note where that is another than the last time."""
+    if site.engine is None or not isinstance(recipe.pinned.base, RegistryBase):
+        return ()  # a rootfs is made of the lock's own packages
+    found = read_packages(site.engine, image)
+    drifted = remember(site.settings.results / "apt", walk.cell, image, found)
+    if drifted is not None:
+        walk.note(drifted, warning=True)
+    return found
 
 
 def verify(

@@ -29,6 +29,7 @@ include:
     python: "3.9"
     base: {REGISTRY}/nvidia/cuda:{cuda_base.TAG}
     cuda: base
+    apt: [libgomp1]
 """
 
 
@@ -44,6 +45,25 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, st
         ["docker", "images", "-q", "rtbuild/mirror"], capture_output=True, text=True, check=True
     ).stdout.split()
     subprocess.run(["docker", "rmi", "-f", *dict.fromkeys(names)], capture_output=True, check=False)
+
+
+def test_what_apt_brought_in_is_recorded_and_a_drift_is_named(project: tuple[Path, str]) -> None:
+    cell = build(project)
+    versions = {package["name"]: package["version"] for package in cell["packages"]}
+    assert {"libgomp1", "python3.9"} <= versions.keys(), "what the cell asks for, and Python"
+    assert "libc6" not in versions, "that was in the base"
+    path = project[0] / "results" / "apt" / "mirror" / f"{cell['id']}.json"
+    kept = json.loads(path.read_text())
+    assert kept["packages"] == cell["packages"]
+    for package in kept["packages"]:
+        if package["name"] == "libgomp1":
+            package["version"] = "1:2-3"
+    path.write_text(json.dumps(kept))
+    again = build(project)
+    assert again["error"] is None
+    assert again["packages"] == cell["packages"]
+    assert f"libgomp1 1:2-3 is now {versions['libgomp1']}" in " ".join(again["notes"])
+    assert not any("drifted" in note for note in build(project)["notes"])
 
 
 def build(project: tuple[Path, str], *options: str) -> dict[str, Any]:

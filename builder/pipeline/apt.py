@@ -1,0 +1,92 @@
+"""What apt brought into an image: recorded, and compared with the time before.
+
+On a registry's base the versions are what the distribution's archives hold on the day of the build; no lock
+fixes them. The build leaves a list in the image; this reads it there, and names what is another than it was.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+from builder.errors import CellError
+from builder.pipeline.events import InstalledPackage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from builder.model import Cell, Image
+
+LIST = "/usr/local/share/rtbuild/apt.txt"
+"""A line for each package: name, version, architecture."""
+SCHEMA = 1
+_NAMED = 6
+"""Differences that are written out; the files have all of them."""
+
+
+class Reading(Protocol):
+    """As much of an engine as this needs."""
+
+    def read_file(self, reference: str, path: str, *, limit: int = ...) -> bytes | None: ...
+
+
+def read_packages(engine: Reading, image: Image) -> tuple[InstalledPackage, ...]:
+    """What apt brought in; nothing where no step had to install anything. Raises CellError."""
+    content = engine.read_file(image.digest, LIST, limit=4 << 20)
+    if content is None:
+        return ()
+    try:
+        rows = (line.split(" ") for line in content.decode().splitlines())
+        found = [InstalledPackage(name=row[0], version=row[1], architecture=row[2]) for row in rows]
+        return tuple(sorted(found))
+    except (ValueError, IndexError) as problem:
+        raise CellError(f"{image.reference}: {LIST} is not as rtbuild wrote it: {problem}") from problem
+
+
+def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[InstalledPackage]) -> str | None:
+    """Keep ``packages`` below ``folder`` for the next time; what drifted since the last, in one line.
+
+    Raises OSError where the folder cannot be written.
+    """
+    path = folder / cell.matrix / f"{cell.id}.json"
+    before = _last(path)
+    document = {
+        "schema": SCHEMA,
+        "cell": cell.id,
+        "digest": image.digest,
+        "packages": [vars(package) for package in packages],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".json.part")
+    beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    beside.replace(path)
+    return drift(before, packages) if before is not None else None
+
+
+def drift(before: Sequence[InstalledPackage], now: Sequence[InstalledPackage]) -> str | None:
+    """``libssl3 3.0.14-1 is now 3.0.15-1``: all that differs, in one line; None where nothing does."""
+    old, new = ({(one.name, one.architecture): one.version for one in packages} for packages in (before, now))
+    parts = []
+    for key in sorted(old.keys() | new.keys()):
+        name = key[0]
+        if key not in new:
+            parts.append(f"{name} {old[key]} is gone")
+        elif key not in old:
+            parts.append(f"{name} {new[key]} is new")
+        elif old[key] != new[key]:
+            parts.append(f"{name} {old[key]} is now {new[key]}")
+    if not parts:
+        return None
+    more = f", and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return "the distribution's packages drifted: " + ", ".join(parts[:_NAMED]) + more
+
+
+def _last(path: Path) -> list[InstalledPackage] | None:
+    try:
+        document = json.loads(path.read_bytes())
+        return [InstalledPackage(**entry) for entry in document["packages"]]
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError, LookupError):
+        return None  # of another rtbuild, or cut short: nothing is known of the time before

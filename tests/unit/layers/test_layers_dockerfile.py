@@ -1,0 +1,86 @@
+"""What a rendered Dockerfile asks for beyond the wheels, and what of it needs an engine."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.errors import CellError
+from builder.layers.dockerfile import read_ending
+from builder.recipe.quote import value
+
+NASTY = "a \"b\" $HOME ${PATH} `id` $(id) \\ \\\\ 'x' #c <<EOF ü <&> \\"
+
+HEAD = """\
+# A comment
+ARG SOURCE_DATE_EPOCH=1
+FROM scratch AS base
+ADD rootfs.tar /
+FROM base AS installer
+RUN --mount=type=secret,id=ca,target=/run/secrets/ca <<'EOF'
+anything FROM here
+EOF
+FROM base AS wheels
+COPY --link --from=installer /out/ /
+"""
+STEPS = """\
+FROM wheels AS additions
+ARG SOURCE_DATE_EPOCH
+RUN --network=none <<'EOF'
+# no comment of the Dockerfile's
+mkdir -p /out/one /out/two-parts
+cat <<'PYTHON' > /out/one/file
+EOF of something else
+PYTHON
+EOF
+RUN --network=none \\
+    --mount=type=bind,source=cudnn-verify,target=/mnt/cudnn-verify \\
+    --mount=type=bind,source=expect.json,target=/mnt/expect.json <<'EOF'
+install /mnt/cudnn-verify /out/probe/
+EOF
+"""
+END = """\
+FROM wheels AS runtime
+COPY --link --from=additions /out/one/ /
+COPY --link --from=additions /out/probe/ /
+"""
+
+
+def test_steps_copies_and_settings() -> None:
+    text = HEAD + STEPS + END + f'ENV NASTY={value(NASTY)}\nCMD ["bash", "-l"]\nLABEL a.b={value("c d")}\n'
+    ending = read_ending(text)
+    first, second = ending.steps
+    assert first.script.startswith("# no comment of the Dockerfile's\n")
+    assert first.script.endswith("PYTHON\n")
+    assert first.makes == {"one", "two-parts"}
+    assert second.files == (("cudnn-verify", "/mnt/cudnn-verify"), ("expect.json", "/mnt/expect.json"))
+    assert ending.copies == ("one", "probe")
+    env, command, label = ending.settings
+    assert (env.name, env.value) == ("NASTY", NASTY)
+    assert command.value == ["bash", "-l"]
+    assert command.said == 'CMD ["bash" "-l"]'
+    assert label.said == "LABEL a.b=c d"
+    assert json.dumps(env.said)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("--network=none <<'EOF'\n# no", "<<'EOF'\n# no", "RUN"),
+        ("--mount=type=bind,source=expect.json,target=/mnt/expect.json", "--mount=type=secret,id=ca", "RUN"),
+        ("FROM wheels AS additions", "FROM system AS additions", "FROM system AS additions"),
+        ("COPY --link --from=additions /out/one/ /", "COPY --chown=1:1 --from=additions /out/one/ /", "COPY"),
+        ("COPY --link --from=additions /out/one/ /", "RUN apt-get update", "RUN apt-get update"),
+        ("COPY --link --from=additions /out/one/ /", "CMD bash", "CMD bash"),
+        ("COPY --link --from=additions /out/one/ /", "STOPSIGNAL 9", "STOPSIGNAL 9"),
+        ("FROM wheels AS runtime", "FROM wheels AS extra\nRUN true\nFROM wheels AS runtime", "RUN"),
+    ],
+)
+def test_what_needs_an_engine_is_named(old: str, new: str, named: str) -> None:
+    text = HEAD + STEPS + END
+    assert old in text
+    with pytest.raises(CellError, match="cannot be done without an engine") as caught:
+        read_ending(text.replace(old, new, 1))
+    assert named in caught.value.message
+    assert "--engine none" in (caught.value.hint or "")
