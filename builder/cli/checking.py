@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.cli.options import choose
 from builder.compat import Outcome, check, explain, summary
-from builder.console import Terminal, human_bytes, print_json
+from builder.console import Terminal, human_bytes, print_json_rows
 from builder.errors import UsageError
 from builder.lock import Index, Memory, Reading, Registry, lock_path, pinned_cell, read, read_lock
 
@@ -73,7 +73,7 @@ def run(
     found, reading = judge(matrices, cells, driver=driver, online=online, mirrors=mirrors)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.CANNOT_WORK]
     if json:
-        print_json(_document(cells, found, reading))
+        print_json_rows(_document(cells, found, reading), "cells")
         return 1 if refused else 0
     if reading is not None:
         _say_read(reading)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from builder.console.summary import error_text, run_summary
-from builder.console.terminal import Terminal, human_bytes, human_seconds, print_json
+from builder.console.terminal import Terminal, human_bytes, human_seconds, print_json, print_json_rows
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -19,6 +19,7 @@ __all__ = [
     "human_bytes",
     "human_seconds",
     "print_json",
+    "print_json_rows",
     "reporter",
     "run_summary",
 ]

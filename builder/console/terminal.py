@@ -85,6 +85,18 @@ def print_json(document: Any) -> None:
     sys.stdout.flush()
 
 
+def print_json_rows(document: dict[str, Any], rows: str) -> None:
+    """The same for a document that is one long list: an entry of ``document[rows]`` a line.
+
+    A thousand cells with their findings take a third of a second to lay out any finer.
+    """
+    around = json.dumps(document | {rows: []}, indent=2, ensure_ascii=False)
+    lines = ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in document[rows])
+    name = json.dumps(rows)
+    sys.stdout.write(around.replace(f"{name}: []", f"{name}: [\n    {lines}\n  ]", 1) + "\n")
+    sys.stdout.flush()
+
+
 def human_bytes(count: float) -> str:
     """``1.6 GB``: decimal units, as registries and disks count."""
     for unit in ("B", "kB", "MB", "GB"):

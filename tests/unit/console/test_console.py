@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.console import Terminal, error_text, human_bytes, human_seconds, reporter, run_summary
+from builder.console import (
+    Terminal,
+    error_text,
+    human_bytes,
+    human_seconds,
+    print_json_rows,
+    reporter,
+    run_summary,
+)
 from builder.console.summary import failure_text
 from builder.errors import CellError, CommandError
 from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
@@ -182,3 +190,20 @@ def test_bytes_for_people(count: int, text: str) -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (48.2, "48 s"), (185, "3 min 05 s")])
 def test_seconds_for_people(seconds: float, text: str) -> None:
     assert human_seconds(seconds) == text
+
+
+def test_a_long_list_is_one_document_with_an_entry_a_line(capsys) -> None:
+    document = {
+        "schema": 1,
+        "cells": [{"id": "a", "text": 'x "cells": [] é'}, {"id": "b"}],
+        "read": {"bytes": 7},
+    }
+    print_json_rows(document, "cells")
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == document
+    assert [line[:14] for line in shown.splitlines() if '"id"' in line] == [
+        '    {"id": "a"',
+        '    {"id": "b"',
+    ]
+    print_json_rows({"cells": []}, "cells")
+    assert json.loads(capsys.readouterr().out) == {"cells": []}
