@@ -138,6 +138,11 @@ def test_what_one_machine_built_another_verifies_by_digest_and_reports(
     assert again["verification"]["reused"]
     assert len(reports(built)) == 1
     assert other.docker("images", "-q"), "what was there before is not removed"
+    # and nobody publishes on the strength of it
+    publish = ["publish", "two.yaml", "-s", CELL, "--from", staging, "--to", f"{staging}-public"]
+    refused = rtbuild(project, *publish, "--results", str(tmp_path / "elsewhere"), check=6)
+    assert "unverified" in json.dumps(refused["cells"])
+    assert Registry().digest_of(f"{staging}-public:{CELL}") is None
 
 
 def test_a_double_of_a_gpu_is_never_evidence(
@@ -155,86 +160,86 @@ def test_a_double_of_a_gpu_is_never_evidence(
     assert not list(tmp_path.glob("reports/*"))
 
 
-def test_any_docker_context_over_tls(
-    project: Path, staging: str, built: dict[str, Any], tmp_path: Path
-) -> None:
-    certificates(tmp_path)
-    options = ["--host=tcp://127.0.0.1:2376", "--tlsverify", f"--tlscacert={tmp_path}/ca.pem"]
-    options += [f"--tlscert={tmp_path}/cert.pem", f"--tlskey={tmp_path}/key.pem"]
+@pytest.fixture(scope="module")
+def far(
+    staging: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SecondEngine, dict[str, str]]]:
+    """A third machine's engine, behind TCP and TLS, which keeps images in a graph driver; and the
+    environment of somebody who has a docker context for it, called ``far``, and nothing else of Docker's."""
+    folder = tmp_path_factory.mktemp("far")
+    certificates(folder)
+    options = ["--host=tcp://127.0.0.1:2376", "--tlsverify", f"--tlscacert={folder}/ca.pem"]
+    options += [f"--tlscert={folder}/cert.pem", f"--tlskey={folder}/key.pem"]
     with (
-        second_engine(ports=[_port(staging)], options=options) as engine,
+        second_engine(store="graphdriver", ports=[_port(staging)], options=options) as engine,
         engine.reached_by_tcp(2376) as port,
     ):
-        env = os.environ | {"DOCKER_CONFIG": str(tmp_path / "docker")}
-        env = {name: text for name, text in env.items() if name not in ("DOCKER_HOST", "DOCKER_CONTEXT")}
-        place = f"host=tcp://127.0.0.1:{port},ca={tmp_path}/ca.pem"
-        place += f",cert={tmp_path}/cert.pem,key={tmp_path}/key.pem"
-        subprocess.run(
-            ["docker", "context", "create", "far", "--docker", place],
-            env=env,
-            check=True,
-            capture_output=True,
-        )
-        command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--rm", "--no-report"]
-        command += ["--results", str(tmp_path / "results")]
-        found = only(rtbuild(project, *command, "--context", "far", env=env, check=5))
-        assert found["image"]["pushed"] == built["pushed"]
-        assert found["verification"]["verdict"] == "unverified"
-        assert engine.docker("images", "-q") == "", "--rm removes what was pulled"
-        del env["DOCKER_CONFIG"]
-        env |= {"DOCKER_HOST": f"tcp://127.0.0.1:{port}", "DOCKER_TLS_VERIFY": "1"}
-        env |= {"DOCKER_CERT_PATH": str(tmp_path)}
-        doctor = rtbuild(project, "doctor", env=env, check=0)
-        assert f"tcp://127.0.0.1:{port}" in json.dumps(doctor)
+        env = {name: text for name, text in os.environ.items() if not name.startswith("DOCKER_")}
+        env |= {"DOCKER_CONFIG": str(folder / "docker"), "BUILDX_CONFIG": str(folder / "buildx")}
+        place = f"host=tcp://127.0.0.1:{port},ca={folder}/ca.pem"
+        place += f",cert={folder}/cert.pem,key={folder}/key.pem"
+        docker(env, "context", "create", "far", "--docker", place)
+        yield engine, env | {"FAR": f"tcp://127.0.0.1:{port}", "FAR_CERTIFICATES": str(folder)}
 
 
-def test_a_graphdriver_store_and_a_builder_elsewhere(
-    project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
+def docker(env: dict[str, str], *arguments: str) -> None:
+    subprocess.run(["docker", *arguments], env=env, check=True, capture_output=True, timeout=120)
+
+
+def test_any_docker_context_over_tls(
+    project: Path,
+    staging: str,
+    built: dict[str, Any],
+    far: tuple[SecondEngine, dict[str, str]],
+    tmp_path: Path,
 ) -> None:
-    """An engine that keeps images by their configs, whose builds come from another machine's BuildKit."""
-    repository = f"{staging}-graphdriver"
-    with (
-        second_engine(store="graphdriver", ports=[_port(staging)]) as engine,
-        relay.running(f"unix:{tmp_path}/bk", "unix:/var/run/docker.sock", preface=relay.GRPC),
-    ):
-        env = engine.env | {"BUILDX_CONFIG": str(tmp_path / "buildx")}
-        create = [
-            "docker",
-            "buildx",
-            "create",
-            "--name",
-            "far",
-            "--driver",
-            "remote",
-            f"unix://{tmp_path}/bk",
-        ]
-        subprocess.run(create, env=env, check=True, capture_output=True)
-        command = ["build", "two.yaml", "-s", CELL, "--locked", "--builder", "far", "--push", repository]
-        command += ["--no-verify", "--results", str(tmp_path / "build")]
+    engine, env = far
+    command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--rm", "--no-report"]
+    command += ["--results", str(tmp_path), "--context", "far"]
+    found = only(rtbuild(project, *command, env=env, check=5))
+    assert found["image"]["pushed"] == built["pushed"]
+    assert found["image"]["digest"] != built["digest"], "a graph driver calls an image by its config"
+    assert found["image"]["content"] == built["content"]
+    assert found["verification"]["verdict"] == "unverified"
+    assert engine.docker("images", "-q") == "", "--rm removes what was pulled"
+
+
+def test_docker_host_over_tls(project: Path, far: tuple[SecondEngine, dict[str, str]]) -> None:
+    _, env = far
+    plain = {name: text for name, text in env.items() if name != "DOCKER_CONFIG"}
+    plain |= {
+        "DOCKER_HOST": env["FAR"],
+        "DOCKER_TLS_VERIFY": "1",
+        "DOCKER_CERT_PATH": env["FAR_CERTIFICATES"],
+    }
+    assert env["FAR"] in json.dumps(rtbuild(project, "doctor", env=plain))
+
+
+def test_a_builder_elsewhere_and_an_engine_with_a_graphdriver(
+    project: Path,
+    staging: str,
+    built: dict[str, Any],
+    other: SecondEngine,
+    far: tuple[SecondEngine, dict[str, str]],
+    tmp_path: Path,
+) -> None:
+    """The builder builds, the engine that it loads into pushes, and a third one verifies what was pushed."""
+    repository, (_, env) = f"{staging}-graphdriver", far
+    with relay.running(f"unix:{tmp_path}/bk", "unix:/var/run/docker.sock", preface=relay.GRPC):
+        create = ("--name", "elsewhere", "--driver", "remote", f"unix://{tmp_path}/bk")
+        docker(env, "buildx", "create", *create)
+        command = ["build", "two.yaml", "-s", CELL, "--locked", "--context", "far", "--builder", "elsewhere"]
+        command += ["--push", repository, "--no-verify", "--results", str(tmp_path / "build")]
         made = only(rtbuild(project, *command, env=env))
-        assert not any("installed in the build" in note for note in made["notes"]), "layers are taken"
-        assert made["image"]["content"] == built["content"]
-        manifest = made["image"]["pushed"].partition("@")[2]
-        assert made["image"]["digest"] != manifest, "such an engine calls an image by its config"
-        assert manifest != built["pushed"].partition("@")[2], "and compresses it anew as it pushes"
-        pull = ["verify", "two.yaml", "-s", CELL, "--gpus", "none", "--rm"]
-        there = only(
-            rtbuild(
-                project, *pull, "--from", repository, "--results", str(tmp_path / "1"), env=other.env, check=5
-            )
-        )
-        assert there["image"]["pushed"] == made["image"]["pushed"]
-        assert [report.key.digest for report in reports(made["image"])] == [manifest]
-        # and the other way round: it verifies what a containerd store pushed
-        engine.docker("rmi", "-f", *engine.docker("images", "-q").split())
-        back = only(
-            rtbuild(
-                project, *pull, "--from", staging, "--results", str(tmp_path / "2"), env=engine.env, check=5
-            )
-        )
-        assert back["image"]["pushed"] == built["pushed"]
-        assert back["image"]["digest"] != built["digest"]
-        assert back["verification"]["verdict"] == "unverified"
+    assert not any("installed in the build" in note for note in made["notes"]), "layers are taken"
+    assert made["image"]["content"] == built["content"]
+    manifest = made["image"]["pushed"].partition("@")[2]
+    assert made["image"]["digest"] != manifest, "such an engine calls an image by its config"
+    assert manifest != built["pushed"].partition("@")[2], "and compresses it anew as it pushes"
+    command = ["verify", "two.yaml", "-s", CELL, "--gpus", "none", "--from", repository]
+    there = only(rtbuild(project, *command, "--results", str(tmp_path / "there"), env=other.env, check=5))
+    assert there["image"]["pushed"] == made["image"]["pushed"]
+    assert [report.key.digest for report in reports(made["image"])] == [manifest]
 
 
 def test_a_builder_elsewhere_makes_the_very_same_image(
