@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -144,7 +145,7 @@ def write_layout(
         for layer in image.layers:
             target = blobs / layer.digest.removeprefix("sha256:")
             if not (target.is_file() and target.stat().st_size == layer.size):
-                beside = target.with_suffix(f".{tag}.part")
+                beside = target.with_suffix(f".{uuid.uuid4().hex}.part")
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
         for document in (image.config, image.manifest):
@@ -176,7 +177,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.part")
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     beside.write_bytes(content)
     beside.replace(path)
 

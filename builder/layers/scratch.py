@@ -95,7 +95,7 @@ class Scratch:
         if member.issym():
             target.symlink_to(member.linkname)
         elif member.islnk():
-            os.link(self._place(member.linkname.removeprefix("./")), target, follow_symlinks=False)
+            self._link(self._place(member.linkname.removeprefix("./")), target)
         elif member.isfile():
             return self._file(archive, member, target, whole=whole)
         # Devices, pipes and sockets are nothing that a step reads.
@@ -117,6 +117,12 @@ class Scratch:
                 done = True
         target.chmod((member.mode & 0o777) | 0o600)
         return done
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError:  # no hard links here: for what reads it a copy is the same
+            shutil.copy2(source, target, follow_symlinks=False)
 
     def _whiteout(self, name: str, base: str) -> None:
         """https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""

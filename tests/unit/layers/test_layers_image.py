@@ -1,0 +1,245 @@
+"""A whole image without an engine, from a system of one shell: steps run, are kept, and are found again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+from layer_wheels import Builder, pinned
+
+from builder.errors import CellError, MissingToolError, UsageError
+from builder.layers import LayerStore
+from builder.layers.context import base_of
+from builder.layers.finish import go_json
+from builder.layers.image import ComposedImage, compose_image, write_layout
+from builder.layers.sandbox import way_in
+from builder.layers.stack import make_missing, plan
+from builder.model import Recipe, RecipeFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from builder.layers import Layer
+    from builder.model import Pinned
+
+DOCKERFILE = """\
+FROM scratch AS base
+FROM base AS installer
+FROM base AS wheels
+FROM wheels AS additions
+RUN --network=none <<'EOF'
+set -eu
+umask 022
+mkdir -p /out/one/etc
+for file in /opt/runtime/lib/python/site-packages/*.py; do echo "$file" >> /out/one/etc/list; done
+touch -d "@$SOURCE_DATE_EPOCH" /out/one/etc/list /out/one/etc
+EOF
+RUN --network=none --mount=type=bind,source=probe,target=/mnt/probe <<'EOF'
+umask 022
+mkdir -p /out/probe
+cat /mnt/probe > /out/probe/probe
+touch -d "@$SOURCE_DATE_EPOCH" /out/probe/probe /out/probe
+EOF
+FROM wheels AS runtime
+COPY --link --from=additions /out/one/ /
+COPY --link --from=additions /out/probe/ /
+ENV NAME="a <b> & c"
+ENV PATH="/opt/runtime/bin:/bin"
+CMD ["sh"]
+LABEL io.rtbuild.inputs="sha256:0"
+LABEL a.label="x"
+"""
+PROGRAMS = ("sh", "mkdir", "touch", "cat")
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A rootfs.tar with this machine's shell and the few programs of the steps."""
+    try:
+        way_in()
+    except MissingToolError as problem:
+        pytest.skip(str(problem))
+    root = tmp_path_factory.mktemp("system")
+    for name in PROGRAMS:
+        program = shutil.which(name)
+        assert program is not None
+        listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        for source in [program, *(word for word in listed.split() if word.startswith("/"))]:
+            target = root / ("bin/" + name if source == program else source[1:])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+    path = root.parent / "rootfs.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.add(root, "./")
+    return path
+
+
+@dataclasses.dataclass
+class Bench:
+    store: LayerStore
+    system: Path
+    builder: Builder
+    looked: list[str] = dataclasses.field(default_factory=list)
+
+    def recipe(self, lock: Pinned, *, probe: bytes = b"1", dockerfile: str = DOCKERFILE) -> Recipe:
+        files = {"Dockerfile": RecipeFile(content=dockerfile.encode()), "probe": RecipeFile(content=probe)}
+        return Recipe(cell=lock.cell, pinned=lock, files=files, blobs={}, inputs="sha256:0")
+
+    def blob(self, layer: Layer) -> Path:
+        self.looked.append(layer.title)
+        return self.store.blob(layer.digest)
+
+    def compose(self, lock: Pinned | None = None, **changes: Any) -> ComposedImage:
+        lock = lock or dataclasses.replace(pinned(self.builder.made), epoch=1_700_000_000)
+        lease = self.store.lease()
+        paths = {one.wheel.sha256: one.path for one in self.builder.made}
+        made = make_missing(
+            plan(lock, store=self.store, lease=lease), wheel_paths=paths, rootfs_tar=self.system
+        )
+        self.looked.clear()
+        image = compose_image(
+            self.recipe(lock, **changes),
+            made,
+            base_of(made, None, fetch=False)[0],
+            blob=self.blob,
+            fetched=lambda _key, _lease: None,
+            progress=lambda _text: None,
+            cancel=threading.Event(),
+        )
+        lease.release()
+        return image
+
+
+@pytest.fixture
+def bench(store: LayerStore, system: Path, builder: Builder) -> Bench:
+    builder.wheel("one", {"one.py": b"1"})
+    builder.pip()
+    return Bench(store, system, builder)
+
+
+def members(bench: Bench, layer: Layer) -> dict[str, bytes]:
+    content = zstandard.ZstdDecompressor().stream_reader(bench.store.blob(layer.digest).read_bytes()).read()
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {m.name: archive.extractfile(m).read() for m in archive if m.isfile()}  # type: ignore[union-attr]
+
+
+def test_documents_and_layers(bench: Bench) -> None:
+    image = bench.compose()
+    manifest, config = json.loads(image.manifest), json.loads(image.config)
+    assert manifest["config"]["digest"] == image.config_digest
+    assert [entry["digest"] for entry in manifest["layers"]] == [layer.digest for layer in image.layers]
+    assert config["rootfs"]["diff_ids"] == [layer.diff_id for layer in image.layers]
+    assert config["config"]["Env"] == ["PATH=/opt/runtime/bin:/bin", "NAME=a <b> & c"]
+    assert config["config"]["Labels"] == {"a.label": "x", "io.rtbuild.inputs": "sha256:0"}
+    assert config["config"]["Cmd"] == ["sh"]
+    said = [entry["created_by"] for entry in config["history"][-5:]]
+    assert said[0] == "ENV NAME=a <b> & c"
+    assert said[-1] == "LABEL a.label=x"
+    assert b"a \\u003cb\\u003e \\u0026 c" in image.config, "as Go writes it"
+    assert members(bench, image.layers[-2]) == {"etc/list": b"/opt/runtime/lib/python/site-packages/one.py\n"}
+    assert members(bench, image.layers[-1]) == {"probe": b"1"}
+    assert image.made == 2
+
+
+def test_again_nothing_is_looked_into(bench: Bench) -> None:
+    first = bench.compose()
+    assert bench.looked
+    again = bench.compose()
+    assert (again.made, bench.looked) == (0, [])
+    assert again.digest == first.digest
+
+
+def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
+    first = bench.compose()
+    other = bench.compose(probe=b"2")
+    assert other.made == 1
+    assert bench.looked == ["rootfs bookworm"]
+    assert [a == b for a, b in zip(first.layers, other.layers, strict=True)][-2:] == [True, False]
+    environment = bench.compose(dockerfile=DOCKERFILE.replace("a <b>", "another"))
+    assert (environment.made, bench.looked) == (0, [])
+    assert environment.layers == first.layers
+    assert environment.digest != first.digest
+
+
+def test_umask_and_root_folder_do_not_show(bench: Bench, tmp_path: Path, monkeypatch: Any) -> None:
+    first = bench.compose()
+    aside = Bench(LayerStore(tmp_path / "aside"), bench.system, bench.builder)
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    old = os.umask(0o077)
+    try:
+        assert aside.compose().digest == first.digest
+    finally:
+        os.umask(old)
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_step_that_leaves_nothing_is_a_fault(bench: Bench) -> None:
+    with pytest.raises(CellError, match="left no /out/probe"):
+        bench.compose(dockerfile=DOCKERFILE.replace("mkdir -p /out/probe\n", "exit 0\n"))
+
+
+def test_layouts_share_blobs_and_keep_each_other(bench: Bench, tmp_path: Path) -> None:
+    folder = tmp_path / "layout"
+    one, two = bench.compose(), bench.compose(probe=b"2")
+    threads = [
+        threading.Thread(target=write_layout, args=(folder, tag, f"r/{tag}", image, bench.blob))
+        for tag, image in (("one", one), ("two", two), ("one", one))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    index = json.loads((folder / "index.json").read_bytes())
+    assert {entry["digest"] for entry in index["manifests"]} == {one.digest, two.digest}
+    assert len(index["manifests"]) == 2
+    for path in (folder / "blobs/sha256").iterdir():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    with pytest.raises(UsageError, match="no OCI layout"):
+        write_layout(tmp_path, "one", "r/one", one, bench.blob)
+
+
+def test_a_layout_that_was_cut_short_is_mended(bench: Bench, tmp_path: Path) -> None:
+    image = bench.compose()
+    write_layout(tmp_path / "layout", "one", "r/one", image, bench.blob)
+    blob = tmp_path / "layout/blobs/sha256" / image.layers[0].digest.partition(":")[2]
+    blob.write_bytes(blob.read_bytes()[:1000])
+    write_layout(tmp_path / "layout", "one", "r/one", image, bench.blob)
+    assert "sha256:" + hashlib.sha256(blob.read_bytes()).hexdigest() == image.layers[0].digest
+
+
+def test_go_writes_json_so() -> None:
+    assert go_json({"b": "<ü> &\u2028", "a": [1, {}]}) == (
+        '{"b":"\\u003cü\\u003e \\u0026\\u2028","a":[1,{}]}'.encode()
+    )
+
+
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    return refuse
+
+
+@pytest.mark.usefixtures("no_links")
+def test_hard_links_of_the_base_need_none(bench: Bench, tmp_path: Path) -> None:
+    system = tmp_path / "linked.tar"
+    shutil.copy(bench.system, system)
+    with tarfile.open(system, "a") as archive:
+        info = tarfile.TarInfo("./bin/again")
+        info.type, info.linkname = tarfile.LNKTYPE, "./bin/sh"
+        archive.addfile(info)
+    assert dataclasses.replace(bench, system=system).compose().made == 2

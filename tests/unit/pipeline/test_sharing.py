@@ -1,0 +1,229 @@
+"""Layers in a registry: found by what they are made of, checked when they come, left for others once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+
+from builder.errors import RegistryError
+from builder.layers import Layer, LayerStore, shared
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES
+from builder.lock import Registry
+from builder.pipeline.sharing import SharedLayers
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from registry_double import RegistryDouble, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "wheel-" + "a" * 64 + "-v1-zstd-1.5.7-1"
+CONTENT = b"a tar stream, as far as this is concerned" * 1000
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryDouble]:
+    with serve() as double:
+        yield double
+
+
+class Side:
+    """One machine: its store and its view of the repository."""
+
+    def __init__(self, folder: Path, registry: RegistryDouble) -> None:
+        self.said: list[str] = []
+        self.store = LayerStore(folder)
+        self.lease = self.store.lease()
+        self.layers = SharedLayers(
+            registry=Registry.to_write(),
+            repository=f"{registry.host}/team/staging",
+            store=self.store,
+            warn=self.said.append,
+        )
+
+    def make(self, content: bytes = CONTENT) -> Record:
+        blob = zstandard.compress(content)
+        layer = Layer(
+            title="one 1.0",
+            digest="sha256:" + hashlib.sha256(blob).hexdigest(),
+            diff_id="sha256:" + hashlib.sha256(content).hexdigest(),
+            size=len(blob),
+            unpacked=len(content),
+            media_type=MEDIA_TYPES["zstd"],
+        )
+
+        def write(target: Path) -> Record:
+            target.write_bytes(blob)
+            details = {"requires_python": {"one": None}}
+            return Record(layer=layer, details=details, files=b'{"one":{"opt/a":"644 x"}}')
+
+        return self.store.obtain(KEY, self.lease, write)[0]
+
+
+@pytest.fixture
+def here(tmp_path: Path, registry: RegistryDouble) -> Side:
+    return Side(tmp_path / "here", registry)
+
+
+@pytest.fixture
+def there(tmp_path: Path, registry: RegistryDouble) -> Side:
+    return Side(tmp_path / "there", registry)
+
+
+def change_config(registry: RegistryDouble, **changes: object) -> None:
+    """Put another config and a manifest that fits it under the layer's tag, as somebody who may push can."""
+    tag = shared.shared_tag(KEY)
+    _, content = registry.manifests[registry.tags[tag]]
+    manifest = json.loads(content)
+    config = json.loads(registry.blobs[manifest["config"]["digest"]])
+    for path, value in changes.items():
+        *folders, last = path.split("__")
+        target = config
+        for folder in folders:
+            target = target[folder]
+        target[last] = value
+    described = config.get("layer", {})
+    text = json.dumps(config).encode()
+    digest = "sha256:" + hashlib.sha256(text).hexdigest()
+    registry.blobs[digest] = text
+    manifest["config"] |= {"digest": digest, "size": len(text)}
+    if isinstance(described, dict) and "digest" in described and "manifest" not in changes:
+        manifest["layers"][0]["digest"] = described["digest"]
+    new = json.dumps(manifest).encode()
+    name = "sha256:" + hashlib.sha256(new).hexdigest()
+    registry.manifests[name] = (shared.MANIFEST_TYPE, new)
+    registry.tags[tag] = name
+
+
+def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side) -> None:
+    made = here.make()
+    assert there.layers.find(KEY, there.lease) is None
+    there.layers._tags = None
+    assert here.layers.publish({KEY: made}) == 1
+    assert here.layers.publish({KEY: made}) == 0
+    found = there.layers.find(KEY, there.lease)
+    assert found is not None
+    assert found.layer == made.layer
+    assert json.loads(found.files) == {"one": {"opt/a": "644 x"}}
+    assert not there.store.blob(found.layer.digest).exists(), "described, not downloaded"
+    arrived: list[int] = []
+    path = there.layers.fetch(found.layer, there.lease, arrived.append)
+    assert zstandard.decompress(path.read_bytes()) == CONTENT
+    assert sum(arrived) == found.layer.size
+    kept = there.store.find(KEY, there.lease)
+    assert kept is not None
+    assert kept.details == made.details
+    assert json.loads(there.store.files(KEY)) == json.loads(found.files)
+
+
+def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there: Side) -> None:
+    here.layers.publish({KEY: here.make()})
+    assert there.layers.find(KEY.replace("1.5.7", "1.4.0"), there.lease) is not None
+    assert there.layers.find(KEY.replace("zstd-1.5.7-1", "igzip-1.7.0-2"), there.lease) is None
+    assert shared.shared_key("x-igzip-1.7.0-2") == shared.shared_key("x-zlib-1.3-1") == "x-gzip"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"key": "wheel-" + "b" * 64 + "-v1-zstd"}, "made of something else"),
+        ({"schema": 99}, "of another rtbuild"),
+        ({"layer__size": 1}, "do not agree"),
+        ({"layer__diff_id": "sha256:1"}, "its digests are none"),
+        ({"layer": []}, "cannot be read"),
+        ({"layer__media_type": "application/x-tar"}, "do not agree"),
+    ],
+)
+def test_a_description_that_is_not_right_counts_as_none(
+    registry: RegistryDouble, here: Side, there: Side, change: dict[str, object], said: str
+) -> None:
+    here.layers.publish({KEY: here.make()})
+    change_config(registry, **change)
+    assert there.layers.find(KEY, there.lease) is None
+    assert said in there.said[0]
+    assert "it is made again" in there.said[0]
+
+
+def test_an_image_under_the_tag_of_a_layer_counts_as_none(
+    registry: RegistryDouble, here: Side, there: Side
+) -> None:
+    here.layers.publish({KEY: here.make()})
+    image = json.dumps({"mediaType": shared.MANIFEST_TYPE, "config": {"mediaType": "other"}}).encode()
+    digest = "sha256:" + hashlib.sha256(image).hexdigest()
+    registry.manifests[digest] = (shared.MANIFEST_TYPE, image)
+    registry.tags[shared.shared_tag(KEY)] = digest
+    assert there.layers.find(KEY, there.lease) is None
+    assert "describes something else" in there.said[0]
+
+
+def test_content_that_is_not_what_was_claimed_is_not_kept(
+    registry: RegistryDouble, here: Side, there: Side
+) -> None:
+    here.layers.publish({KEY: here.make()})
+    change_config(registry, layer__diff_id="sha256:" + "7" * 64)
+    found = there.layers.find(KEY, there.lease)
+    assert found is not None
+    with pytest.raises(RegistryError, match="7777 is claimed"):
+        there.layers.fetch(found.layer, there.lease, lambda _count: None)
+    assert list((there.store.root / "blobs/sha256").glob("*")) == []
+    assert list((there.store.root / "tmp").glob("fetched-*")) == []
+
+
+def test_bytes_that_are_not_those_of_the_digest_are_not_kept(
+    registry: RegistryDouble, here: Side, there: Side
+) -> None:
+    made = here.make()
+    here.layers.publish({KEY: made})
+    found = there.layers.find(KEY, there.lease)
+    assert found is not None
+    registry.lies[made.layer.digest] = b"x" * made.layer.size
+    with pytest.raises(RegistryError, match="another one"):
+        there.layers.fetch(found.layer, there.lease, lambda _count: None)
+    assert there.store.find(KEY, there.lease) is None
+
+
+def test_a_blob_that_is_no_compressed_stream(tmp_path: Path, here: Side) -> None:
+    layer = here.make().layer
+    path = tmp_path / "blob"
+    for content in (b"", b"no zstd", zstandard.compress(CONTENT)[:-10]):
+        path.write_bytes(content)
+        with pytest.raises(RegistryError, match="is not the layer that it is named after"):
+            shared.check_content(layer, path, "here")
+    import gzip
+
+    path.write_bytes(gzip.compress(CONTENT))
+    shared.check_content(replace(layer, media_type=MEDIA_TYPES["gzip"]), path, "here")
+
+
+def test_what_an_engine_pushed_is_shared_by_its_own_digests(here: Side, there: Side) -> None:
+    made, registry = here.make(), here.layers.registry
+    step = zstandard.compress(b"bytecode", level=19)
+    entry = {"mediaType": MEDIA_TYPES["zstd"], "digest": "sha256:" + hashlib.sha256(step).hexdigest()}
+    diff_ids = [made.layer.diff_id, "sha256:" + hashlib.sha256(b"bytecode").hexdigest()]
+    path = here.store.root / "step"
+    path.write_bytes(step)
+    registry.push_blob(here.layers.repository, entry["digest"], path)
+    manifest = {"layers": [{"digest": made.layer.digest}, entry | {"size": len(step)}]}
+    here.layers.remember("sha256:inputs", {KEY: made}, ["step-1-zstd-1.5.7-1"])
+    config = {"rootfs": {"diff_ids": diff_ids}}
+    assert here.layers.publish_built("sha256:inputs", manifest, config) == 2
+    assert here.layers.publish_built("sha256:inputs", manifest, config) == 0
+    found = there.layers.find("step-1-zstd-1.5.7-1", there.lease)
+    assert found is not None
+    assert (found.layer.digest, found.layer.diff_id) == (entry["digest"], diff_ids[1])
+    there.layers.fetch(found.layer, there.lease, lambda _count: None)
+
+
+def test_blobs_that_the_engine_compressed_again_are_not_shared(here: Side) -> None:
+    made = here.make()
+    here.layers.remember("sha256:inputs", {KEY: made}, ["step-1-zstd-1.5.7-1"])
+    manifest = {"layers": [{"digest": "sha256:" + "1" * 64}, {"digest": "sha256:" + "2" * 64}]}
+    assert here.layers.publish_built("sha256:inputs", manifest, {"rootfs": {"diff_ids": ["a", "b"]}}) == 0
