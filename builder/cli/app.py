@@ -206,6 +206,21 @@ def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Js
 
 
 @app.command()
+def size(
+    cell: Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")],
+    matrices: opt.Matrices = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="CELL", help="What it shares with another cell.")
+    ] = None,
+    json_: opt.Json = False,
+) -> int:
+    """Say how large a locked cell is: by layer, package and file; exit 1 where CUDA is in it twice."""
+    from builder.cli.sizing import run
+
+    return run(opt.load_all(matrices), cell, against=against, json=json_)
+
+
+@app.command()
 def cache(
     prune: Annotated[
         str | None,

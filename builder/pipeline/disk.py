@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
+from builder.layers.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
 from builder.layers.stack import ready_wheels
 from builder.lock.index import cache_path
 from builder.model import RegistryBase
@@ -18,14 +19,8 @@ if TYPE_CHECKING:
     from builder.model import Pinned
     from builder.pipeline.stages import Site
 
-UNPACKED = 2.0
-"""Bytes unpacked for each byte of a wheel: 4.2 GB from 2.2 GB, measured on TensorFlow 2.8.4 with CUDA 11."""
 RECOMPRESSED = 1.1
 """Bytes of a zstd layer for each byte of its wheel, measured on the same."""
-DEB_UNPACKED = 4.0
-"""Bytes in a root file system for each byte of its Debian packages."""
-BASE_UNPACKED = 2.2
-"""Bytes unpacked for each byte of a registry image's compressed layers."""
 MARGIN = 500_000_000
 """Bytes left free for logs, the build's own files and whatever else uses the disk."""
 

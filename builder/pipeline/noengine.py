@@ -101,7 +101,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
                 cancel=walk.cancel,
             )
             walk.done(f"put together without an engine, {image.size / 1e9:.2f} GB {image.digest[:19]}")
-        refuse_large(recipe.cell, image.size)
+        refuse_large(recipe.pinned, image.size)
         pushed = None
         if settings.push is not None:
             pushed = _push(walk, site, recipe, image, uploads)

@@ -159,17 +159,19 @@ def build_cell(
             )
             walk.done(f"{name} {built.image.size / 1e9:.2f} GB {built.image.digest[:19]}")
     image = image_of(cell, name, built.image, reused=False)
-    refuse_large(cell, image.size)
+    refuse_large(recipe.pinned, image.size)
     return image
 
 
-def refuse_large(cell: Cell, size: int) -> None:
+def refuse_large(pinned: Pinned, size: int) -> None:
     """Raise CellError where an image has more bytes, unpacked, than its matrix allows."""
-    budget = cell.options.max_size
+    budget = pinned.cell.options.max_size
     if budget is not None and size > budget:
+        largest = sorted(pinned.wheels, key=lambda wheel: -wheel.size)[:3]
+        named = ", ".join(f"{one.name} {one.version} ({one.size / 1e6:.1f} MB as a wheel)" for one in largest)
         raise CellError(
-            f"the image has {size / 1e9:.2f} GB, its budget is {budget / 1e9:.2f} GB",
-            hint="raise `max-size` in the matrix, or leave packages out",
+            f"the image has {size / 1e9:.2f} GB, its budget is {budget / 1e9:.2f} GB; largest are {named}",
+            hint=f"`rtbuild size {pinned.cell.id}` says more; raise `max-size`, or leave packages out",
         )
 
 

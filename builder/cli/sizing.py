@@ -1,0 +1,223 @@
+"""``rtbuild size``: how large a cell is by layer, package and file, and what it shares with another."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from builder import resources
+from builder.console import human_bytes, print_json
+from builder.errors import StaleLockError, UsageError
+from builder.layers import LayerStore
+from builder.layers.sizes import measure
+from builder.lock.index import cache_path
+from builder.matrix import select
+from builder.pipeline.locks import LockKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from builder.layers.sizes import CellSize, LayerSize, PackageSize
+    from builder.model import Cell, Matrix, Pinned
+
+_PACKAGES = 15
+_FILES = 10
+
+
+def run(matrices: list[Matrix], cell: str, *, against: str | None, json: bool) -> int:
+    """Say how large a locked cell is. Exit 1 where a library of CUDA is in it twice."""
+    one = _pinned(matrices, cell)
+    size = _measure(one)
+    if against is not None:
+        other = _pinned(matrices, against)
+        other_size = _measure(other)
+        if json:
+            print_json(_compared_document(one.cell.id, size, other.cell.id, other_size))
+        else:
+            _write(_compared(one.cell.id, size, other.cell.id, other_size))
+        return 0
+    sharing = _sharing(matrices, one)
+    if json:
+        print_json({"schema": 1, "cell": one.cell.id, **_document(size, sharing)})
+    else:
+        _write(_page(one.cell.id, size, sharing))
+    return 1 if size.doubled else 0
+
+
+def _pinned(matrices: list[Matrix], text: str) -> Pinned:
+    """The one cell that ``text`` names, as it is locked."""
+    cells = [cell for matrix in matrices for cell in matrix.cells]
+    chosen = select(cells, select=(text,), skip=()).chosen
+    if len(chosen) != 1:
+        names = ", ".join(cell.id for cell in chosen[:4])
+        raise UsageError(
+            f"'{text}' names {len(chosen)} cells ({names}{', …' if len(chosen) > 4 else ''})",
+            hint="name one: `rtbuild list` has their ids",
+        )
+    pinned = _keepers(matrices)[chosen[0].matrix].pinned(chosen[0])
+    if pinned is None:
+        raise StaleLockError(f"{chosen[0].id} is not locked", hint="run `rtbuild lock` first")
+    return pinned
+
+
+def _keepers(matrices: list[Matrix]) -> dict[str, LockKeeper]:
+    return {matrix.name: LockKeeper(matrix) for matrix in matrices}
+
+
+def _measure(pinned: Pinned) -> CellSize:
+    cache = resources.cache()
+    return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))
+
+
+def _sharing(matrices: list[Matrix], one: Pinned) -> dict[str, int]:
+    """How many other locked cells have each of the cell's wheels and its base."""
+    keepers = _keepers(matrices)
+    counts: dict[str, int] = {}
+    others: list[Cell] = [c for m in matrices for c in m.cells if c.excluded is None and c.id != one.cell.id]
+    for cell in others:
+        pinned = keepers[cell.matrix].pinned(cell)
+        if pinned is None:
+            continue
+        for wheel in pinned.wheels:
+            counts[wheel.sha256] = counts.get(wheel.sha256, 0) + 1
+        if pinned.base == one.base:
+            counts["base"] = counts.get("base", 0) + 1
+    return counts
+
+
+def _shared(layer: LayerSize, number: int, sharing: dict[str, int]) -> int:
+    return sharing.get("base" if number == 0 else layer.identity, 0)
+
+
+def _document(size: CellSize, sharing: dict[str, int]) -> dict[str, Any]:
+    return {
+        "unpacked": size.unpacked,
+        "compressed": size.compressed,
+        "layers": [
+            {
+                "title": layer.title,
+                "unpacked": layer.unpacked,
+                "compressed": layer.compressed,
+                "made": layer.made,
+                "other_cells": _shared(layer, number, sharing),
+            }
+            for number, layer in enumerate(size.layers)
+        ],
+        "packages": [vars(package) for package in size.packages],
+        "largest": [vars(file) for file in size.largest],
+        "doubled": {soname: list(paths) for soname, paths in size.doubled},
+    }
+
+
+def _page(name: str, size: CellSize, sharing: dict[str, int]) -> Iterator[str]:
+    yield name
+    yield f"  {'layer':<44} {'unpacked':>10} {'compressed':>10}  shared with"
+    for number, layer in enumerate(size.layers):
+        others = _shared(layer, number, sharing)
+        with_ = f"{others} other cell{'s' if others != 1 else ''}" if others else ""
+        yield f"  {_row(layer.title, layer.unpacked, layer.compressed, known=layer.made)}  {with_}".rstrip()
+    yield f"  {_row('in all', size.unpacked, size.compressed, known=all(one.made for one in size.layers))}"
+    if not all(layer.made for layer in size.layers):
+        yield "  ~ is estimated from the lock: not a layer yet"
+    yield ""
+    yield f"  {'package':<44} {'unpacked':>10} {'compressed':>10}"
+    for package in size.packages[:_PACKAGES]:
+        yield f"  {_package(package)}"
+    rest = size.packages[_PACKAGES:]
+    if rest:
+        yield f"  {_row(f'{len(rest)} more', sum(p.unpacked for p in rest), sum(p.compressed for p in rest))}"
+    if size.largest:
+        yield ""
+        yield f"  {'largest files':<44} {'unpacked':>10}"
+        for file in size.largest[:_FILES]:
+            short = file.path.replace("/opt/runtime/lib/python/site-packages/", "")
+            yield f"  {_cut(short):<44} {human_bytes(file.size):>10}"
+    for soname, paths in size.doubled:
+        yield ""
+        yield f"  {soname} is there {len(paths)} times; which one is loaded depends on the order of imports:"
+        yield from (f"    {path}" for path in paths)
+    yield ""
+    yield "  without what the recipe adds: compiled Python, the environment, the probe"
+
+
+def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> Iterator[str]:
+    mine = {layer.identity: layer for layer in size.layers}
+    theirs = {layer.identity: layer for layer in other_size.layers}
+    both = [mine[key] for key in mine if key in theirs]
+    yield f"  {'':<44} {'unpacked':>10} {'compressed':>10}"
+    for title, layers in (
+        ("layers of both", both),
+        (f"only {one}", [layer for key, layer in mine.items() if key not in theirs]),
+        (f"only {other}", [layer for key, layer in theirs.items() if key not in mine]),
+    ):
+        sizes = sum(one.unpacked for one in layers), sum(one.compressed for one in layers)
+        yield f"  {_row(title, *sizes, known=all(one.made for one in layers))}"
+        if layers is not both:
+            yield from (f"    {layer.title}" for layer in layers)
+    yield ""
+    yield f"  {'package':<44} {'unpacked':>10} {'difference':>10}"
+    for name, before, after in _changes(size, other_size):
+        yield f"  {name:<44} {human_bytes(before):>10} {_signed(after - before):>10}"
+
+
+def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
+    """Packages that differ: what, and how many bytes unpacked in each. The largest difference first."""
+    mine = {package.name: package for package in size.packages}
+    theirs = {package.name: package for package in other.packages}
+    found = []
+    for name in mine.keys() | theirs.keys():
+        a, b = mine.get(name), theirs.get(name)
+        versions = (a.version if a else None, b.version if b else None)
+        if versions[0] != versions[1]:
+            text = f"{name} {versions[0] or 'none'} → {versions[1] or 'none'}"
+            found.append((text, a.unpacked if a else 0, b.unpacked if b else 0))
+    return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
+
+
+def _compared_document(one: str, size: CellSize, other: str, other_size: CellSize) -> dict[str, Any]:
+    mine = {layer.identity: layer for layer in size.layers}
+    theirs = {layer.identity: layer for layer in other_size.layers}
+
+    def total(layers: Sequence[LayerSize]) -> dict[str, Any]:
+        return {
+            "layers": [layer.title for layer in layers],
+            "unpacked": sum(layer.unpacked for layer in layers),
+            "compressed": sum(layer.compressed for layer in layers),
+        }
+
+    return {
+        "schema": 1,
+        "cells": [one, other],
+        "both": total([mine[key] for key in mine if key in theirs]),
+        "only": [
+            total([layer for key, layer in mine.items() if key not in theirs]),
+            total([layer for key, layer in theirs.items() if key not in mine]),
+        ],
+        "packages": [
+            {"change": text, "unpacked": [before, after]}
+            for text, before, after in _changes(size, other_size)
+        ],
+    }
+
+
+def _package(package: PackageSize) -> str:
+    title = f"{package.name} {package.version}"
+    return _row(title, package.unpacked, package.compressed, known=package.known)
+
+
+def _row(title: str, unpacked: int, compressed: int, *, known: bool = True) -> str:
+    about = "" if known else "~"
+    return f"{_cut(title):<44} {about + human_bytes(unpacked):>10} {about + human_bytes(compressed):>10}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 44 else f"…{text[-43:]}"
+
+
+def _signed(count: int) -> str:
+    return f"{'+' if count >= 0 else '-'}{human_bytes(abs(count))}"
+
+
+def _write(lines: Iterator[str]) -> None:
+    sys.stdout.write("\n".join(lines) + "\n")
