@@ -65,13 +65,18 @@ def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, 
     """What ``fromJSON`` turns into job matrices: a job to build each cell, and one to verify it on each GPU
     class that it claims, in chunks, since a job matrix may have no more than 256 jobs."""
     files = {matrix.name: str(matrix.path) for matrix in matrices}
-    build = [{"cell": cell.id, "matrix": files[cell.matrix]} for cell in cells]
+    build = [{"cell": cell.id, "matrix": files[cell.matrix], "engine": _engine(cell)} for cell in cells]
     verify = [
         {"cell": cell.id, "matrix": files[cell.matrix], "gpu": gpu, "labels": _labels(gpu)}
         for cell in cells
         for gpu in (cell.gpus or (ANY_GPU,))
     ]
     return {"build": _chunks(build), "verify": _chunks(verify)}
+
+
+def _engine(cell: Cell) -> str:
+    """``none`` for what ``build --engine none`` puts together: nothing is unpacked into an engine's store."""
+    return "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
 
 
 def _labels(gpu: str) -> list[str]:

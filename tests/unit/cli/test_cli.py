@@ -82,7 +82,7 @@ def test_list_makes_job_matrices_in_chunks_that_github_takes(tmp_path: Path) -> 
     for chunks in (jobs["build"], jobs["verify"]):
         assert [len(chunk["include"]) for chunk in chunks] == [256, 44]
     cell = {"cell": "six1.0.0-py3.11-bookworm-cpu", "matrix": "m.yaml"}
-    assert jobs["build"][0]["include"][0] == cell
+    assert jobs["build"][0]["include"][0] == {**cell, "engine": "none"}
     assert jobs["verify"][0]["include"][0] == {**cell, "gpu": "any", "labels": ["self-hosted", "gpu"]}
 
 
@@ -93,6 +93,10 @@ def test_a_cell_is_built_once_and_verified_on_each_gpu_that_it_claims(tmp_path: 
     )
     jobs = json.loads(rtbuild("list", "m.yaml", "--format", "github", cwd=tmp_path).stdout)
     assert len(jobs["build"][0]["include"]) == 1
+    on_a_registry_base = json.loads(
+        rtbuild("list", TF28, "--format", "github", "--skip", "*bullseye*").stdout
+    )
+    assert {job["engine"] for job in on_a_registry_base["build"][0]["include"]} == {"docker"}
     verify = jobs["verify"][0]["include"]
     assert [(job["gpu"], job["labels"]) for job in verify] == [
         ("T4", ["self-hosted", "gpu", "T4"]),
