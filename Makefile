@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-docker test-wheels lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-docker test-wheels bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-docker: setup  ## the part that needs an engine or a registry
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
 	$(PYTEST) -q -m wheels
+
+bench: setup  ## what builds cost beside plain docker build, into docs/benchmarks.md: root, 40 minutes, 20 GB
+	$(BIN)/python -m benchmarks.builds
 
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .
