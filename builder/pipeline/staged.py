@@ -104,5 +104,12 @@ def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
         walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)
         return
     with walk.stage(Stage.REPORT):
-        new = share(site.writing, staged, kept)
+        try:
+            new = share(site.writing, staged, kept)
+        except RegistryError as error:
+            raise RegistryError(
+                f"the report is kept in {site.reports.folder}, and could not be put beside the image: "
+                f"{error.message}",
+                hint=f"{error.hint or 'try again'}; or --no-report: `publish` reads that folder as well",
+            ) from error
         walk.done(f"{new} new of {len(kept)} beside {staged.digest[:19]}")

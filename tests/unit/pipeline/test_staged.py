@@ -199,7 +199,9 @@ def test_a_report_that_cannot_travel_fails_the_cell_and_is_kept(
     monkeypatch.setattr(staged, "share", refuse)
     done = verify()
     assert done.result.outcome is Outcome.FAILED
-    assert str(done.result.error) == "read only\nhint: ask for the right to push"
+    assert f"kept in {tmp_path / 'results' / 'reports'}" in done.result.error.message
+    assert done.result.error.message.endswith("read only")
+    assert done.result.error.hint.startswith("ask for the right to push; ")
     assert done.result.report.verdict.value == "works"
     assert list((tmp_path / "results" / "reports").iterdir())
 
