@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -46,6 +46,9 @@ def import_(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the matrix and its record go.")
     ] = Path("matrices"),
+    profile: Annotated[
+        Literal["plain", "colab"], typer.Option("--profile", help="colab: with Jupyter for Colab's page.")
+    ] = "colab",
     lock: Annotated[
         bool, typer.Option("--lock/--no-lock", help="Lock the cells whose base this machine can reach.")
     ] = True,
@@ -62,6 +65,7 @@ def import_(
     return import_lists(
         runtime,
         output,
+        profile=profile,
         lock=lock,
         mirrors=opt.mirrors(mirror),
         terminal=opt.terminal(progress, color),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from builder.colab.runtimes import Runtime
     from builder.console import Terminal
-    from builder.model import Matrix
+    from builder.model import Matrix, Profile
     from builder.pipeline.events import CellResult
 
 _WORDS = {
@@ -46,6 +46,7 @@ def import_lists(
     runtime: Runtime,
     output: Path,
     *,
+    profile: Profile,
     lock: bool,
     mirrors: Mapping[str, str],
     terminal: Terminal,
@@ -57,7 +58,7 @@ def import_lists(
     """
     for problem in runtime.problems:
         terminal.say(str(problem))
-    imported = _asked(runtime, terminal)
+    imported = _asked(runtime, profile, terminal)
     matrix_path = output / f"{imported.name}.yaml"
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -78,7 +79,7 @@ def import_lists(
     return 1 if runtime.problems or stuck else 0
 
 
-def _asked(runtime: Runtime, terminal: Terminal) -> Imported:
+def _asked(runtime: Runtime, profile: Profile, terminal: Terminal) -> Imported:
     began = time.monotonic()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
@@ -87,6 +88,7 @@ def _asked(runtime: Runtime, terminal: Terminal) -> Imported:
         imported = import_runtime(
             runtime,
             index=Index.from_user(brief=True),
+            profile=profile,
             progress=lambda text, done, total: report(
                 StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from builder.colab.match import Match, Matching
     from builder.colab.runtimes import Runtime
     from builder.lock import Index
+    from builder.model import Profile
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""
@@ -54,6 +55,7 @@ class Imported:
     unread: int
     """Wheels whose metadata would not be read, and whose conflicts are so not known."""
     apt: tuple[str, ...]
+    profile: Profile = "colab"
 
     @property
     def name(self) -> str:
@@ -73,6 +75,7 @@ def import_runtime(
     runtime: Runtime,
     *,
     index: Index,
+    profile: Profile = "colab",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Imported:
     """Ask the index about every package of the runtime, and choose what its image can stand on.
@@ -110,6 +113,7 @@ def import_runtime(
         conflicts=found,
         unread=unread,
         apt=tuple(sorted({*asked, _COMPILER})),
+        profile=profile,
     )
     if not imported.frameworks:
         reasons = [m for m in matching.missing if m.package.key in FRAMEWORKS]
@@ -158,7 +162,7 @@ def matrix_text(imported: Imported) -> str:
         "defaults:",
         f"  framework: [{', '.join(map(_quoted, imported.frameworks))}]",
         f'  python: "{runtime.python_minor}"',
-        "  profile: colab",
+        *([] if imported.profile == "plain" else [f"  profile: {imported.profile}"]),
         "  dependencies: listed",
         *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
         f"  apt: [{', '.join(imported.apt)}]",
@@ -182,6 +186,8 @@ def _quoted(text: str) -> str:
 def _cuda(choice: Choice, found: Sequence[Match]) -> list[str]:
     if choice.provider == "base":
         return ["cuda: base"]
+    if not any(match.package.key.startswith("nvidia-") for match in found):
+        return ["cuda: none"]
     wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")
     packages = [match.requirement for match in found if wanted.fullmatch(match.package.key)]
     if not packages:

@@ -174,18 +174,9 @@ class _Asker:
         further = self.named.get(package)
         if first.requirement is not None or further is None:
             return first
-        if further not in self.answering:
-            if (
-                first.reason == "other-build"
-            ):  # the matrix names the right one; where the index answers, it locks
-                note = "PyTorch's own index did not answer: not looked at"
-                version = package.version
-                return Match(
-                    package=package, requirement=f"{package.name}=={version}", index=further, detail=note
-                )
-            whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
-            return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
-        return self._on_further(package, package.version, further) or first
+        if further in self.answering:
+            return self._on_further(package, package.version, further) or first
+        return _unasked(first, further)
 
     def _on_default(self, package: Package, version: str) -> Match:
         files = self.index.offers(package.name)
@@ -282,6 +273,17 @@ def _unknown(package: Package) -> Match:
             return _no(package, "own", f"not on the index; built by Google ({package.url})")
         case _:
             return _no(package, "absent", "the index has no project of this name")
+
+
+def _unasked(first: Match, further: str) -> Match:
+    """What is said where the further index is silent; ``first`` is what the user's own index had."""
+    package = first.package
+    if first.reason == "other-build":  # the matrix names the right one; where its index answers, it locks
+        requirement = f"{package.name}=={package.version}"
+        note = "PyTorch's own index did not answer: not looked at"
+        return Match(package=package, requirement=requirement, index=further, detail=note)
+    whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
+    return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
 
 
 def _no(package: Package, reason: Reason, detail: str) -> Match:
