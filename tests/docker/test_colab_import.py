@@ -1,7 +1,7 @@
 """A runtime's lists to a matrix, an image and its parity: real packages, a real engine, the real commands.
 
 The list is an excerpt of Colab's 2025.07 (https://github.com/googlecolab/backend-info, Apache-2.0), small
-enough to be quick: JAX without its large library, one package without a wheel, one of Google's own, and a line
+enough to be quick: JAX without its large library, one package without a wheel, one of Google's own and a line
 that pip cannot read.
 """
 
