@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -49,7 +49,9 @@ def run(
     user: Annotated[
         str | None, typer.Option("--user", metavar="UID:GID", help="Whose files it writes; by default yours.")
     ] = None,
-    gpus: opt.Gpus = "auto",
+    gpus: Annotated[
+        Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether it gets the GPUs.")
+    ] = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the docker command, and start nothing.")
     ] = False,

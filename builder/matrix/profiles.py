@@ -38,6 +38,7 @@ _PROFILES: Mapping[Profile, _Packages] = {
             "ipywidgets==7.7.1",
             "jupyter-server<3,>=2",
             "notebook==6.5.7",
+            'setuptools; python_version >= "3.12"',  # notebook 6 imports distutils, which went with 3.12
         ),
         apt=("tini",),  # PID 1: hands signals on, reaps what notebooks leave behind
         oldest_python=8,  # ipykernel 6.17, jupyter_server 2

@@ -30,7 +30,8 @@ USER = 54321
 
 
 def cell(stack: str) -> str:
-    return f"numpy2.2.6-py3.11-bookworm-cpu-colab-{stack}"
+    system = {"pinned": "py3.13-trixie", "newest": "py3.11-bookworm"}[stack]
+    return f"numpy2.2.6-{system}-cpu-colab-{stack}"
 
 
 def image(stack: str) -> str:

@@ -56,8 +56,10 @@ def test_what_the_matrix_names_itself_stays(tmp_path: Path) -> None:
     assert colab.apt == ("tini=0.19.0-1",)
 
 
-def test_ipython_goes_with_python(tmp_path: Path) -> None:
-    assert "ipython<9,>=8" in cell(tmp_path, "  profile: colab\n", python="3.12").pip
+def test_what_left_python_with_312_is_made_good(tmp_path: Path) -> None:
+    """imp, which IPython 7 imports, and distutils, which notebook 6 does."""
+    packages = cell(tmp_path, "  profile: colab\n", python="3.12").pip
+    assert {"ipython<9,>=8", "setuptools", "notebook==6.5.7"} <= set(packages)
 
 
 def test_a_python_that_jupyter_has_left_behind(tmp_path: Path) -> None:
