@@ -169,6 +169,9 @@ def matrix_text(imported: Imported) -> str:
         "  pip:",
         *(f"    - {pin}" for pin in pins),
         "",
+        "options:",
+        "  slim: false  # Colab's packages are whole, tests and headers too",
+        "",
         "include:",
     ]
     for choice in imported.choices:
