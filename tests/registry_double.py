@@ -84,6 +84,7 @@ def serve(double: RegistryDouble | None = None) -> Iterator[RegistryDouble]:
 class _Handler(BaseHTTPRequestHandler):
     registry: RegistryDouble
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # in one packet, or each answer waits 40 ms for the client to acknowledge its headers
 
     def log_message(self, *args: Any) -> None:
         """Nothing: pytest's output is not for access logs."""
@@ -108,13 +109,15 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         found = re.fullmatch(r"/v2/(?:(.+?)/(blobs|manifests|referrers|tags)/(.+))?", url.path)
         self.registry.requests.append(f"{self.command} {self.path}")
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        try:
             if found is None:
                 return self._error(404)
             if found[1] is None:
                 return self._send(200, b"{}")
             with self.registry.lock:
                 getattr(self, f"_{found[2]}")(found[1], found[3], parse_qs(url.query), body)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
         return None
 
     def _blobs(self, name: str, rest: str, query: dict[str, list[str]], body: bytes) -> None:

@@ -27,10 +27,11 @@ from builder.lock.oci import parse_reference
 from builder.lock.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from builder.lock.registry import Registry
 
+_SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
 
 
@@ -150,26 +151,44 @@ def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> Non
 
 
 def _sign_all(image: str, made: tuple[Statement, ...], signer: Signer, say: Callable[[str], None]) -> None:
+    """Sign what is not signed yet.
+
+    cosign keeps all envelopes under one tag and swaps it without comparing, so that two signers can overtake
+    each other: what got lost is signed once more.
+    """
     cosign = Cosign.find()
-    signed = _signed(cosign, image, made, signer) if signer.key is not None else []
-    for statement in made:
-        kind = KINDS[statement.predicate_type]
-        if any(_same(statement, other) for other in signed):
-            say(f"{kind} is signed already")
-            continue
-        say(f"signing {kind}")
-        cosign.sign(image, statement, signer)
-
-
-def _signed(cosign: Cosign, image: str, made: tuple[Statement, ...], signer: Signer) -> list[Statement]:
-    """What this very key has signed before."""
-    assert signer.key is not None  # noqa: S101 - the caller's condition
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
-        public = Path(folder) / "cosign.pub"
-        public.write_bytes(cosign.public_key(signer.key))
-        verifier = Verifier(key=str(public), transparency_log=signer.transparency_log)
-        kinds = sorted({statement.predicate_type for statement in made})
-        return [s for kind in kinds for s in cosign.verify(image, kind, verifier).statements]
+        verifier = _own_verifier(cosign, signer, Path(folder) / "cosign.pub")
+        missing = _unsigned(cosign, image, made, verifier)
+        for _ in range(_SIGNING_ROUNDS):
+            for statement in missing:
+                say(f"signing {KINDS[statement.predicate_type]}")
+                cosign.sign(image, statement, signer)
+            missing = [] if signer.key is None else _unsigned(cosign, image, missing, verifier)
+            if not missing:
+                return
+    raise EvidenceError(
+        f"signatures on {image} got lost {_SIGNING_ROUNDS} times",
+        hint="several publishers sign this image at once: publish again",
+    )
+
+
+def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier:
+    """Who recognises what this signer signed before.
+
+    A CI's identity is known to sigstore and not to us: any will do, for it only spares another signature on
+    the same statement.
+    """
+    if signer.key is None:
+        return Verifier(identity=".*", issuer=".*", pattern=True, transparency_log=signer.transparency_log)
+    public.write_bytes(cosign.public_key(signer.key))
+    return Verifier(key=str(public), transparency_log=signer.transparency_log)
+
+
+def _unsigned(cosign: Cosign, image: str, made: Sequence[Statement], verifier: Verifier) -> list[Statement]:
+    kinds = sorted({statement.predicate_type for statement in made})
+    signed = [s for kind in kinds for s in cosign.verify(image, kind, verifier).statements]
+    return [statement for statement in made if not any(_same(statement, other) for other in signed)]
 
 
 def _same(one: Statement, other: Statement) -> bool:

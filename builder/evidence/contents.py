@@ -110,7 +110,7 @@ def parse_status(text: str) -> tuple[Package, ...]:
 
 def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
     """Canonical name → version of everything that Python finds in the image; None for a report without."""
-    packages = (report.get("fingerprint") or {}).get("packages")
+    packages = _fingerprint(report).get("packages")
     if not isinstance(packages, dict):
         return None
     return {canonicalize_name(str(name)): str(version) for name, version in packages.items()}
@@ -118,10 +118,15 @@ def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
 
 def system_packages(report: Mapping[str, Any]) -> dict[str, str]:
     """cuDNN's and CUDA's Debian packages, as the probe found them."""
-    return {
-        str(name): str(version)
-        for name, version in ((report.get("fingerprint") or {}).get("system_packages") or {}).items()
-    }
+    packages = _fingerprint(report).get("system_packages")
+    return (
+        {str(name): str(version) for name, version in packages.items()} if isinstance(packages, dict) else {}
+    )
+
+
+def _fingerprint(report: Mapping[str, Any]) -> dict[str, Any]:
+    found = report.get("fingerprint")
+    return found if isinstance(found, dict) else {}
 
 
 def _status(blob: Path, media_type: str) -> str | None:

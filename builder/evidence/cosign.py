@@ -55,6 +55,8 @@ class Verifier:
     key: str | None = None
     identity: str | None = None
     issuer: str | None = None
+    pattern: bool = False
+    """Whether identity and issuer are regular expressions."""
     transparency_log: bool | None = None
     """Whether the public log must know the signature. None: not for a key, always for an identity."""
 
@@ -66,16 +68,12 @@ class Verifier:
         return self.key is None if self.transparency_log is None else self.transparency_log
 
     def arguments(self) -> list[str]:
-        who = (
-            ["--key", self.key]
-            if self.key
-            else [
-                "--certificate-identity",
-                self.identity or "",
-                "--certificate-oidc-issuer",
-                self.issuer or "",
-            ]
-        )
+        if self.key:
+            who = ["--key", self.key]
+        else:
+            kind = "-regexp" if self.pattern else ""
+            who = [f"--certificate-identity{kind}", self.identity or ""]
+            who += [f"--certificate-oidc-issuer{kind}", self.issuer or ""]
         return who if self.logs else [*who, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
 
 

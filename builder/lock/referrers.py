@@ -9,6 +9,7 @@ other: each looks again after it wrote, and writes once more where its entry got
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import random
@@ -17,7 +18,7 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from builder.errors import RegistryError
@@ -27,7 +28,7 @@ from builder.lock.oci import place_of
 from builder.model import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import requests
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""
+
+_Made = TypeVar("_Made")
 
 _MOST = 512
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
@@ -173,25 +176,42 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
         image.at(own.digest)
     ):
         return Attachment(descriptor=own, kept=listed.kept, new=False)
-    with tempfile.TemporaryDirectory(prefix="rtbuild-artifact-") as folder:
-        for blob in (b"{}", artifact.content):
-            file = Path(folder) / "blob"
-            file.write_bytes(blob)
-            registry.push_blob(image, _sha256(blob), file)
-    response = registry.request(
-        "PUT",
-        image,
-        f"manifests/{own.digest}",
-        actions="pull,push",
-        data=content,
-        headers={"Content-Type": oci.MANIFEST},
-    )
-    if response.status_code != 201:
-        raise answers.refusal(response, image.at(own.digest), place_of(image, {}))
+    response = _again(lambda: _push(registry, image, artifact.content, content))
     if response.headers.get("OCI-Subject") == subject.digest:
         return Attachment(descriptor=own, kept="referrers", new=True)
     keep_in_tag(registry, image, subject.digest, (own,))
     return Attachment(descriptor=own, kept="tag", new=True)
+
+
+def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes) -> requests.Response:
+    with tempfile.TemporaryDirectory(prefix="rtbuild-artifact-") as folder:
+        for blob in (b"{}", document):
+            file = Path(folder) / "blob"
+            file.write_bytes(blob)
+            registry.push_blob(image, _sha256(blob), file)
+    name = image.at(_sha256(manifest))
+    response = registry.request(
+        "PUT",
+        name,
+        f"manifests/{name.digest}",
+        actions="pull,push",
+        data=manifest,
+        headers={"Content-Type": oci.MANIFEST},
+    )
+    if response.status_code != 201:
+        raise answers.refusal(response, name, place_of(name, {}))
+    return response
+
+
+def _again(attempt: Callable[[], _Made]) -> _Made:
+    """Docker's registry 2.8 refuses now and then what two clients put at the same moment (HTTP 400, "provided
+    digest did not match uploaded content"), and takes it a moment later."""
+    for pause in (0.2, 0.6):
+        try:
+            return attempt()
+        except RegistryError:
+            time.sleep(pause * (1 + random.random()))  # noqa: S311 - only to get out of step
+    return attempt()
 
 
 def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tuple[Descriptor, ...]) -> None:
@@ -207,7 +227,8 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
         missing = [entry.document() for entry in wanted if entry.digest not in there]
         if not missing:
             return
-        _put_index(registry, image, tag, {**document, "manifests": [*document["manifests"], *missing]})
+        wider = {**document, "manifests": [*document["manifests"], *missing]}
+        _again(functools.partial(_put_index, registry, image, tag, wider))
         time.sleep(pause)
     there = {entry.digest for entry in _by_tag(registry, image.at(subject)).descriptors}
     if all(entry.digest in there for entry in wanted):

@@ -129,7 +129,7 @@ class Registry:
             raise answers.altered(f"{name}", place, expected, digest)
         try:
             stated = json.loads(content).get("mediaType")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             raise answers.no_registry(name, place, "something that is no manifest") from None
         media_type = stated or response.headers.get("Content-Type", "").partition(";")[0]
         if media_type not in (*oci.INDEXES, *oci.MANIFESTS):

@@ -127,7 +127,7 @@ def read_image(registry: Reading, repository: str, digest: str) -> Staged:
         config = json.loads(registry.blob(repository, blobs[0][0]))
         platform, content = _content(config)
         labels = tuple(sorted((config.get("config", {}).get("Labels") or {}).items()))
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise RegistryError(f"{repository}@{digest} is no image that can be read: {error!r}") from error
     return Staged(
         repository=repository,

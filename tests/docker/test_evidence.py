@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +22,15 @@ from builder.errors import CommandError
 from builder.evidence import Signer, attach_all
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.lock.http import Client
+from builder.lock.oci import parse_reference
+from builder.lock.referrers import referrers
 from builder.lock.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.evidence import Attached
     from builder.publish.staging import Staged
 
 pytestmark = pytest.mark.docker
@@ -254,6 +258,22 @@ def test_what_oras_attached_stays(site: Site, tmp_path: Path) -> None:
     kinds = sorted(entry["artifactType"] for entry in shown["manifests"])
     assert kinds == ["application/vnd.in-toto+json"] * 3 + ["application/x-note"]
     assert site.audit(image.reference)[0] == 0
+
+
+def test_four_publishers_at_once(site: Site, tmp_path: Path) -> None:
+    """All keep the list under one tag, which no registry swaps by comparison: nothing may get lost."""
+    image = doubles.push_image(site.registry, f"{site.host}/team/crowd", tmp_path)
+
+    def publisher(number: int) -> tuple[Attached, ...]:
+        report = doubles.verification(image, verified=doubles.moment(days=number + 1))
+        own = Registry(client=Client(ca=site.environment["SSL_CERT_FILE"], retries=1))
+        return attach_all(own, image, doubles.evidence(image, verifications=(report,)))
+
+    with ThreadPoolExecutor(4) as pool:
+        made = {row.digest for rows in pool.map(publisher, range(4)) for row in rows}
+    assert len(made) == 4 + 2
+    name = parse_reference(image.repository).at(image.digest)
+    assert {entry.digest for entry in referrers(site.registry, name).descriptors} == made
 
 
 def test_a_registry_with_the_referrers_api(tmp_path: Path) -> None:

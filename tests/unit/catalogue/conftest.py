@@ -25,7 +25,9 @@ def server() -> Iterator[RegistryDouble]:
 
 
 @pytest.fixture
-def registry() -> Registry:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """Without the pauses in which other writers are let go first."""
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
     return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
 
 

@@ -10,13 +10,15 @@ import evidence_doubles as doubles
 import pytest
 
 from builder.errors import RegistryError
-from builder.evidence import EvidenceError, attach_all, statements
+from builder.evidence import EvidenceError, Signed, Signer, Statement, attach_all, statements
+from builder.evidence import attach as module
 from builder.evidence.gather import gather
 from builder.lock.oci import parse_reference
 
 if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
+    from builder.evidence import Verifier
     from builder.lock.registry import Registry
     from builder.publish.staging import Staged
 
@@ -133,3 +135,54 @@ def test_each_report_is_a_statement_of_its_own(registry: Registry, pushed: Stage
     both = (doubles.verification(pushed), doubles.verification(pushed, document=a100))
     made = statements(registry, pushed, doubles.evidence(pushed, verifications=both, claims=("A100", "T4")))
     assert [s.predicate["rtbuildVerification"]["claims"] for s in made[:2]] == [["T4"], ["A100"]]
+
+
+class CosignDouble:
+    """A test double of cosign, in whose registry another signer overwrites what was signed."""
+
+    def __init__(self, *, loses: int) -> None:
+        self.kept: list[Statement] = []
+        self.calls = 0
+        self.loses = loses
+
+    def public_key(self, key: str) -> bytes:
+        return b"public"
+
+    def sign(self, image: str, statement: Statement, signer: Signer) -> None:
+        self.calls += 1
+        if self.calls > self.loses:
+            self.kept.append(statement)
+
+    def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
+        return Signed(statements=tuple(s for s in self.kept if s.predicate_type == kind))
+
+
+@pytest.fixture
+def cosign(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CosignDouble:
+    double = CosignDouble(loses=request.param)
+    monkeypatch.setattr(module.Cosign, "find", lambda: double)
+    return double
+
+
+@pytest.mark.parametrize("cosign", [0, 1, 4], indirect=True)
+def test_a_signature_that_got_lost_is_made_again(
+    cosign: CosignDouble, registry: Registry, pushed: Staged
+) -> None:
+    made = attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+    assert all(row.signed for row in made)
+    assert len(cosign.kept) == 3
+    assert cosign.calls == 3 + cosign.loses
+
+
+@pytest.mark.parametrize("cosign", [1000], indirect=True)
+def test_signatures_that_never_stay(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
+    with pytest.raises(EvidenceError, match="got lost 4 times"):
+        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+
+
+@pytest.mark.parametrize("cosign", [0], indirect=True)
+def test_an_identity_signs_once(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
+    evidence = doubles.evidence(pushed)
+    for _ in range(2):
+        attach_all(registry, pushed, evidence, signer=Signer())
+    assert cosign.calls == 3

@@ -98,6 +98,14 @@ def test_checking_an_identity_needs_the_log(tmp_path: Path) -> None:
     assert not any("insecure" in text for text in given)
 
 
+def test_any_identity_for_what_was_signed_before(tmp_path: Path) -> None:
+    anyone = Verifier(identity=".*", issuer=".*", pattern=True)
+    double(tmp_path, "exit 1").verify(IMAGE, TEST_RESULT, anyone)
+    given = argv(tmp_path)
+    assert given[given.index("--certificate-identity-regexp") + 1] == ".*"
+    assert given[given.index("--certificate-oidc-issuer-regexp") + 1] == ".*"
+
+
 @pytest.mark.parametrize(
     ("script", "present", "reason"),
     [

@@ -233,3 +233,21 @@ def test_an_answer_that_is_no_list(
         monkeypatch.setattr(json, "dumps", lambda *_args, **_options: answer.decode())
         with pytest.raises(RegistryError):
             referrers(registry, name)
+
+
+def test_a_registry_that_refuses_once(by_tag: RegistryDouble, registry: Registry) -> None:
+    """Docker's registry 2.8 does, where two clients put the same thing at the same moment."""
+    name, image = subject(by_tag, registry)
+    original = registry.put_manifest
+    refused: list[str] = []
+
+    def put(reference: Reference, content: bytes, media_type: str) -> str:
+        if not refused:
+            refused.append(str(reference))
+            raise RegistryError("provided digest did not match uploaded content")
+        return original(reference, content, media_type)
+
+    registry.put_manifest = put  # type: ignore[method-assign, assignment]
+    made = attach(registry, name, image, artifact("one")).descriptor
+    assert [d.digest for d in referrers(registry, name).descriptors] == [made.digest]
+    assert len(refused) == 1
