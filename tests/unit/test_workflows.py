@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -162,7 +163,10 @@ def test_zizmor_finds_nothing() -> None:
 
 def test_actionlint_finds_nothing() -> None:
     files = [str(path) for path in FILES]
-    done = subprocess.run([program("actionlint"), *files], capture_output=True, text=True, check=False)
+    with_shellcheck = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [program("actionlint"), *files], env=with_shellcheck, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
