@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _START_LIMIT = 60.0
 """Seconds until it must answer."""
-_ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+ALONE = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,14 +94,14 @@ def second_engine(
         stack.callback(_unmount, folder)
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*_ALONE, *_command(folder, store, devices, options)],
+                [*ALONE, *dockerd(folder, store, devices, options)],
                 stdout=output,
                 stderr=output,
                 stdin=subprocess.DEVNULL,
             )
-        stack.callback(_stop, process)
+        stack.callback(stop, process)
         engine = SecondEngine(folder=folder, log=log, pid=process.pid)
-        _wait(engine, process)
+        wait(engine, process)
         for port in ports:
             # The way between the two networks is a socket in the file system, which both share.
             between = folder / f"port-{port}"
@@ -110,7 +110,7 @@ def second_engine(
         yield engine
 
 
-def _command(
+def dockerd(
     folder: Path, store: str, devices: Mapping[str, Any] | None, options: Sequence[str]
 ) -> list[str]:
     settings: dict[str, Any] = {"features": {"containerd-snapshotter": store == "containerd"}}
@@ -136,7 +136,7 @@ def _command(
     ]
 
 
-def _wait(engine: SecondEngine, process: subprocess.Popen[bytes]) -> None:
+def wait(engine: SecondEngine, process: subprocess.Popen[bytes]) -> None:
     limit = time.monotonic() + _START_LIMIT
     while time.monotonic() < limit and process.poll() is None:
         done = subprocess.run(
@@ -157,7 +157,7 @@ def _inside(pid: int, listen: str, target: str) -> Iterator[None]:
     try:
         yield
     finally:
-        _stop(process)
+        stop(process)
 
 
 def _until(there: Callable[[], bool]) -> None:
@@ -168,7 +168,7 @@ def _until(there: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(30)
