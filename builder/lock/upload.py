@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from builder.lock import registry_answers as answers
+from builder.lock.wire import BUSY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +29,8 @@ _PUSH = "pull,push"
 def mount_blob(wire: Wire, reference: str | Reference, digest: str, source: str | Reference) -> bool:
     """Have a blob of another repository of the same registry in this one, without its bytes on the way.
 
-    False where that cannot be: another registry, or one that does not show us the source. Raises
-    RegistryError where the registry does not answer or refuses to be written to.
+    False where that cannot be: another registry, one that does not mount, or does not show us the source.
+    Raises RegistryError where it does not answer.
     """
     name, place = wire.place(reference)
     _, other = wire.place(source)
@@ -48,6 +49,9 @@ def mount_blob(wire: Wire, reference: str | Reference, digest: str, source: str 
     if response.status_code == 202:  # no such blob there, or no mounting here: an upload was begun instead
         begun = urljoin(response.url, response.headers.get("Location", ""))
         wire.call("DELETE", place, begun, actions=_PUSH).close()
+        return False
+    if response.status_code < 500 and response.status_code not in BUSY:
+        response.close()  # if it is writing that it refuses, the upload that comes next is told so, and why
         return False
     raise answers.refusal(response, name, place)
 

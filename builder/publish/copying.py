@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 
     Advance = Callable[[str, int], None]
     """Told of each blob that is in place: ``there``, ``mounted`` or ``sent``, and its size in bytes."""
+
+
+_AT_A_TIME = 4
+"""Blobs: a registry far away answers slowly, not little."""
 
 
 class Writing(Protocol):
@@ -45,6 +51,7 @@ class Tally:
     bytes_sent: int = 0
     manifest_sent: bool = False
     advance: Advance | None = field(default=None, repr=False)
+    guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def changed(self) -> bool:
@@ -59,11 +66,12 @@ class Tally:
         return ", ".join(part for part in (f"{self.there} blobs there", mounted, sent) if part)
 
     def count(self, how: str, size: int) -> None:
-        setattr(self, how, getattr(self, how) + 1)
-        if how == "sent":
-            self.bytes_sent += size
-        if self.advance is not None:
-            self.advance(how, size)
+        with self.guard:
+            setattr(self, how, getattr(self, how) + 1)
+            if how == "sent":
+                self.bytes_sent += size
+            if self.advance is not None:
+                self.advance(how, size)
 
 
 def push_image(
@@ -85,15 +93,18 @@ def push_image(
     """
     tally = Tally(advance=advance)
     document = json.loads(manifest)
-    for entry in (document["config"], *document["layers"]):
-        digest, source = entry["digest"], (mount_from or {}).get(entry["digest"])
+
+    def one(digest: str, size: int) -> None:
+        source = (mount_from or {}).get(digest)
         if registry.exists(repository, digest):
-            tally.count("there", entry["size"])
+            tally.count("there", size)
         elif source is not None and registry.mount_blob(repository, digest, source):
-            tally.count("mounted", entry["size"])
+            tally.count("mounted", size)
         else:
             sent = registry.push_blob(repository, digest, blob(digest))
-            tally.count("sent" if sent else "there", entry["size"])
+            tally.count("sent" if sent else "there", size)
+
+    _each({entry["digest"]: entry["size"] for entry in (document["config"], *document["layers"])}, one)
     digest, _ = put_by_digest(registry, repository, manifest, media_type)
     if tag is not None:
         put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
@@ -104,10 +115,11 @@ def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Ad
     """Bring an image into another repository under the same digest, without a tag. Raises RegistryError.
 
     Blobs that are there are left alone; those of the same registry are mounted; the others pass through a
-    file, one at a time, and are checked on the way.
+    file, and are checked on the way.
     """
     tally = Tally(advance=advance)
-    for digest, size in dict(image.blobs).items():
+
+    def one(digest: str, size: int) -> None:
         if registry.exists(repository, digest):
             tally.count("there", size)
         elif registry.mount_blob(repository, digest, image.repository):
@@ -117,10 +129,24 @@ def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Ad
                 file = registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
                 sent = registry.push_blob(repository, digest, file)
             tally.count("sent" if sent else "there", size)
+
+    _each(dict(image.blobs), one)
     found, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
     if found != image.digest:
         raise RegistryError(f"{repository} has {found} for {image.reference}: another digest")
     return tally
+
+
+def _each(blobs: Mapping[str, int], work: Callable[[str, int], None]) -> None:
+    """``work`` on every digest and size, several at a time; after a failure no other begins."""
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="blob") as pool:
+        jobs = [pool.submit(work, digest, size) for digest, size in blobs.items()]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        finally:
+            for job in jobs:
+                job.cancel()
 
 
 def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:

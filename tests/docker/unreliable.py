@@ -40,10 +40,11 @@ class Proxy:
     after: Callable[[int, str], None] | None = None
     """Called when a request went through, before it is answered."""
     token_lasts: int | None = None
-    """Demand a token that is good for this many requests."""
+    """Demand a token; each is good for this many requests."""
     requests: list[str] = field(default_factory=list)
     tokens: int = 0
-    used: int = 0
+    left: dict[str, int] = field(default_factory=dict)
+    """For each token, how many requests it is still good for."""
     date: str | None = None
     """What the registry's clock says, in place of the truth."""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,8 +95,9 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             if urlsplit(self.path).path == "/token":
                 with state.lock:
-                    state.tokens, state.used = state.tokens + 1, 0
+                    state.tokens += 1
                     token = f"token-{state.tokens}"
+                    state.left[f"Bearer {token}"] = state.token_lasts or 0
                 return self._send(200, json.dumps({"token": token}).encode(), {})
             with state.lock:
                 state.requests.append(f"{self.command} {self.path}")
@@ -128,9 +130,9 @@ class _Handler(BaseHTTPRequestHandler):
         if state.token_lasts is None:
             return True
         with state.lock:
-            state.used += 1
-            current = f"Bearer token-{state.tokens}"
-            return self.headers.get("Authorization") == current and state.used <= state.token_lasts
+            given = self.headers.get("Authorization", "")
+            state.left[given] = state.left.get(given, 0) - 1
+            return state.left[given] >= 0
 
     def _pass_on(self, body: bytes, length: int) -> tuple[int, dict[str, str], bytes]:
         """To the registry and back. A body shorter than its length is what a push cut in half looks like."""
