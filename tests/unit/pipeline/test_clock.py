@@ -1,0 +1,123 @@
+"""A clock that is wrong, jumps or goes back: no time of the machine enters an image, and nothing waits."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.util
+import itertools
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.layers import LayerStore
+from builder.layers.stack import make_missing, plan
+from builder.pipeline.events import Stage, StageFinished
+from builder.pipeline.schedule import Walk
+from builder.recipe import render, write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from builder.model import Pinned
+    from builder.pipeline.events import Event
+
+LAYERS = Path(__file__).resolve().parents[1] / "layers" / "layer_wheels.py"
+_spec = importlib.util.spec_from_file_location("layer_wheels_for_clock", LAYERS)
+assert _spec is not None
+assert _spec.loader is not None
+layer_wheels = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = layer_wheels
+_spec.loader.exec_module(layer_wheels)
+
+CLOCKS: dict[str, Callable[[], itertools.count[float]]] = {
+    "before 1980, where zip files begin": lambda: itertools.count(1.0, 1.0),
+    "after 2038": lambda: itertools.count(4_000_000_000.0, 1.0),
+    "an hour back at each look": lambda: itertools.count(1_795_000_000.0, -3600.0),
+    "a year ahead at each look": lambda: itertools.count(1_795_000_000.0, 365 * 86400.0),
+}
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    ticks = CLOCKS[name]()
+    monkeypatch.setattr(time, "time", lambda: next(ticks))
+    monkeypatch.setattr(time, "time_ns", lambda: int(next(ticks) * 1e9))
+
+    class Wrong(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
+            return datetime.datetime.fromtimestamp(max(0.0, next(ticks)), tz)
+
+    monkeypatch.setattr(datetime, "datetime", Wrong)
+
+
+def cell(folder: Path) -> tuple[Pinned, dict[str, Path]]:
+    folder.mkdir()
+    builder = layer_wheels.Builder(folder)
+    made = [builder.wheel("one", {"one/__init__.py": b"VALUE = 1\n"}), builder.pip()]
+    return layer_wheels.pinned(made), layer_wheels.paths(made)
+
+
+def digests(folder: Path) -> list[str]:
+    """All that goes into an image from here: the layers, the recipe's inputs, its files with their times."""
+    pinned, paths = cell(folder)
+    store, rootfs = LayerStore(folder / "store", limit=10**9), folder / "rootfs.tar"
+    rootfs.write_bytes(b"\0" * 10240)
+    lease = store.lease()
+    made = make_missing(plan(pinned, store=store, lease=lease), wheel_paths=paths, rootfs_tar=rootfs)
+    recipe = render(pinned, probe=b"probe", version="1")
+    blobs = dict.fromkeys(recipe.blobs, rootfs)
+    write(recipe, folder / "recipe", blobs=blobs)
+    files = [folder / "recipe" / name for name in recipe.files]
+    lease.release()
+    return [
+        *(made.known[group].record.layer.digest for group in made.groups),
+        *([made.rootfs.record.layer.digest] if made.rootfs else []),
+        recipe.inputs,
+        *(f"{path.name} {path.stat().st_mtime_ns} {path.stat().st_mode:o}" for path in files),
+    ]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_no_time_of_the_machine_enters_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: str
+) -> None:
+    right = digests(tmp_path / "right")
+    set_clock(monkeypatch, clock)
+    assert digests(tmp_path / "wrong") == right
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_a_stage_takes_the_seconds_that_it_took(monkeypatch: pytest.MonkeyPatch, clock: str) -> None:
+    set_clock(monkeypatch, clock)
+    events: list[Event] = []
+    pinned = layer_wheels.pinned([])
+    walk = Walk(pinned.cell, events.append, threading.Event())
+    with walk.stage(Stage.BUILD):
+        pass
+    (finished,) = [event for event in events if isinstance(event, StageFinished)]
+    assert 0 <= finished.seconds < 5
+
+
+@pytest.mark.parametrize("stamp", [1.0, 4_000_000_000.0])
+def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: float) -> None:
+    """Files out of a clock's past and future: what was used is what counts, and what is leased stays."""
+    pinned, paths = cell(tmp_path / "cell")
+    store = LayerStore(tmp_path / "store")
+    lease = store.lease()
+    rootfs = tmp_path / "rootfs.tar"
+    rootfs.write_bytes(b"\0" * 10240)
+    made = make_missing(plan(pinned, store=store, lease=lease), wheel_paths=paths, rootfs_tar=rootfs)
+    digest = made.known[made.groups[0]].record.layer.digest
+    for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
+        os.utime(path, (stamp, stamp))
+    assert store.prune(0) == 0, "all is leased"
+    again = plan(pinned, store=LayerStore(tmp_path / "store"), lease=lease)
+    assert again.known.keys() == made.known.keys()
+    lease.release()
+    assert store.prune(0) > 0
+    assert not store.blob(digest).exists()
