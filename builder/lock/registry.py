@@ -248,10 +248,6 @@ class Registry:
         """Seconds by which this machine's clock is ahead of the registry's, by its last answer."""
         return self._wire.ahead(self._wire.place(reference)[1])
 
-    def try_again(self, reference: str | Reference) -> None:
-        """Forget that the registry did not answer: the next call asks it once more."""
-        self._wire.forgive(self._wire.place(reference)[1])
-
     def blob(self, reference: str | Reference, digest: str) -> bytes:
         """A small blob, such as a config, checked against its digest."""
         name, place = self._wire.place(reference)

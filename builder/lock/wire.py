@@ -125,7 +125,7 @@ class Wire:
             except RegistryError:
                 if last:
                     raise
-                self.forgive(place)
+                self._silent.pop(place.host, None)
                 time.sleep(pause or 0)
                 continue
             if response.status_code in done or response.status_code not in BUSY or last:
@@ -140,10 +140,6 @@ class Wire:
         for number in range(min(self.client.retries, _MORE_TRIES)):
             yield self.client.backoff * 2**number
         yield None
-
-    def forgive(self, place: Place) -> None:
-        """Ask a registry again that did not answer."""
-        self._silent.pop(place.host, None)
 
     def ahead(self, place: Place) -> float | None:
         """By how many seconds this machine's clock is ahead of the registry's; None before an answer."""
