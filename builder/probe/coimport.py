@@ -1,10 +1,11 @@
-"""Frameworks imported together, in both orders: which cuDNN each of them gets must not depend on it.
+"""Frameworks imported together, in every order: which cuDNN each of them gets must not depend on it.
 
 Two copies of cuDNN 9 do not live side by side in a process: whichever framework comes second silently uses
 the sub-libraries of the first.
 """
 
 import os
+from itertools import permutations
 
 from .fw_libraries import framework_cudnn, unloadable
 from .fw_registry import framework_by_stage
@@ -15,11 +16,17 @@ from .versions import cudnn_rule, dotted, numbers
 
 
 def coimport_orders(facts):
-    """Both orders of the frameworks that could be imported by themselves; nothing for fewer than two."""
+    """Every order of the frameworks that could be imported by themselves; nothing for fewer than two.
+
+    Of more than three, each comes first once and last once: the first one's cuDNN is what the others get.
+    """
     names = list(facts.get("imported") or [])
     if len(names) < 2:
         return []
-    return [{"order": names}, {"order": names[::-1]}]
+    if len(names) <= 3:
+        return [{"order": list(order)} for order in permutations(names)]
+    turns = [names[at:] + names[:at] for at in range(len(names))]
+    return [{"order": order} for turn in turns for order in (turn, turn[::-1])]
 
 
 def judge_coimport(run):
@@ -61,7 +68,7 @@ def coimport_stage(ctx):
 
 
 def _compare_orders(ctx, mine):
-    """F06: what the other order gave must be the same; under --strict a difference fails."""
+    """F06: what the order before gave must be the same; under --strict a difference fails."""
     before = ctx.facts.get("coimport")
     ctx.fact("coimport", mine)
     order = ", then ".join(mine["order"])
@@ -71,7 +78,7 @@ def _compare_orders(ctx, mine):
         ctx.passed("F06", "%s: cuDNN from %s" % (order, " and ".join(folders) or "nowhere"), evidence)
         return
     name = sorted(key for key in mine["cudnn"] if mine["cudnn"][key] != before["cudnn"].get(key))[0]
-    text = "%s gets cuDNN %s in the order %s, and %s in the other"
+    text = "%s gets cuDNN %s in the order %s, and %s in the one before"
     text = text % (name, mine["cudnn"][name], order, before["cudnn"].get(name))
     if ctx.strict:
         ctx.fails("F06", text, cause="import-order-conflict", evidence=evidence)
