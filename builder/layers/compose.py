@@ -75,6 +75,8 @@ def compose(
         }
     )
     temporary = store.folder("tmp") / uuid.uuid4().hex
+    with store.keeping(lease, temporary.name):
+        pass  # kept from here on: a clock that jumps makes it look old
     with disk_errors(temporary):
         blobs = temporary / "blobs" / "sha256"
         blobs.mkdir(parents=True)

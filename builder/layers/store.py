@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 import uuid
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _STALE = 24 * 3600
-"""Seconds after which a temporary file belongs to a process that died."""
+"""Seconds after which a temporary file that no lease keeps belongs to a process that died."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +112,8 @@ class LayerStore:
             if found is not None:
                 return found, False
             temporary = self.folder("tmp") / uuid.uuid4().hex
+            with self._lock():
+                lease.add(temporary.name)
             try:
                 with disk_errors(temporary):
                     record = make(temporary)
@@ -291,10 +292,20 @@ class LayerStore:
             links = path.glob("blobs/sha256/*")
             if path.name not in leased and any(not link.exists() for link in links):
                 shutil.rmtree(path, ignore_errors=True)
+        now = self._now()
         for path in self.folder("tmp").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_mtime < time.time() - _STALE:
+                if path.name not in leased and path.stat().st_mtime < now - _STALE:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _now(self) -> float:
+        """The time by the store's own file system: what files are as old as, whatever the clock says."""
+        path = self.folder("tmp") / f"now-{uuid.uuid4().hex}"
+        path.touch()
+        try:
+            return path.stat().st_mtime
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

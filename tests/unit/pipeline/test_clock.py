@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.util
 import itertools
 import os
@@ -14,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.layers import LayerStore
+from builder.layers import Layer, LayerStore
 from builder.layers.stack import make_missing, plan
+from builder.layers.store import Record
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
 from builder.recipe import render, write
@@ -121,3 +123,26 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     lease.release()
     assert store.prune(0) > 0
     assert not store.blob(digest).exists()
+
+
+def test_a_clock_that_jumps_ahead_takes_no_layer_away_that_is_being_made(tmp_path: Path) -> None:
+    """To whoever prunes meanwhile, everything that was written before the jump is old."""
+    store, other = LayerStore(tmp_path / "store"), LayerStore(tmp_path / "store")
+    lease = store.lease()
+
+    def make(target: Path) -> Record:
+        target.write_bytes(b"layer")
+        os.utime(target, (1.0, 1.0))
+        other.prune(0)
+        digest = "sha256:" + hashlib.sha256(b"layer").hexdigest()
+        layer = Layer(title="a", digest=digest, diff_id=digest, size=5, unpacked=5, media_type="x")
+        return Record(layer=layer)
+
+    record, new = store.obtain("key", lease, make)
+    assert new
+    assert store.blob(record.layer.digest).read_bytes() == b"layer"
+    left = tmp_path / "store" / "tmp" / "of-a-process-that-died"
+    left.write_bytes(b"half a layer")
+    os.utime(left, (1.0, 1.0))
+    other.prune(0)
+    assert not left.exists()
