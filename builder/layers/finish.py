@@ -11,11 +11,13 @@ import hashlib
 import json
 import shutil
 import tempfile
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from builder.errors import CellError
 from builder.layers.codec import codec
@@ -29,8 +31,7 @@ from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 from builder.model import digest_of
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.layers.dockerfile import Ending, Setting, Step
     from builder.layers.store import LayerStore, Lease
@@ -59,6 +60,7 @@ class Finisher:
     store: LayerStore
     lease: Lease
     cancel: threading.Event
+    bench: Workbench
     blob: Callable[[Layer], Path]
     """Where a layer of the base or of the wheels is; called only where a step has to run."""
     fetched: Callable[[str, Lease], Record | None] = field(default=lambda _key, _lease: None)
@@ -77,11 +79,63 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
         found[name] = found[name] or work.fetched(key, work.lease)
     missing = [name for name, record in found.items() if record is None]
     if missing:
-        with disk_errors(work.store.root), tempfile.TemporaryDirectory(prefix="rtbuild-finish-") as folder:
-            made = _run(work, missing, Path(folder))
-            for name in missing:
-                found[name] = _keep(work, keys[name], name, made / "out" / name)
+        way_in()  # before gigabytes are unpacked
+    with_wheels = [name for name in missing if any(map(_sees_wheels, _steps_of(work.ending, name)))]
+    only_base = [name for name in missing if name not in with_wheels]
+    with disk_errors(work.store.root):
+        for names, root in ((only_base, work.bench.base), (with_wheels, _whole)):
+            if names:
+                with root(work) as scratch:
+                    _run(work, names, scratch)
+                    for name in names:
+                        found[name] = _keep(work, keys[name], name, scratch.root / "out" / name)
     return tuple(record.layer for record in found.values() if record is not None), len(missing)
+
+
+class Workbench:
+    """Bases that were unpacked in a run, for steps that see no wheels: of any cell, one after another."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="rtbuild-bases-"))
+        self._bases: dict[str, Scratch] = {}
+        self._guard = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._folder)
+
+    @contextmanager
+    def base(self, work: Finisher) -> Iterator[Scratch]:
+        """The base of ``work``, with nothing below ``/out``; nobody else has it until the block ends."""
+        name = digest_of([layer.diff_id for layer in work.base.layers])
+        with self._guard:
+            if name not in self._bases:
+                scratch = Scratch(self._folder / f"{len(list(self._folder.iterdir()))}", work.cancel)
+                _unpack_base(work, scratch)
+                self._bases[name] = scratch
+            scratch = self._bases[name]
+            try:
+                yield scratch
+            finally:
+                shutil.rmtree(scratch.root / "out", ignore_errors=True)
+
+
+@contextmanager
+def _whole(work: Finisher) -> Iterator[Scratch]:
+    """The base with the wheels on it, for one use."""
+    with tempfile.TemporaryDirectory(prefix="rtbuild-finish-") as folder:
+        scratch = Scratch(Path(folder) / "root", work.cancel)
+        _unpack_base(work, scratch)
+        _unpack_wheels(work, scratch)
+        yield scratch
+
+
+def _unpack_base(work: Finisher, scratch: Scratch) -> None:
+    for layer in work.base.layers:
+        work.progress(f"looking into {layer.title}")
+        scratch.unpack(work.blob(layer), layer.media_type, whole=True)
 
 
 def layer_keys(
@@ -92,7 +146,7 @@ def layer_keys(
 
 
 def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
-    steps = [step for step in ending.steps if name in step.makes]
+    steps = _steps_of(ending, name)
     if not steps:
         raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
     files = recipe.files
@@ -115,21 +169,19 @@ def _sees_wheels(step: Step) -> bool:
     return _WHEELS in step.script
 
 
-def _run(work: Finisher, missing: Sequence[str], folder: Path) -> Path:
-    """Run the steps that make what is missing; the root folder they ran in."""
-    way_in()  # before gigabytes are unpacked
-    steps = [step for step in work.ending.steps if step.makes & set(missing)]
-    scratch = Scratch(folder / "root", work.cancel)
-    for layer in work.base.layers:
-        work.progress(f"looking into {layer.title}")
-        scratch.unpack(work.blob(layer), layer.media_type, whole=True)
-    if any(map(_sees_wheels, steps)):
-        _unpack_wheels(work, scratch)
+def _steps_of(ending: Ending, name: str) -> list[Step]:
+    return [step for step in ending.steps if name in step.makes]
+
+
+def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
+    """Run the steps that make these folders, in the recipe's order."""
     settings = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
     given = dict(pair.partition("=")[::2] for pair in _config_of(work.base).get("Env") or ())
-    for step in steps:
-        names = ", ".join(sorted(step.makes))
-        work.progress(f"making {names}")
+    for step in work.ending.steps:
+        if not step.makes & set(names):
+            continue
+        makes = ", ".join(sorted(step.makes))
+        work.progress(f"making {makes}")
         for source, target in step.files:
             file = work.recipe.files[source]
             scratch.put(target, file.content, file.mode)
@@ -137,11 +189,10 @@ def _run(work: Finisher, missing: Sequence[str], folder: Path) -> Path:
         run_script(
             step.script,
             scratch.root,
-            what=f"the step that makes {names}",
+            what=f"the step that makes {makes}",
             env=environment({**given, **settings}),
             cancel=work.cancel,
         )
-    return scratch.root
 
 
 def _unpack_wheels(work: Finisher, scratch: Scratch) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from builder.layers.finish import Workbench
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.layers.types import BaseLayers, Layer
@@ -82,6 +83,7 @@ def compose_image(
     fetched: Callable[[str, Lease], Record | None],
     progress: Callable[[str], None],
     cancel: threading.Event,
+    bench: Workbench,
 ) -> ComposedImage:
     """Put the image of ``recipe`` together: every layer of ``made`` is known, what the recipe adds is made.
 
@@ -100,6 +102,7 @@ def compose_image(
         store=made.store,
         lease=made.lease,
         cancel=cancel,
+        bench=bench,
         blob=blob,
         fetched=fetched,
         progress=progress,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
 from builder.layers.dockerfile import read_ending
+from builder.layers.finish import Workbench
 from builder.layers.image import MANIFEST, ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
 from builder.layers.stack import make_missing
@@ -59,7 +60,7 @@ def refuse_engine_work(recipe: Recipe) -> None:
     read_ending(recipe.files["Dockerfile"].content.decode())
 
 
-def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
+def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Image:
     """Put the image of ``recipe`` together, push it and write it out, as the settings say."""
     settings, pinned = site.settings, recipe.pinned
     store = site.layers
@@ -99,6 +100,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe) -> Image:
                 fetched=site.shared.find if site.shared is not None else lambda _key, _lease: None,
                 progress=lambda text: walk.progress(text, quiet=False),
                 cancel=walk.cancel,
+                bench=bench,
             )
             walk.done(f"put together without an engine, {image.size / 1e9:.2f} GB {image.digest[:19]}")
         refuse_large(recipe.pinned, image.size)
@@ -237,9 +239,10 @@ def build_without_engine(
         there = staged.get(recipe.inputs)
         if there is not None:
             return end_staged(walk, site, there)
-        image = compose_cell(walk, site, recipe)
+        image = compose_cell(walk, site, recipe, bench)
         return stages.ended(walk, Outcome.UNVERIFIED if settings.verify else Outcome.DONE, image=image)
 
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
+    with Workbench() as bench:
+        made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -20,7 +21,7 @@ from layer_wheels import Builder, pinned
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.layers import LayerStore
 from builder.layers.context import base_of
-from builder.layers.finish import go_json
+from builder.layers.finish import Workbench, go_json
 from builder.layers.image import ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
 from builder.layers.stack import make_missing, plan
@@ -91,6 +92,7 @@ class Bench:
     system: Path
     builder: Builder
     looked: list[str] = dataclasses.field(default_factory=list)
+    workbench: Any = None
 
     def recipe(self, lock: Pinned, *, probe: bytes = b"1", dockerfile: str = DOCKERFILE) -> Recipe:
         files = {"Dockerfile": RecipeFile(content=dockerfile.encode()), "probe": RecipeFile(content=probe)}
@@ -108,15 +110,17 @@ class Bench:
             plan(lock, store=self.store, lease=lease), wheel_paths=paths, rootfs_tar=self.system
         )
         self.looked.clear()
-        image = compose_image(
-            self.recipe(lock, **changes),
-            made,
-            base_of(made, None, fetch=False)[0],
-            blob=self.blob,
-            fetched=lambda _key, _lease: None,
-            progress=lambda _text: None,
-            cancel=threading.Event(),
-        )
+        with self.workbench or Workbench() as bench:
+            image = compose_image(
+                self.recipe(lock, **changes),
+                made,
+                base_of(made, None, fetch=False)[0],
+                blob=self.blob,
+                fetched=lambda _key, _lease: None,
+                progress=lambda _text: None,
+                cancel=threading.Event(),
+                bench=bench,
+            )
         lease.release()
         return image
 
@@ -170,6 +174,18 @@ def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
     assert (environment.made, bench.looked) == (0, [])
     assert environment.layers == first.layers
     assert environment.digest != first.digest
+
+
+def test_cells_of_one_run_unpack_a_base_once(bench: Bench) -> None:
+    with Workbench() as bench_of_all:
+        shared = contextlib.nullcontext(bench_of_all)
+        together = dataclasses.replace(bench, workbench=shared)
+        first = together.compose(probe=b"1")
+        assert together.looked.count("rootfs bookworm") == 2, "once alone, once with the wheels on it"
+        second = together.compose(probe=b"2")
+        assert together.looked == []
+    assert members(bench, first.layers[-1]) == {"probe": b"1"}
+    assert members(bench, second.layers[-1]) == {"probe": b"2"}
 
 
 def test_umask_and_root_folder_do_not_show(bench: Bench, tmp_path: Path, monkeypatch: Any) -> None:
