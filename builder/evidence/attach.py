@@ -68,8 +68,9 @@ def attach_all(
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
     if by_tag:  # one more look: another writer of the same tag may have been between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
+    fresh: tuple[Statement, ...] = ()
     if signer is not None:
-        _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, say)
+        fresh = _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, say)
     return tuple(
         Attached(
             kind=KINDS[statement.predicate_type],
@@ -77,7 +78,7 @@ def attach_all(
             digest=found.descriptor.digest,
             size=len(statement.content),
             by=found.kept,
-            new=found.new,
+            new=found.new or any(statement is other for other in fresh),
             signed=signer is not None,
         )
         for statement, found in placed
@@ -150,8 +151,10 @@ def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> Non
         )
 
 
-def _sign_all(image: str, made: tuple[Statement, ...], signer: Signer, say: Callable[[str], None]) -> None:
-    """Sign what is not signed yet.
+def _sign_all(
+    image: str, made: tuple[Statement, ...], signer: Signer, say: Callable[[str], None]
+) -> tuple[Statement, ...]:
+    """Sign what is not signed yet, and say which that was.
 
     cosign keeps all envelopes under one tag and swaps it without comparing, so that two signers can overtake
     each other: what got lost is signed once more.
@@ -159,14 +162,14 @@ def _sign_all(image: str, made: tuple[Statement, ...], signer: Signer, say: Call
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
         verifier = _own_verifier(cosign, signer, Path(folder) / "cosign.pub")
-        missing = _unsigned(cosign, image, made, verifier)
+        fresh = missing = _unsigned(cosign, image, made, verifier)
         for _ in range(_SIGNING_ROUNDS):
             for statement in missing:
                 say(f"signing {KINDS[statement.predicate_type]}")
                 cosign.sign(image, statement, signer)
             missing = [] if signer.key is None else _unsigned(cosign, image, missing, verifier)
             if not missing:
-                return
+                return tuple(fresh)
     raise EvidenceError(
         f"signatures on {image} got lost {_SIGNING_ROUNDS} times",
         hint="several publishers sign this image at once: publish again",

@@ -76,5 +76,5 @@ class Attached:
     by: Literal["referrers", "tag"]
     """Who lists it: the registry's referrers API, or the tag ``sha256-<hex>``."""
     new: bool
-    """False where it was there already."""
+    """False where it was there already, and its signature, too, if one is asked for."""
     signed: bool

@@ -245,7 +245,7 @@ class _Line:
         assert row.copied is not None  # noqa: S101 - it was copied above
         same = not changed and not row.copied.changed and not any(piece.new for piece in row.evidence)
         row.state = "unchanged" if same else "published"
-        return _ended(walk, Outcome.PUBLISHED)
+        return _ended(walk, Outcome.DONE if same else Outcome.PUBLISHED)
 
     def _evidence(self, row: Publication) -> Evidence:
         assert row.found is not None  # noqa: S101 - as in carry

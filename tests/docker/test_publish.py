@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
 from registry import LoopbackRegistry, serve
 from unreliable import Proxy, before
 
+from builder.evidence import Signer
 from builder.lock import Registry
 from builder.lock.http import Client
 from builder.lock.registry_auth import Login
@@ -298,3 +300,23 @@ def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
     finally:
         name = "rtbuild/real:six1.17.0-py3.11-bookworm-cpu-push"
         subprocess.run(["docker", "image", "rm", "-f", name], capture_output=True, check=False)
+
+
+def test_signed_it_is_what_audit_and_cosign_find(
+    tmp_path: Path, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unsigned first; then signed, which is a change; then once more, which is none."""
+    if shutil.which("cosign") is None:
+        pytest.skip("needs cosign: scripts/ensure-tools")
+    monkeypatch.setenv("COSIGN_PASSWORD", "secret")
+    subprocess.run(["cosign", "generate-key-pair"], cwd=tmp_path, check=True, capture_output=True)
+    signer = Signer(key=str(tmp_path / "cosign.key"))
+    scene.project.report(scene.image)
+    assert scene.publish().state == "published"
+    row = scene.publish(signer=signer)
+    assert (row.state, {piece.signed for piece in row.evidence}) == ("published", {True})
+    assert scene.publish(signer=signer).state == "unchanged"
+    audited = rtbuild(tmp_path, "audit", f"{scene.public}:latest", "--key", "cosign.pub", "--json")
+    assert audited.returncode == 0, audited.stderr
+    found = json.loads(audited.stdout)
+    assert (found["digest"], found["works"]) == (scene.image.digest, True)
