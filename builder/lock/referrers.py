@@ -204,8 +204,8 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
 
 
 def _again(attempt: Callable[[], _Made]) -> _Made:
-    """Docker's registry 2.8 refuses now and then what two clients put at the same moment (HTTP 400, "provided
-    digest did not match uploaded content"), and takes it a moment later."""
+    """Docker's registry 2.8 refuses now and then what two clients put or read at the same moment (HTTP 400,
+    "provided digest did not match uploaded content"), and takes it a moment later."""
     for pause in (0.2, 0.6):
         try:
             return attempt()
@@ -221,17 +221,21 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
         RegistryError: something else than an index has that tag, or others overwrote it again and again.
     """
     tag = tag_of(subject)
+    seen: dict[str, dict[str, Any]] = {}
     for pause in _pauses():
-        document = _tagged_index(registry, image, tag)
-        there = {entry.get("digest") for entry in document["manifests"]}
-        missing = [entry.document() for entry in wanted if entry.digest not in there]
+        document = _again(functools.partial(_tagged_index, registry, image, tag))
+        there = {entry["digest"]: entry for entry in document["manifests"]}
+        # Also what another writer put and a third one overwrote in the meantime: whoever saw it restores it.
+        seen = {entry.digest: entry.document() for entry in wanted} | seen | there
+        missing = [entry for digest, entry in seen.items() if digest not in there]
         if not missing:
             return
         wider = {**document, "manifests": [*document["manifests"], *missing]}
-        _again(functools.partial(_put_index, registry, image, tag, wider))
+        for digest in _again(functools.partial(_put_index, registry, image, tag, wider)):
+            seen.pop(digest, None)
         time.sleep(pause)
-    there = {entry.digest for entry in _by_tag(registry, image.at(subject)).descriptors}
-    if all(entry.digest in there for entry in wanted):
+    kept = {entry.digest for entry in _by_tag(registry, image.at(subject)).descriptors}
+    if all(entry.digest in kept for entry in wanted):
         return
     raise RegistryError(
         f"{image.host}/{image.repository}:{tag} was overwritten by others {_TRIES} times",
@@ -245,16 +249,19 @@ def _pauses() -> Iterator[float]:
         yield 0.05 * (attempt + 1) * (1 + random.random())  # noqa: S311 - only to get out of step
 
 
-def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> None:
+def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> frozenset[str]:
+    """Put the index; which entries had to be left out, because their manifests were deleted since."""
     name = oci.Reference(host=image.host, repository=image.repository, tag=tag, digest=None)
     try:
         registry.put_manifest(name, canonical_json(document), oci.INDEX)
-    except RegistryError:
-        # Registries refuse an index that names a manifest which was deleted since.
-        alive = [entry for entry in document["manifests"] if registry.digest_of(image.at(entry["digest"]))]
-        if len(alive) == len(document["manifests"]):
+    except RegistryError:  # registries refuse an index that names what they do not have
+        entries = document["manifests"]
+        alive = [entry for entry in entries if registry.digest_of(image.at(entry["digest"]))]
+        if len(alive) == len(entries):
             raise
         registry.put_manifest(name, canonical_json({**document, "manifests": alive}), oci.INDEX)
+        return frozenset(entry["digest"] for entry in entries if entry not in alive)
+    return frozenset()
 
 
 def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, Any]:
@@ -279,7 +286,8 @@ def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, A
 
 
 def _by_tag(registry: Registry, image: Reference) -> Listing:
-    found, odd = _descriptors(_tagged_index(registry, image, tag_of(image.digest or "")))
+    tagged = _again(functools.partial(_tagged_index, registry, image, tag_of(image.digest or "")))
+    found, odd = _descriptors(tagged)
     return Listing(kept="tag", descriptors=tuple(found[:_MOST]), left_out=odd + max(0, len(found) - _MOST))
 
 

@@ -164,14 +164,28 @@ def test_signed_evidence_for_everyone(site: Site, tmp_path: Path, monkeypatch: p
     assert found["listed_by"] == "tag"
 
 
-def test_signing_twice_adds_no_signature(site: Site, tmp_path: Path) -> None:
-    signer = Signer(key=str(site.key))
-    image = doubles.push_image(site.registry, f"{site.host}/team/twice", tmp_path)
-    evidence = doubles.evidence(image)
-    attach_all(site.registry, image, evidence, signer=signer)
+@pytest.fixture
+def signed(site: Site, once: dict[str, Any], tmp_path: Path) -> Staged:
+    """One image with signed evidence, for tests that only look at it: a use of the key costs a second."""
+    if not once:
+        image = doubles.push_image(site.registry, f"{site.host}/team/once", tmp_path)
+        evidence = doubles.evidence(image)
+        attach_all(site.registry, image, evidence, signer=Signer(key=str(site.key)))
+        once.update(image=image, evidence=evidence)
+    found: Staged = once["image"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def once() -> dict[str, Any]:
+    return {}
+
+
+def test_signing_twice_adds_no_signature(site: Site, signed: Staged, once: dict[str, Any]) -> None:
+    image = signed
     tag = f"{image.repository}:sha256-{image.digest.removeprefix('sha256:')}.att"
     before = site.registry.digest_of(tag)
-    again = attach_all(site.registry, image, evidence, signer=signer)
+    again = attach_all(site.registry, image, once["evidence"], signer=Signer(key=str(site.key)))
     assert site.registry.digest_of(tag) == before
     assert not any(row.new for row in again)
 
@@ -186,8 +200,7 @@ def test_unsigned_is_said(site: Site, tmp_path: Path) -> None:
     assert site.run("rtbuild", "audit", image.reference, "--require-signature", check=False).returncode == 2
 
 
-def test_the_key_of_somebody_else(site: Site, tmp_path: Path) -> None:
-    image = publish(site, tmp_path, "other-key", signer=Signer(key=str(site.key)))
+def test_the_key_of_somebody_else(site: Site, signed: Staged, tmp_path: Path) -> None:
     subprocess.run(
         [tool("cosign"), "generate-key-pair"],
         cwd=tmp_path,
@@ -195,14 +208,14 @@ def test_the_key_of_somebody_else(site: Site, tmp_path: Path) -> None:
         check=True,
         capture_output=True,
     )
-    code, found = site.audit(f"{image.repository}:1", "--key", str(tmp_path / "cosign.pub"))
+    code, found = site.audit(signed.reference, "--key", str(tmp_path / "cosign.pub"))
     assert (code, found["works"]) == (1, False)
     assert found["signatures"]["present"]
 
 
-def test_the_envelope_of_another_image(site: Site, tmp_path: Path) -> None:
+def test_the_envelope_of_another_image(site: Site, signed: Staged, tmp_path: Path) -> None:
     """Replayed: a signed envelope, moved under the tag of an image that nobody verified."""
-    image = publish(site, tmp_path, "replayed", signer=Signer(key=str(site.key)))
+    image = signed
     other = doubles.push_image(
         site.registry, image.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="2"
     )

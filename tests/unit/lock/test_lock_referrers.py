@@ -132,6 +132,24 @@ def test_two_writers_of_one_tag(by_tag: RegistryDouble, registry: Registry) -> N
     assert len(times) == 3
 
 
+def test_what_a_third_writer_overwrote_is_put_back(by_tag: RegistryDouble, registry: Registry) -> None:
+    name, image = subject(by_tag, registry)
+    other = attach(registry, name, image, artifact("other")).descriptor
+    tag = tag_of(image.digest)
+    original = registry.put_manifest
+    lost: list[str] = []
+
+    def put(reference: Reference, content: bytes, media_type: str) -> str:
+        digest = original(reference, content, media_type)
+        if not lost:  # a third writer knew of neither
+            lost.append(by_tag.tags.pop(tag))
+        return digest
+
+    registry.put_manifest = put  # type: ignore[method-assign, assignment]
+    mine = attach(registry, name, image, artifact("mine")).descriptor
+    assert {d.digest for d in referrers(registry, name).descriptors} == {other.digest, mine.digest}
+
+
 def test_a_writer_that_never_stops(by_tag: RegistryDouble, registry: Registry) -> None:
     name, image = subject(by_tag, registry)
     original = registry.put_manifest
