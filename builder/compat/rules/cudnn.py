@@ -143,10 +143,13 @@ def _compare(
             f"whether {there} is new enough is not known",
         )
     if not at_least(short(there, 2), short(built, 2)):
+        if at_least_only:
+            why = f"and the pins admit {there} too, which is older: a lock says which it is"
+        else:
+            why = f"and would load {there}: the loaded minor is older"
         return finding(
-            Outcome.CANNOT_WORK,
-            f"{framework.label} was compiled with cuDNN {built} and would load {there}: the loaded "
-            "minor is older",
+            Outcome.WARNS if at_least_only else Outcome.CANNOT_WORK,
+            f"{framework.label} was compiled with cuDNN {built} {why}",
         )
     if strict and (not agree(built, there) or at_least_only):
         return finding(

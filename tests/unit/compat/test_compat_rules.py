@@ -66,6 +66,15 @@ def test_cudnn_same_major_and_minor_not_older(tf28, loaded, expected) -> None:
     assert outcome(check(tf28, registry(loaded)), "cudnn-version") is expected
 
 
+def test_pins_that_admit_an_older_cudnn_warn_until_a_lock_decides(make) -> None:
+    """JAX 0.4.30 pins cuDNN from 9.0 on, was built with 9.1, and raises with an older one."""
+    cell = make("jax[cuda12]==0.4.30", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    assert outcome(check(cell), "cudnn-version") is Outcome.WARNS
+    for version, expected in (("9.0.0.312", Outcome.CANNOT_WORK), ("9.1.1.17", Outcome.WORKS)):
+        wheel = WheelTruth(name="nvidia-cudnn-cu12", version=version, file="x.whl")
+        assert outcome(check(cell, Truth(wheels=(wheel,), locked=True)), "cudnn-version") is expected
+
+
 def test_strict_wants_the_same_cudnn(tf28) -> None:
     strict = replace(tf28, options=Options(strict_cudnn=True))
     assert outcome(check(strict, registry("8.9.6.50")), "cudnn-version") is Outcome.CANNOT_WORK
