@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from typing import TYPE_CHECKING
 
+import engines
 import pytest
 import tiny
 
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.docker
 
-STEADY = """\
-RUN ["/bin/sh", "-c", "mkdir /made && echo same > /made/file && touch -d @1000000000 /made/file /made"]
+SHELL = 'RUN --network=none ["/bin/sh", "-c", "'
+STEADY = f"""{SHELL}mkdir /made; echo same > /made/file; touch -d @1000000000 /made/file /made"]
 """
 
 
@@ -55,7 +57,7 @@ def recipe(busybox: bytes, steps: str) -> Recipe:
     # One COPY and one RUN, each with its times set: what is built is as old in every build.
     dockerfile = (
         "FROM scratch AS made\nCOPY --chmod=0755 busybox /bin/busybox\n"
-        'RUN ["/bin/busybox", "--install", "-s", "/bin"]\n'
+        'RUN --network=none ["/bin/busybox", "--install", "-s", "/bin"]\n'
         f"{steps}"
         "FROM scratch\n"
         "COPY --link --from=made /made/ /made/\n"
@@ -75,6 +77,12 @@ def recipe(busybox: bytes, steps: str) -> Recipe:
 
 @pytest.fixture
 def site(engine: Engine, tmp_path: Path) -> Iterator[Site]:
+    with site_with(engine, tmp_path) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def site_with(engine: Engine, tmp_path: Path) -> Iterator[Site]:
     settings = Settings(
         layers=False,
         no_cache=True,
@@ -111,7 +119,7 @@ def test_a_recipe_that_repeats_has_one_digest(site: Site, busybox: bytes) -> Non
 
 
 def test_a_date_in_a_file_is_found_and_named(site: Site, busybox: bytes) -> None:
-    steps = STEADY + 'RUN ["/bin/sh", "-c", "cat /proc/uptime /proc/sys/kernel/random/uuid > /made/random;'
+    steps = STEADY + f"{SHELL}cat /proc/uptime /proc/sys/kernel/random/uuid > /made/random;"
     steps += ' date +%s.%N > /made/stamp; touch -d @1000000000 /made /made/*"]\n'
     made = recipe(busybox, steps)
     comparison = compare_builds(walk(made.cell)[0], site, made)
@@ -129,3 +137,23 @@ def test_a_date_in_a_file_is_found_and_named(site: Site, busybox: bytes) -> None
     files = [file["path"] for layer in comparison.document()["layers"] for file in layer["files"]]
     assert files == ["/made/random", "/made/stamp"]
     assert json.dumps(comparison.document())
+
+
+def test_a_graph_driver_says_what_to_switch_and_compares_contents(
+    tmp_path: Path, busybox: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engines.second_engine(store="graphdriver") as second:
+        monkeypatch.setenv("DOCKER_HOST", second.host)
+        with Engine.connect() as engine, site_with(engine, tmp_path) as site:
+            made = recipe(busybox, STEADY)
+            way, events = walk(made.cell)
+            comparison = compare_builds(way, site, made)
+            assert comparison.same
+            assert not comparison.by_digest
+            assert any("containerd-snapshotter" in note for note in way.notes)
+            assert events
+            steps = STEADY + f'{SHELL}date +%s.%N > /made/stamp"]\n'
+            comparison = compare_builds(walk(made.cell)[0], site, recipe(busybox, steps))
+            assert not comparison.same
+            files = [file["path"] for layer in comparison.document()["layers"] for file in layer["files"]]
+            assert "/made/stamp" in files
