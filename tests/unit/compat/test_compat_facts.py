@@ -18,10 +18,15 @@ TABLES = facts.load()
 
 
 def test_reading_all_tables_is_quick() -> None:
-    facts.load.cache_clear()
-    started = time.perf_counter()
-    facts.load()
-    assert time.perf_counter() - started < 0.2  # 25 ms on an idle machine
+    """In processor time, and the best of three: the machine may have other work."""
+
+    def seconds() -> float:
+        facts.load.cache_clear()
+        started = time.process_time()
+        facts.load()
+        return time.process_time() - started
+
+    assert min(seconds() for _ in range(3)) < 0.2
 
 
 def test_importing_the_rules_reads_no_table() -> None:

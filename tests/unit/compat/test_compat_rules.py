@@ -273,7 +273,7 @@ def test_a_thousand_cells_in_a_second(tf28, make) -> None:
     check(tf28)
     bases = (GOOD_TAG, "nvidia/cuda:11.1.1-cudnn8-runtime-ubuntu20.04")
     cells = [make(*TF28, python="3.8", base=bases[n % 10 == 0], id=f"cell{n}") for n in range(1000)]
-    started = time.perf_counter()
+    started = time.process_time()
     for cell in cells:
         check(cell)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
