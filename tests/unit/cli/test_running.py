@@ -1,0 +1,96 @@
+"""``rtbuild run`` and ``rtbuild devcontainer`` up to the engine, and what comes of its answer."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from builder.cli import running
+from builder.cli.app import app
+from builder.colab.launch import Plan
+from builder.errors import CommandError, MissingToolError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MATRIX = """\
+version: 1
+name: two
+defaults: {framework: numpy==2.2.6, python: "3.11", base: rootfs:debian/bookworm, cuda: none}
+include: [{profile: colab}, {variant: other}]
+"""
+
+
+def planned(mode: str = "jupyter") -> Plan:
+    return Plan(mode=mode, command=("docker", "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
+
+
+def test_two_modes_exclude_each_other() -> None:
+    result = CliRunner().invoke(app, ["run", "x", "--shell", "--verify"])
+    assert isinstance(result.exception, UsageError)
+    assert "--shell and --verify exclude each other" in str(result.exception)
+
+
+@pytest.mark.parametrize("name", ["numpy2.2.6-py3.11-bookworm-cpu-colab", "*-colab", "*{colab,jupyter}"])
+def test_a_cell_by_id_or_glob(tmp_path: Path, name: str) -> None:
+    (tmp_path / "two.yaml").write_text(MATRIX)
+    image = running._cell_image(name, [tmp_path / "two.yaml"])
+    assert image == "rtbuild/two:numpy2.2.6-py3.11-bookworm-cpu-colab"
+
+
+def test_one_cell_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "two.yaml").write_text(MATRIX)
+    with pytest.raises(UsageError, match=r"'numpy\*' matches 2 cells, and one is started"):
+        running._cell_image("numpy*", [tmp_path / "two.yaml"])
+    assert running._cell_image("torch*", [tmp_path / "two.yaml"]) is None
+    monkeypatch.chdir(tmp_path)
+    assert running._cell_image("anything", None) is None  # no matrices here: it is an image's name
+
+
+def test_a_taken_port_is_named_with_one_that_is_free() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(MissingToolError, match=f"port {port} on 127.0.0.1 is taken") as raised:
+            running._refuse_taken(port)
+    assert f"docker stop rtbuild-{port}" in str(raised.value.hint)
+    assert raised.value.exit_code == 5
+    running._refuse_taken(port)
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "code"),
+    [
+        ("jupyter", 0, 0),
+        ("jupyter", 2, 2),
+        ("jupyter", 5, 5),
+        ("jupyter", 137, 1),
+        ("shell", 0, 0),
+        ("shell", 127, 1),
+        ("verify", 0, 0),
+        ("verify", 10, 5),
+        ("verify", 20, 1),
+        ("verify", 22, 5),
+    ],
+)
+def test_exit_codes_are_rtbuilds_own(mode: str, status: int, code: int) -> None:
+    assert running._outcome(planned(mode), status) == code
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "said"),
+    [
+        ("jupyter", 125, "the engine did not start"),
+        ("verify", 30, "cudnn-verify failed"),
+        ("verify", 137, "failed"),
+    ],
+)
+def test_what_says_nothing_is_an_error_with_its_command(mode: str, status: int, said: str) -> None:
+    with pytest.raises(CommandError, match=said) as raised:
+        running._outcome(planned(mode), status)
+    assert raised.value.command == ("docker", "run", "x")
+    assert raised.value.returncode == status
