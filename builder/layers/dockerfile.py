@@ -22,6 +22,14 @@ _PAIR = re.compile(r'(?P<name>[A-Za-z0-9_.-]+)="(?P<value>(?:[^"\\]|\\.)*)"')
 _FROM = re.compile(r"(?P<base>\S+) AS (?P<stage>\S+)")
 _COPY = re.compile(r"--link --from=(?P<stage>\S+) /out/(?P<name>[\w-]+)/ /")
 _BIND = re.compile(r"--mount=type=bind,source=(?P<source>[^,\s]+),target=(?P<target>/[^,\s]+)")
+_DURATIONS = {
+    "interval": "Interval",
+    "timeout": "Timeout",
+    "start-period": "StartPeriod",
+    "start-interval": "StartInterval",
+}
+"""In the order of the fields of Go's structure."""
+_DURATION = re.compile(r"--(interval|timeout|start-period|start-interval)=(\d+)s")
 _OUT = re.compile(r"/out/([\w-]+)")
 
 
@@ -35,7 +43,7 @@ class Step:
 
     @property
     def makes(self) -> frozenset[str]:
-        """Which folders of ``/out`` it names."""
+        """Which folders of ``/out`` it names: makes, or looks into."""
         return frozenset(_OUT.findall(self.script))
 
 
@@ -44,15 +52,22 @@ class Setting:
     """A line that changes the image's config and no file. ``value`` is the config's own JSON."""
 
     kind: str
-    """``ENV``, ``LABEL``, ``CMD``, ``ENTRYPOINT``, ``WORKDIR``, ``USER`` or ``EXPOSE``."""
+    """``ENV``, ``LABEL``, ``CMD``, ``ENTRYPOINT``, ``HEALTHCHECK``, ``WORKDIR``, ``USER`` or ``EXPOSE``."""
     name: str
     value: str | list[str]
+    durations: tuple[tuple[str, int], ...] = ()
+    """Of a ``HEALTHCHECK``: the config's names and seconds."""
 
     @property
     def said(self) -> str:
         """The image's history of it, in BuildKit's words."""
         if self.kind in ("ENV", "LABEL"):
             return f"{self.kind} {self.name}={self.value}"
+        if self.kind == "HEALTHCHECK":
+            words = " ".join(json.dumps(word, ensure_ascii=False) for word in self.value)
+            given = dict(self.durations)
+            lengths = " ".join(f'"{_go_duration(given.get(name, 0))}"' for name in _DURATIONS.values())
+            return f"HEALTHCHECK &{{[{words}] {lengths} '\\x00'}}"
         if isinstance(self.value, list):
             words = " ".join(json.dumps(word, ensure_ascii=False) for word in self.value)
             return f"{self.kind} [{words}]"
@@ -67,6 +82,15 @@ class Ending:
     copies: tuple[str, ...]
     """Folders of ``/out``, each a layer of the image, lowest first."""
     settings: tuple[Setting, ...]
+
+    def steps_of(self, name: str) -> tuple[Step, ...]:
+        """All steps that ``/out/<name>`` depends on: those that name it, and those whose folders they name."""
+        names, needed = {name}, set[int]()
+        for number in reversed(range(len(self.steps))):
+            if self.steps[number].makes & names:
+                needed.add(number)
+                names |= self.steps[number].makes
+        return tuple(self.steps[number] for number in sorted(needed))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,9 +180,28 @@ def _setting(one: _Instruction) -> Setting:
         except ValueError:
             raise needs_engine(one.keyword, one.rest) from None
         return Setting(kind=one.keyword, name="", value=[str(word) for word in words])
+    if one.keyword == "HEALTHCHECK":
+        return _health_check(one)
     if one.keyword in ("WORKDIR", "USER", "EXPOSE") and re.fullmatch(r"[\w./:-]+", one.rest):
         return Setting(kind=one.keyword, name="", value=one.rest)
     raise needs_engine(one.keyword, one.rest)
+
+
+def _health_check(one: _Instruction) -> Setting:
+    options, _, command = one.rest.partition(" CMD ")
+    found = [_DURATION.fullmatch(option) for option in options.split()]
+    if not command.startswith("[") or not all(found):
+        raise needs_engine(one.keyword, one.rest)
+    durations = tuple((_DURATIONS[match[1]], int(match[2])) for match in found if match)
+    return Setting(kind="HEALTHCHECK", name="", value=["CMD", *json.loads(command)], durations=durations)
+
+
+def _go_duration(seconds: int) -> str:
+    """``1m0s``, as Go writes it."""
+    hours, minutes = seconds // 3600, seconds // 60
+    text = f"{hours}h" if hours else ""
+    text += f"{minutes % 60}m" if minutes else ""
+    return f"{text}{seconds % 60}s"
 
 
 def _unquoted(text: str) -> str:

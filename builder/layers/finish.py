@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from builder.layers.dockerfile import Ending, Setting, Step
     from builder.layers.store import LayerStore, Lease
-    from builder.model import Recipe
+    from builder.model import Recipe, RecipeFile
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
@@ -80,7 +80,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
     missing = [name for name, record in found.items() if record is None]
     if missing:
         way_in()  # before gigabytes are unpacked
-    with_wheels = [name for name in missing if any(map(_sees_wheels, _steps_of(work.ending, name)))]
+    with_wheels = [name for name in missing if any(map(_sees_wheels, work.ending.steps_of(name)))]
     only_base = [name for name in missing if name not in with_wheels]
     with disk_errors(work.store.root):
         for names, root in ((only_base, work.bench.base), (with_wheels, _whole)):
@@ -146,17 +146,16 @@ def layer_keys(
 
 
 def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
-    steps = _steps_of(ending, name)
+    steps = ending.steps_of(name)
     if not steps:
         raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
-    files = recipe.files
     document = {
         "format": _FORMAT,
         "scripts": [step.script for step in steps],
         "files": {
-            target: [hashlib.sha256(files[source].content).hexdigest(), files[source].mode]
+            path: [hashlib.sha256(file.content).hexdigest(), file.mode]
             for step in steps
-            for source, target in step.files
+            for path, file in _seen(recipe, step).items()
         },
         "layers": [layer.diff_id for layer in (*base, *(wheels if any(map(_sees_wheels, steps)) else ()))],
         "epoch": recipe.pinned.epoch,
@@ -165,26 +164,33 @@ def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheel
     return f"step-{made_of}-{codec(recipe.cell.options.compression)}"
 
 
+def _seen(recipe: Recipe, step: Step) -> dict[str, RecipeFile]:
+    """The recipe's files that a step sees, by their paths in the image; a folder stands for what is in it."""
+    seen = {}
+    for source, target in step.files:
+        if source in recipe.files:
+            seen[target] = recipe.files[source]
+        below = (name for name in recipe.files if name.startswith(f"{source}/"))
+        seen |= {target + name.removeprefix(source): recipe.files[name] for name in below}
+    return seen
+
+
 def _sees_wheels(step: Step) -> bool:
     return _WHEELS in step.script
-
-
-def _steps_of(ending: Ending, name: str) -> list[Step]:
-    return [step for step in ending.steps if name in step.makes]
 
 
 def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
     """Run the steps that make these folders, in the recipe's order."""
     settings = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
     given = dict(pair.partition("=")[::2] for pair in _config_of(work.base).get("Env") or ())
+    needed = {step for name in names for step in work.ending.steps_of(name)}
     for step in work.ending.steps:
-        if not step.makes & set(names):
+        if step not in needed:
             continue
         makes = ", ".join(sorted(step.makes))
         work.progress(f"making {makes}")
-        for source, target in step.files:
-            file = work.recipe.files[source]
-            scratch.put(target, file.content, file.mode)
+        for path, file in _seen(work.recipe, step).items():
+            scratch.put(path, file.content, file.mode)
         scratch.put("/dev/null", b"", 0o666)
         run_script(
             step.script,
@@ -262,9 +268,12 @@ def _configured(config: dict[str, Any], settings: Sequence[Setting]) -> dict[str
             case "CMD":
                 config["Cmd"], config["ArgsEscaped"] = one.value, True
             case "ENTRYPOINT":
-                config["Entrypoint"], config["ArgsEscaped"] = one.value, True
+                config["Entrypoint"] = one.value
                 if not any(other.kind == "CMD" for other in settings):
                     config.pop("Cmd", None)
+            case "HEALTHCHECK":
+                times = {name: seconds * 10**9 for name, seconds in one.durations}
+                config["Healthcheck"] = {"Test": one.value, **times}
             case "WORKDIR":
                 config["WorkingDir"] = one.value
             case "USER":

@@ -23,6 +23,7 @@ from builder.pipeline.events import BUILDING, CellResult, Outcome, RunStarted, S
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.run import open_site
 from builder.pipeline.schedule import Walk, each
+from builder.pipeline.sharing import share_composed
 from builder.pipeline.skipping import end_staged, staged_before
 from builder.pipeline.stacking import fetch_missing, plan_layers
 from builder.pipeline.stages import refuse_large
@@ -182,8 +183,7 @@ def _push(walk: Walk, site: Site, recipe: Recipe, image: ComposedImage, uploads:
             mount_from=sources,
             advance=advance,
         )
-        if site.leaving is not None:
-            site.leaving.publish(image.made_of)
+        share_composed(walk, site, image.made_of)
         walk.done(f"{digest[:19]}, {blobs} blobs sent")
     return f"{repository}@{digest}"
 

@@ -46,6 +46,7 @@ class SharedLayers:
     _made: dict[str, tuple[Mapping[str, Record], tuple[str, ...]]] = field(default_factory=dict)
     _tags: frozenset[str] | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
+    _publishing: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, key: str, lease: Lease) -> Record | None:
         """The layer that is made of ``key``, described and not downloaded; None where it is not there.
@@ -137,12 +138,14 @@ class SharedLayers:
 
     def publish(self, made: Mapping[str, Record]) -> int:
         """Leave layers here under their keys, blobs and all, unless a key has its tag; how many were new."""
-        new = {key: one for key, one in made.items() if shared.shared_tag(key) not in self._listed()}
-        for key, record in new.items():
-            self._put(key, record)
-        if new:
-            with self._guard:
-                self._tags = frozenset({*(self._tags or ()), *map(shared.shared_tag, new)})
+        # One cell at a time: docker-registry 2.8 answers 400 to one manifest that arrives twice at once.
+        with self._publishing:
+            new = {key: one for key, one in made.items() if shared.shared_tag(key) not in self._listed()}
+            for key, record in new.items():
+                self._put(key, record)
+            if new:
+                with self._guard:
+                    self._tags = frozenset({*(self._tags or ()), *map(shared.shared_tag, new)})
         return len(new)
 
     def _put(self, key: str, record: Record) -> None:
@@ -174,11 +177,23 @@ class SharedLayers:
             return self._tags
 
 
-def share_built(site: Site, inputs: str, image: Image) -> None:
-    """Leave the layers of an image that was pushed beside it. Raises RegistryError."""
+def share_built(walk: Walk, site: Site, inputs: str, image: Image) -> None:
+    """Leave the layers of an image that an engine pushed beside it. The image is there: no failure fails it."""
     leaving = site.leaving
     if leaving is None or image.pushed is None:
         return
-    manifest = site.writing.manifest(image.pushed).document
-    config = json.loads(site.writing.blob(leaving.repository, manifest["config"]["digest"]))
-    leaving.publish_built(inputs, manifest, config)
+    try:
+        manifest = site.writing.manifest(image.pushed).document
+        config = json.loads(site.writing.blob(leaving.repository, manifest["config"]["digest"]))
+        leaving.publish_built(inputs, manifest, config)
+    except RegistryError as problem:
+        walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
+
+
+def share_composed(walk: Walk, site: Site, made_of: Mapping[str, Record]) -> None:
+    """The same for an image that was put together here."""
+    try:
+        if site.leaving is not None:
+            site.leaving.publish(made_of)
+    except RegistryError as problem:
+        walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)

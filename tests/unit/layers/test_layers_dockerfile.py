@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from builder.errors import CellError
 from builder.layers.dockerfile import read_ending
 from builder.recipe.quote import value
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "recipe"
 NASTY = "a \"b\" $HOME ${PATH} `id` $(id) \\ \\\\ 'x' #c <<EOF ü <&> \\"
 
 HEAD = """\
@@ -62,6 +64,31 @@ def test_steps_copies_and_settings() -> None:
     assert command.said == 'CMD ["bash" "-l"]'
     assert label.said == "LABEL a.b=c d"
     assert json.dumps(env.said)
+
+
+def test_a_step_that_looks_at_others_needs_them() -> None:
+    more = "RUN --network=none <<'EOF'\nfind /out/one > /out/list/all\nEOF\n"
+    ending = read_ending(HEAD + STEPS + more + END)
+    first, probe, last = ending.steps
+    assert ending.steps_of("list") == (first, last)
+    assert ending.steps_of("probe") == (probe,)
+
+
+def test_a_health_check_in_the_words_of_go() -> None:
+    text = 'HEALTHCHECK --interval=30s --timeout=90s --start-period=3600s \\\n    CMD ["a b", "-c"]\n'
+    (check,) = read_ending(HEAD + STEPS + END + text).settings
+    assert check.durations == (("Interval", 30), ("Timeout", 90), ("StartPeriod", 3600))
+    assert check.said == r"""HEALTHCHECK &{["CMD" "a b" "-c"] "30s" "1m30s" "1h0m0s" "0s" '\x00'}"""
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*/Dockerfile")), ids=lambda path: path.parent.name)
+def test_every_rendered_recipe_is_read_or_refused_for_apt(golden: Path) -> None:
+    text = golden.read_text()
+    if "AS system" in text:
+        with pytest.raises(CellError, match="in stage system"):
+            read_ending(text)
+    else:
+        assert {"bytecode", "environment", "probe"} <= set(read_ending(text).copies)
 
 
 @pytest.mark.parametrize(
