@@ -146,11 +146,16 @@ def _ended(walk: Walk, outcome: Outcome, error: RtbuildError | None = None) -> C
 
 
 def _refuse_clashes(rows: Sequence[Publication]) -> None:
-    wanted = {(row.target, row.cell.id): [step.tag for step in row.steps] for row in rows if row.steps}
+    wanted = {(row.target, _owner(row)): [step.tag for step in row.steps] for row in rows if row.steps}
     found = clashes(wanted)
     for row in rows:
-        if (row.target, row.cell.id) in found:
-            row.refusals.append(found[row.target, row.cell.id])
+        if (row.target, _owner(row)) in found:
+            row.refusals.append(found[row.target, _owner(row)])
+
+
+def _owner(row: Publication) -> str:
+    """Two matrices may have cells of the same id."""
+    return f"{row.cell.id} of {row.cell.matrix}"
 
 
 class _Line:

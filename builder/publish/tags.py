@@ -61,7 +61,7 @@ def tags_of(
 
 
 def clashes(wanted: Mapping[tuple[str, str], Sequence[Tag]]) -> dict[tuple[str, str], Refusal]:
-    """Images that want the same name, by repository and cell: none of them may have it."""
+    """Images that want the same name, by repository and who they are: none of them may have it."""
     owners: dict[tuple[str, str], list[str]] = {}
     for (repository, cell), tags in wanted.items():
         for tag in tags:

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from builder.evidence import Signer
 from builder.lock import Registry
 from builder.lock.http import Client
 from builder.lock.registry_auth import Login
+from builder.publish.run import Order, publish
 from builder.publish.staging import read_image, staged_reference
 
 if TYPE_CHECKING:
@@ -190,17 +192,33 @@ def test_what_others_tagged_is_not_moved_unasked(scene: Scene) -> None:
     assert scene.tags() == scene.wanted
 
 
-def test_two_cells_that_measure_the_same_tag(scene: Scene) -> None:
-    """Told apart by what no tag shows: neither gets the name, and no tag is put for either."""
+def test_cells_that_measure_the_same_are_told_apart_by_their_variant(scene: Scene) -> None:
     scene.project.write(
-        MATRIX.replace("[T4]", "[T4]\n  env: {}")
-        + "include:\n  - {variant: one}\n  - {variant: two}\npublish: {aliases: {latest: '*-one'}}\n"
+        MATRIX + "include:\n  - {variant: one}\n  - {variant: two}\npublish: {aliases: {latest: '*-one'}}\n"
     )
     for cell in scene.project.matrix.cells:
         scene.project.report(scene.project.stage(scene.registry, scene.staging, cell))
     rows = scene.publish_all()
-    assert [row.state for row in rows] == ["published", "published"], "the variant is part of the tag"
+    assert [row.state for row in rows] == ["published", "published"]
     assert len(scene.tags()) == 7
+
+
+def test_two_cells_that_want_the_same_names(tmp_path: Path, scene: Scene) -> None:
+    """Of two matrices, in one repository: none of them gets a tag."""
+    other = Project(tmp_path / "other", ONE.replace("name: tf", "name: other"))
+    for project in (scene.project, other):
+        project.store = scene.project.store
+        project.report(project.stage(scene.registry, scene.staging))
+    rows = publish(
+        [scene.project.matrix, other.matrix],
+        [scene.project.cell, other.cell],
+        order=Order(source=scene.through[0], target=scene.through[1], results=scene.project.results),
+        emit=lambda _event: None,
+        cancel=threading.Event(),
+    )
+    assert [(row.state, kinds(row)) for row in rows] == [("refused", ["tag"])] * 2
+    assert "is wanted for" in rows[0].refusals[0].text
+    assert scene.tags() == {}
 
 
 def test_refused_cells_do_not_stop_the_others(scene: Scene) -> None:
