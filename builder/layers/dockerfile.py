@@ -84,7 +84,7 @@ class Ending:
     settings: tuple[Setting, ...]
 
     def steps_of(self, name: str) -> tuple[Step, ...]:
-        """All steps that ``/out/<name>`` depends on: those that name it, and those whose folders they name."""
+        """The steps that ``/out/<name>`` depends on: those that name it, and whose folders those name."""
         names, needed = {name}, set[int]()
         for number in reversed(range(len(self.steps))):
             if self.steps[number].makes & names:

@@ -178,7 +178,7 @@ class SharedLayers:
 
 
 def share_built(walk: Walk, site: Site, inputs: str, image: Image) -> None:
-    """Leave the layers of an image that an engine pushed beside it. The image is there: no failure fails it."""
+    """Leave the layers of an image that an engine pushed beside it; a failure is noted, no more."""
     leaving = site.leaving
     if leaving is None or image.pushed is None:
         return

@@ -74,3 +74,14 @@ def test_the_engines_own_disk_is_refused_by_its_own_space(tmp_path: Path) -> Non
 
 def test_a_remote_engine_is_not_second_guessed(tmp_path: Path) -> None:
     refuse_full(Need(engine=900_000 * GB, cache=0), engine_free=None, engine_root="/x", cache=tmp_path)
+
+
+def test_what_the_cache_holds_needs_no_room_there() -> None:
+    cells = [pinned("one", 1 * GB, 2 * GB)]
+    names = {wheel.size: wheel.sha256 for wheel in cells[0].wheels}
+    new = estimate(cells, layers=True)
+    fetched = estimate(cells, layers=True, cached=frozenset(names.values()))
+    ready = estimate(cells, layers=True, cached=frozenset(), ready=frozenset({names[2 * GB]}))
+    assert new.engine == fetched.engine == ready.engine
+    assert new.cache - fetched.cache == 3 * GB
+    assert new.cache - ready.cache == round(2 * GB * (1 + RECOMPRESSED))
