@@ -114,8 +114,8 @@ class Cosign:
             predicate.write_bytes(canonical_json(statement.predicate))
             command = [self.program, "attest", "--yes", "--type", statement.predicate_type]
             command += ["--predicate", str(predicate), f"--tlog-upload={str(signer.logs).lower()}"]
-            if signer.key is not None:
-                command += ["--key", signer.key]
+            # Without a token cosign would else show a code and wait for somebody to type it into a browser.
+            command += ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
             done = self._run([*command, image])
         if done.returncode != 0:
             raise _refused(

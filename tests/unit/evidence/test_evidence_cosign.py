@@ -49,12 +49,14 @@ def test_signing_by_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "COSIGN_PASSWORD=hunter2" in (tmp_path / "env").read_text()
 
 
-def test_signing_by_identity(tmp_path: Path) -> None:
+def test_signing_by_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIGSTORE_ID_TOKEN", "ey.secret.token")
     double(tmp_path, "").sign(IMAGE, STATEMENT, Signer())
     given = argv(tmp_path)
     assert "--key" not in given
     assert "--tlog-upload=true" in given, "without the log nobody could check an identity later"
-    assert not any("token" in text for text in given)
+    assert "--fulcio-auth-flow=token" in given, "nobody is there to type a code into a browser"
+    assert "ey.secret.token" not in " ".join(given)
 
 
 @pytest.mark.parametrize(
