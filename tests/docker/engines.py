@@ -110,9 +110,7 @@ def second_engine(
         yield engine
 
 
-def dockerd(
-    folder: Path, store: str, devices: Mapping[str, Any] | None, options: Sequence[str]
-) -> list[str]:
+def dockerd(folder: Path, store: str, devices: Mapping[str, Any] | None, options: Sequence[str]) -> list[str]:
     settings: dict[str, Any] = {"features": {"containerd-snapshotter": store == "containerd"}}
     if store != "containerd":
         settings["storage-driver"] = "overlay2"
