@@ -107,7 +107,7 @@ def find(client: docker.DockerClient, inputs: str, names: Sequence[str]) -> Stor
 def history(client: docker.DockerClient, reference: str) -> tuple[HistoryEntry, ...]:
     """How the image came to be, the newest step first."""
     with said_by_engine(f"history of {reference}"):
-        entries = client.api.history(reference)
+        entries = client.api.history(reference)  # type: ignore[no-untyped-call]
     return tuple(HistoryEntry(created_by=entry["CreatedBy"], size=int(entry["Size"])) for entry in entries)
 
 
