@@ -62,18 +62,18 @@ def load_jupyter_server_extension(app: Any) -> None:
     from tornado.routing import Matcher, Rule
     from tornado.web import OutputTransform, RequestHandler
 
-    class FromElsewhere(Matcher):  # type: ignore[misc]
+    class FromElsewhere(Matcher):
         def match(self, request: Any) -> dict[str, Any] | None:
             return None if allowed(request.headers.get("Origin"), request.host) else {}
 
-    class Refused(RequestHandler):  # type: ignore[misc]
+    class Refused(RequestHandler):
         def prepare(self) -> None:
             origin = self.request.headers.get("Origin", "")
             _log.warning("refused a page of %s: only %s may use this runtime", origin[:100], COLAB)
             self.set_status(403)
             self.finish("rtbuild: pages of this site may not use this runtime, only %s may\n" % COLAB)
 
-    class FromThePublicNetwork(OutputTransform):  # type: ignore[misc]
+    class FromThePublicNetwork(OutputTransform):
         def __init__(self, request: Any) -> None:
             asked = request.headers.get("Access-Control-Request-Private-Network") == "true"
             self._answer = asked and request.headers.get("Origin") == COLAB

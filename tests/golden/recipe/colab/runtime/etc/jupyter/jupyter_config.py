@@ -36,5 +36,5 @@ for app in families:
         {"rtbuild_runtime.guard": True},
     )
 
-c.NotebookApp.show_banner = False
+c.NotebookApp.tornado_settings = {"ws_ping_timeout": 30000}  # its own default is more than Tornado takes
 c.Application.log_level = "WARN"  # below it, Jupyter prints the address with the token
