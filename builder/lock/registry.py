@@ -58,10 +58,11 @@ class Registry:
         *,
         client: Client | None = None,
         login: Callable[[str], Login | None] = docker_login,
+        hint: str | None = None,
     ) -> None:
         """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
         client = client or Client(retries=2, connection_retries=1, read_timeout=10)
-        self._wire = Wire(mirrors or {}, client, login)
+        self._wire = Wire(mirrors or {}, client, login, hint=hint)
 
     @classmethod
     def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Registry:
@@ -72,7 +73,10 @@ class Registry:
     @classmethod
     def to_write(cls) -> Registry:
         """For repositories that are written to: no mirrors, and more patience than a look at a base needs."""
-        return cls(client=Client(retries=4, connection_retries=3, read_timeout=120))
+        return cls(
+            client=Client(retries=4, connection_retries=3, read_timeout=120),
+            hint="see that it is up and can be reached from here; the same command then goes on where it was",
+        )
 
     def inspect(self, reference: str, platform: str) -> RegistryBase:
         """A base image by its manifest and config. Nothing of its layers is downloaded.

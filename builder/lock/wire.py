@@ -34,8 +34,12 @@ class Wire:
         mirrors: Mapping[str, str],
         client: Client,
         login: Callable[[str], Login | None] = docker_login,
+        *,
+        hint: str | None = None,
     ) -> None:
+        """``hint`` says what to do about a registry that does not answer, where a mirror of it is no help."""
         self.client = client
+        self._hint = hint
         self._mirrors = dict(mirrors)
         self._login = login
         self._guard = threading.Lock()
@@ -162,7 +166,8 @@ class Wire:
         registry = oci.DOCKER_HUB if registry.endswith(oci.DOCKER_HUB) else registry
         error = RegistryError(
             f"registry {place} did not answer: {explain(problem)}",
-            hint=f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
+            hint=self._hint
+            or f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
             f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
         )
         self._silent[place.host] = error
