@@ -74,12 +74,12 @@ def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in Outcome}
     words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
     lines = [f"{len(results)} cell{'s' if len(results) != 1 else ''}: " + ", ".join(words)]
-    if counts[Outcome.UNVERIFIED]:
-        lines.append(
-            terminal.style(
-                "UNVERIFIED: no GPU on this machine, so no convolution ran. "
-                "Nothing here may be called known to work.",
-                "33;1",
-            )
-        )
+    unverified = [result for result in results if result.outcome is Outcome.UNVERIFIED]
+    if unverified:
+        probed = any(result.report is not None for result in unverified)
+        why = "no GPU on this machine, so no convolution ran." if probed else "no image was run here."
+        lines.append(terminal.style(f"UNVERIFIED: {why} Nothing here may be called known to work.", "33;1"))
+        pushed = next((one.image.pushed for one in unverified if one.image and one.image.pushed), None)
+        if not probed and pushed:
+            lines.append(f"next, on a machine with a GPU: rtbuild verify --from {pushed.partition('@')[0]}")
     return "\n".join(lines)

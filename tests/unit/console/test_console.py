@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,9 +169,18 @@ def test_what_was_asked_and_not_found_is_named() -> None:
 @pytest.mark.parametrize("color", [True, False])
 def test_unverified_is_said_loudly_and_means_the_same_without_colour(color: bool) -> None:
     terminal = Terminal(progress="plain", color=color, github=False)
-    text = run_summary([result(Outcome.UNVERIFIED, image=IMAGE)], terminal)
+    probed = report(Verdict.UNVERIFIED)
+    text = run_summary([result(Outcome.UNVERIFIED, image=IMAGE, report=probed)], terminal)
     assert ("\x1b" in text) is color
     assert "UNVERIFIED: no GPU on this machine, so no convolution ran." in text
+
+
+def test_an_image_that_nobody_ran_says_where_to_run_it() -> None:
+    terminal = Terminal(progress="plain", color=False, github=False)
+    image = replace(IMAGE, pushed="127.0.0.1:5000/team/staging@sha256:1")
+    text = run_summary([result(Outcome.UNVERIFIED, image=image)], terminal)
+    assert "UNVERIFIED: no image was run here." in text
+    assert text.endswith("rtbuild verify --from 127.0.0.1:5000/team/staging")
 
 
 def test_no_color_wins_over_force_color(monkeypatch: pytest.MonkeyPatch) -> None:
