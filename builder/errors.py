@@ -115,6 +115,10 @@ class PublishRefusedError(RtbuildError):
     exit_code = 6
 
 
+class EvidenceError(CellError):
+    """Evidence does not hold: it is about something else, contradicts the image, or is no evidence at all."""
+
+
 class CancelledError(CellError):
     """A cell was stopped on request, before it ended."""
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
 from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.evidence.documents import Attached, Evidence, Kind, Subject, Verification
@@ -19,7 +20,6 @@ from builder.evidence.statement import (
     PREDICATE_ANNOTATION,
     PROVENANCE,
     TEST_RESULT,
-    EvidenceError,
     Statement,
 )
 from builder.evidence.verification import EXTENSION, judge, predicate_of

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 import zstandard
 from packaging.utils import canonicalize_name
 
-from builder.evidence.statement import EvidenceError
+from builder.errors import EvidenceError
 from builder.lock.oci import parse_reference
 
 if TYPE_CHECKING:

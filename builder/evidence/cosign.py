@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import CommandError, MissingToolError
-from builder.evidence.statement import MEDIA_TYPE, EvidenceError, Statement, parse_json, parse_statement
+from builder.errors import CommandError, EvidenceError, MissingToolError
+from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
 from builder.lock.http import redact
 from builder.model import canonical_json
 

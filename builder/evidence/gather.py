@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from builder.errors import RegistryError
-from builder.evidence.statement import MEDIA_TYPE, EvidenceError, Statement, parse_statement
+from builder.errors import EvidenceError, RegistryError
+from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
 from builder.lock import oci
 from builder.lock.referrers import referrers, tag_of
 

@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder import __version__
+from builder.errors import EvidenceError
 from builder.evidence.contents import Package, python_packages, system_packages
-from builder.evidence.statement import EvidenceError
 from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import CellError
+from builder.errors import EvidenceError
 from builder.model import canonical_json
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ CYCLONEDX = "https://cyclonedx.org/bom"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 
 _HEX = re.compile(r"[0-9a-f]{64}")
-
-
-class EvidenceError(CellError):
-    """Evidence does not hold: it is about something else, contradicts the image, or is no evidence at all."""
 
 
 @dataclass(frozen=True, kw_only=True)

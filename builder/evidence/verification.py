@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from builder.compat.gpus import class_of
-from builder.errors import CellError
-from builder.evidence.statement import EvidenceError
+from builder.errors import CellError, EvidenceError
 from builder.model import canonical_json
 from builder.verify.document import parse
 

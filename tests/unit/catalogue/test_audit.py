@@ -316,3 +316,12 @@ def test_several_machines(registry: Registry, pushed: Staged) -> None:
     found = ask(registry, pushed)
     assert found.claims == ("A100", "T4")
     assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
+
+
+def test_cosign_is_sent_where_the_mirror_is() -> None:
+    from builder.lock.registry import Registry as Client
+
+    mirrored = Client({"docker.io": "127.0.0.1:5000/hub"})
+    assert mirrored.address("nvidia/cuda") == "127.0.0.1:5000/hub/nvidia/cuda"
+    assert mirrored.address("registry.example/team/tf") == "registry.example/team/tf"
+    assert Client().address("nvidia/cuda") == "docker.io/nvidia/cuda"
