@@ -76,8 +76,7 @@ def wheels_context(
             with_base=not (engine_has_base and isinstance(pinned.base, RegistryBase)),
         )
         undo.pop_all()
-    every = [*made.known.values(), *([made.rootfs] if made.rootfs else [])]
-    new = fetched + sum(one.new for one in every)
+    new = fetched + sum(one.new for one in made.every)
     return WheelsContext(
         layout=layout,
         tag=TAG,
@@ -86,7 +85,6 @@ def wheels_context(
         made=new,
         reused=len(base.layers) + len(layers) - new,
         seconds=time.monotonic() - started,
-        made_of={one.key: one.record for one in every},
         lease=lease,
     )
 

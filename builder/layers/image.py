@@ -110,9 +110,8 @@ def compose_image(
     added, count = added_layers(work)
     config = final_config(base, wheels, added, ending, recipe.pinned.epoch)
     layers = (*base.layers, *wheels, *added)
-    every = [*made.known.values(), *([made.rootfs] if made.rootfs else [])]
     steps = layer_keys(recipe, ending, base.layers, wheels)
-    made_of = {one.key: one.record for one in every}
+    made_of = {one.key: one.record for one in made.every}
     made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}
     return ComposedImage(
         manifest=_manifest(config, layers), config=config, layers=layers, made_of=made_of, made=count

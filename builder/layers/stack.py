@@ -81,6 +81,11 @@ class Plan:
         return tuple(wheel for wheel in self.pinned.wheels if wheel not in known)
 
     @property
+    def every(self) -> tuple[Known, ...]:
+        """All layers that are known."""
+        return (*self.known.values(), *((self.rootfs,) if self.rootfs else ()))
+
+    @property
     def needs_rootfs(self) -> bool:
         return isinstance(self.pinned.base, RootfsBase) and self.rootfs is None
 
@@ -180,7 +185,7 @@ def make_missing(
     missing = [group for group in given.groups if group not in given.known]
     # The costliest first, or the last one would run alone.
     missing.sort(key=lambda group: -sum(wheel.size for wheel in group))
-    for one in (*given.known.values(), *([given.rootfs] if given.rootfs else [])):
+    for one in given.every:
         work.ready(one.record.layer)
     with ThreadPoolExecutor(max_workers=workers, thread_name_prefix="layers") as pool:
         futures = {group: pool.submit(_layer, group, work) for group in missing}

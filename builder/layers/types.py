@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from builder.layers.store import Lease, Record
+    from builder.layers.store import Lease
 
 Compression = Literal["zstd", "gzip"]
 
@@ -78,8 +78,6 @@ class WheelsContext:
     reused: int
     """How many came out of the store."""
     seconds: float
-    made_of: Mapping[str, Record] = field(repr=False, compare=False)
-    """The layers that were made here or could have been, by their keys in the store."""
     lease: Lease = field(repr=False, compare=False)
 
     @property

@@ -85,9 +85,8 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Im
                 ready=uploads.begin,
             )
             base, _ = base_of(made, None, fetch=False)
-            every = [*made.known.values(), *([made.rootfs] if made.rootfs else [])]
-            new = sum(one.new for one in every)
-            walk.done(f"{new} made, {len(every) - new} there already")
+            new = sum(one.new for one in made.every)
+            walk.done(f"{new} made, {len(made.every) - new} there already")
 
         def blob(layer: Layer) -> Path:
             return _blob(walk, site, lease, layer)

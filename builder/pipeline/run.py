@@ -190,7 +190,7 @@ def _build_one(walk: Walk, site: stages.Site, recipe: Recipe, known: Sequence[st
         packages = _packages(walk, site, image, recipe)
         if site.settings.push is not None:
             image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
-            share_built(walk, site, recipe.inputs, image)
+            share_built(walk, site, recipe, image)
         if not site.settings.verify:
             return replace(stages.ended(walk, Outcome.DONE, image=image, log=log), packages=packages)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))

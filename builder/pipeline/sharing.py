@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from builder.errors import ImageMissingError, RegistryError
 from builder.layers import Layer, shared
+from builder.layers.dockerfile import read_ending
+from builder.layers.finish import layer_keys
+from builder.layers.stack import plan
 from builder.layers.store import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from builder.layers import LayerStore
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.lock import Registry
-    from builder.model import Image
+    from builder.model import Image, Recipe
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
 
@@ -43,7 +46,6 @@ class SharedLayers:
     warn: Callable[[str], None]
     _known: dict[str, tuple[str, Record]] = field(default_factory=dict)
     """Digest of a layer → its key and what is known of it."""
-    _made: dict[str, tuple[Mapping[str, Record], tuple[str, ...]]] = field(default_factory=dict)
     _tags: frozenset[str] | None = None
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _publishing: threading.Lock = field(default_factory=threading.Lock)
@@ -91,8 +93,7 @@ class SharedLayers:
 
     def fetch_all(self, planned: Plan, walk: Walk) -> None:
         """Bring every layer of a plan into the store that is known from here only."""
-        every = [*planned.known.values(), *([planned.rootfs] if planned.rootfs else [])]
-        layers = [one.record.layer for one in every if self.has(one.record.layer.digest)]
+        layers = [one.record.layer for one in planned.every if self.has(one.record.layer.digest)]
         if not layers:
             return
         advance = walk.counter(f"of layers from {self.repository}", sum(layer.size for layer in layers))
@@ -108,33 +109,6 @@ class SharedLayers:
     def has(self, digest: str) -> bool:
         """Whether :meth:`find` met a layer with this digest."""
         return digest in self._known
-
-    def remember(self, inputs: str, made_of: Mapping[str, Record], steps: Sequence[str]) -> None:
-        """Keep what an image's layers are made of until it is pushed; ``steps`` are the keys of the last."""
-        with self._guard:
-            self._made[inputs] = (made_of, tuple(steps))
-
-    def publish_built(self, inputs: str, manifest: Mapping[str, Any], config: Mapping[str, Any]) -> int:
-        """Leave the layers of an image here that an engine built and pushed; how many were new."""
-        with self._guard:
-            made_of, steps = self._made.pop(inputs, ({}, ()))
-        described = manifest["layers"]
-        pushed = {entry["digest"] for entry in described}
-        # An engine that compressed them again pushed other blobs than those that were made.
-        made = {key: one for key, one in made_of.items() if one.layer.digest in pushed}
-        if len(made) == len(made_of):
-            last = zip(described, config["rootfs"]["diff_ids"], strict=True)
-            for key, (entry, diff_id) in zip(reversed(steps), reversed(list(last)), strict=False):
-                layer = Layer(
-                    title="step",
-                    digest=entry["digest"],
-                    diff_id=diff_id,
-                    size=entry["size"],
-                    unpacked=0,
-                    media_type=entry["mediaType"],
-                )
-                made[key] = Record(layer=layer)
-        return self.publish(made)
 
     def publish(self, made: Mapping[str, Record]) -> int:
         """Leave layers here under their keys, blobs and all, unless a key has its tag; how many were new."""
@@ -177,7 +151,7 @@ class SharedLayers:
             return self._tags
 
 
-def share_built(walk: Walk, site: Site, inputs: str, image: Image) -> None:
+def share_built(walk: Walk, site: Site, recipe: Recipe, image: Image) -> None:
     """Leave the layers of an image that an engine pushed beside it; a failure is noted, no more."""
     leaving = site.leaving
     if leaving is None or image.pushed is None:
@@ -185,9 +159,44 @@ def share_built(walk: Walk, site: Site, inputs: str, image: Image) -> None:
     try:
         manifest = site.writing.manifest(image.pushed).document
         config = json.loads(site.writing.blob(leaving.repository, manifest["config"]["digest"]))
-        leaving.publish_built(inputs, manifest, config)
+        lease = leaving.store.lease()
+        try:
+            planned = plan(recipe.pinned, store=leaving.store, lease=lease)
+            leaving.publish(built_of(recipe, planned, manifest, config))
+        finally:
+            lease.release()
     except RegistryError as problem:
         walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
+
+
+def built_of(
+    recipe: Recipe, planned: Plan, manifest: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Record]:
+    """The layers of an image that an engine built, by what they are made of.
+
+    Those of the wheels are in the store; an engine that compressed them again pushed other blobs, which are
+    left out. Those that the recipe adds are the engine's own, with the diff ids that its config gives.
+    """
+    pushed = [entry["digest"] for entry in manifest["layers"]]
+    every = planned.every
+    made = {one.key: one.record for one in every if one.record.layer.digest in pushed}
+    if planned.missing or planned.rootfs is None or len(made) < len(every):
+        return made
+    ending = read_ending(recipe.files["Dockerfile"].content.decode())
+    wheels = [planned.known[group].record.layer for group in planned.groups]
+    keys = layer_keys(recipe, ending, [planned.rootfs.record.layer], wheels)
+    last = list(zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True))[-len(keys) :]
+    for (name, key), (entry, diff_id) in zip(keys.items(), last, strict=True):
+        layer = Layer(
+            title=name,
+            digest=entry["digest"],
+            diff_id=diff_id,
+            size=entry["size"],
+            unpacked=0,
+            media_type=entry["mediaType"],
+        )
+        made[key] = Record(layer=layer)
+    return made
 
 
 def share_composed(walk: Walk, site: Site, made_of: Mapping[str, Record]) -> None:

@@ -7,8 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builder.layers.context import wheels_context
-from builder.layers.dockerfile import read_ending
-from builder.layers.finish import layer_keys
 from builder.layers.rootfs import cached_rootfs
 from builder.layers.stack import plan
 from builder.model import RegistryBase, RootfsBase
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
-    from builder.layers import Layer
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.lock import Registry
@@ -121,17 +118,7 @@ def ready_made(walk: Walk, site: Site, recipe: Recipe, stack: ExitStack) -> Mapp
             )
         )
         walk.done(f"{context.made} made, {context.reused} there already")
-    if site.leaving is not None:
-        site.leaving.remember(recipe.inputs, context.made_of, _steps(recipe, context.layers))
     return context.build_contexts
-
-
-def _steps(recipe: Recipe, layers: tuple[Layer, ...]) -> tuple[str, ...]:
-    """The keys of the layers that the recipe adds. On a registry's base they depend on more than is known."""
-    if isinstance(recipe.pinned.base, RegistryBase):
-        return ()
-    ending = read_ending(recipe.files["Dockerfile"].content.decode())
-    return tuple(layer_keys(recipe, ending, layers[:1], layers[1:]).values())
 
 
 @dataclass(frozen=True)
