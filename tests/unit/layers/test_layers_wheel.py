@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import re
 import struct
@@ -163,6 +164,20 @@ def test_a_file_that_is_not_what_record_says_is_named(builder: Builder) -> None:
     )
     with pytest.raises(CellError, match=r"pkg-1\.0.*/pkg/bad\.py is not what its RECORD says"):
         convert(made)
+
+
+@pytest.mark.parametrize(("content", "sound"), [(b"good", True), (b"evil", False)])
+def test_a_record_that_hashes_in_hexadecimal_is_checked_all_the_same(
+    builder: Builder, content: bytes, sound: bool
+) -> None:
+    line = f"pkg/x.py,sha256={hashlib.sha256(b'good').hexdigest()},4"  # as ffmpy 0.6.0 has it
+    record = f"{line}\npkg-1.0.dist-info/RECORD,,\n".encode()
+    made = builder.wheel("pkg", {"pkg/x.py": content, "pkg-1.0.dist-info/RECORD": record})
+    if sound:
+        convert(made)
+    else:
+        with pytest.raises(CellError, match=r"pkg/x\.py is not what its RECORD says"):
+            convert(made)
 
 
 def test_a_size_that_is_not_what_record_says_is_named(builder: Builder) -> None:
