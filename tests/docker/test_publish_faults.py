@@ -103,7 +103,7 @@ def test_the_registry_dies_between_any_two_requests(tmp_path: Path, proxy: Proxy
         assert scene.publish().state == "failed", f"{way} at request {at}"
         proxy.fault = lambda _number, _method, _path: None
         assert scene.is_sound(), f"{way} at request {at}"
-        if round_ % 4 == 0:
+        if round_ % 8 == 0:
             completes(scene)
 
 
