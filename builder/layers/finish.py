@@ -151,6 +151,7 @@ def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheel
         raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
     document = {
         "format": _FORMAT,
+        "folder": name,  # steps that look at one another make several
         "scripts": [step.script for step in steps],
         "files": {
             path: [hashlib.sha256(file.content).hexdigest(), file.mode]

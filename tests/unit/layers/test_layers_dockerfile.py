@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from builder.errors import CellError
 from builder.layers.dockerfile import read_ending
+from builder.layers.finish import layer_keys
 from builder.recipe.quote import value
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "recipe"
@@ -111,3 +113,15 @@ def test_what_needs_an_engine_is_named(old: str, new: str, named: str) -> None:
         read_ending(text.replace(old, new, 1))
     assert named in caught.value.message
     assert "--engine none" in (caught.value.hint or "")
+
+
+def test_steps_that_look_at_one_another_make_layers_of_their_own() -> None:
+    ending = read_ending((GOLDEN / "colab" / "Dockerfile").read_text())
+    assert ending.copies == ("bytecode", "environment", "probe", "profile", "writable")
+    recipe = SimpleNamespace(
+        files={},
+        pinned=SimpleNamespace(epoch=1),
+        cell=SimpleNamespace(options=SimpleNamespace(compression="zstd")),
+    )
+    keys = layer_keys(recipe, ending, (), ())  # type: ignore[arg-type]
+    assert len(set(keys.values())) == len(ending.copies)
