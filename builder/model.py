@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Profile = Literal["plain", "colab"]
-"""What an image is for: a plain one is run with a command; one of ``colab`` starts Jupyter for Colab's page."""
+"""What an image is for: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
 
 
 def canonical_json(document: object) -> bytes:

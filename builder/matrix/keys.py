@@ -96,7 +96,7 @@ CELL = _by_name(
     ),
     Key(
         name="dependencies",
-        summary="resolved (the default), or listed: install what is named and nothing else, as a freeze does.",
+        summary="resolved (the default), or listed: install what is named and no more, as a freeze does.",
         syntax=values.DEPENDENCIES,
     ),
     Key(

@@ -81,7 +81,7 @@ class Runtime:
         self.process = subprocess.Popen(
             [*RTBUILD, "run", cell(stack), str(MATRIX), "--json", *given],
             cwd=ROOT,
-            env=os.environ | {"HF_TOKEN": "hf_of_the_caller"},
+            env=os.environ | {"HF_TOKEN": "hf_of_the_caller", "RTBUILD_CACHE": f"{content.parent}/cache"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -137,8 +137,9 @@ class Runtime:
 @contextmanager
 def running(stack: str) -> Iterator[Runtime]:
     """A runtime with a work folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="rtbuild-colab-") as folder:
-        content = Path(folder)
+    with tempfile.TemporaryDirectory(prefix="rtbuild-colab-", ignore_cleanup_errors=True) as folder:
+        content = Path(folder) / "content"
+        content.mkdir()
         if os.getuid() == 0:
             os.chown(content, USER, USER)
         else:
