@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-docker test-wheels bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-docker test-long test-wheels bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,15 +30,17 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
 test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
-	scripts/ensure-tools chromium
-	$(PYTEST) -q -m 'not wheels'
+	$(PYTEST) -q -m 'not wheels and not long'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 	$(PYTEST) -q -m 'not docker and not wheels'
 
 test-docker: setup  ## the part that needs an engine or a registry
+	$(PYTEST) -q -m 'docker and not wheels and not long'
+
+test-long: setup  ## publication, evidence, several machines, Colab in a browser, engines that die
 	scripts/ensure-tools chromium
-	$(PYTEST) -q -m 'docker and not wheels'
+	$(PYTEST) -q -m long
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
 	$(PYTEST) -q -m wheels

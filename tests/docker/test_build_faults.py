@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from engines import SecondEngine
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 MATRIX = """\
 version: 1

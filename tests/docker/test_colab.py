@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from colab_runtime import Runtime
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 FOREIGN = ("https://evil.example.invalid", "https://colab.research.google.com.evil.example.invalid", "null")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from chromium import Tab
     from colab_page import Page
 
-pytestmark = [pytest.mark.docker, pytest.mark.browser]
+pytestmark = [pytest.mark.docker, pytest.mark.long, pytest.mark.browser]
 
 CONVOLUTION = "import numpy; print(numpy.convolve([1, 2, 3], [0, 1, 0.5]))"
 RESULT = "[0.  1.  2.5 4.  1.5]"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from builder.evidence import Attached
     from builder.publish.staging import Staged
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 PASSWORD = "correct horse"
 USER, REGISTRY_PASSWORD = "me", "secret"

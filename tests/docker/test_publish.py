@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from builder.publish.run import Publication
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "publication.schema.json").read_text())
 

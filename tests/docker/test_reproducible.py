@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from builder.pipeline.events import Event
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 SHELL = 'RUN --network=none ["/bin/sh", "-c", "'
 STEADY = f"""{SHELL}mkdir /made; echo same > /made/file; touch -d @1000000000 /made/file /made"]

@@ -22,7 +22,7 @@ from builder.verify.entry import Entry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 MATRIX = """\
 version: 1
