@@ -66,7 +66,7 @@ def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
             document = client.images.get(reference).attrs
         except docker.errors.ImageNotFound:
             return None
-        size = sum(entry.size for entry in history(client, reference))
+        size = _unpacked(client, reference)
     config = document.get("Config") or {}
     env = (pair.partition("=") for pair in config.get("Env") or ())
     return StoredImage(
@@ -79,6 +79,18 @@ def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
         platform=_platform(document),
         layers=tuple((document.get("RootFS") or {}).get("Layers") or ()),
     )
+
+
+def _unpacked(client: docker.DockerClient, reference: str) -> int:
+    """Bytes unpacked, as the history counts them; 0 where the engine cannot count them just now.
+
+    Seen with Engine 26.1 and the containerd store: history asks for the snapshot of every layer, and fails
+    where one was removed meanwhile, which a start of the image would unpack again.
+    """
+    try:
+        return sum(entry.size for entry in history(client, reference))
+    except CellError:
+        return 0
 
 
 def listed(client: docker.DockerClient, inputs: str | None = None) -> dict[str, tuple[str, ...]]:
