@@ -39,20 +39,19 @@ DOCUMENT = HERE.parent / "docs" / "benchmarks.md"
 def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
     """Every session by name, in the order in which they run."""
     found: dict[str, Callable[[], dict[str, Any]]] = {
-        "commands": partial(quick.commands, site.say),
-        "thousand": partial(quick.thousand, site.say),
-        "sizes": partial(sizes.cuda, site),
         "ours-family": partial(sessions.ours_family, site, None),
-        "peer-family-overlay2": partial(sessions.peer_family, site, "overlay2", 3),
+        "peer-family-overlay2": partial(sessions.peer_family, site, "overlay2"),
         "ours-matrix": partial(sessions.ours_matrix, site, None),
     }
     for store in site.plan.matrix_stores:
         found[f"peer-matrix-{store}"] = partial(sessions.peer_matrix, site, store)
     found |= {
         "ours-family-engine": partial(sessions.ours_family, site, "containerd"),
-        # One cell shows which store is the faster; the others take as long again.
-        "peer-family-containerd": partial(sessions.peer_family, site, "containerd", 1),
+        "peer-family-containerd": partial(sessions.peer_family, site, "containerd"),
         "ours-matrix-engine": partial(sessions.ours_matrix, site, "containerd"),
+        "commands": partial(quick.commands, site.say),
+        "thousand": partial(quick.thousand, site.say),
+        "sizes": partial(sizes.cuda, site),
         "hundred": partial(sessions.hundred, site),
     }
     return found

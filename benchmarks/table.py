@@ -22,9 +22,9 @@ build and push to a registry on loopback, the wheels downloaded before for both,
 plain `docker build` of the Dockerfile that people write, with pip in one RUN on the same base and the same
 pinned wheels, and `docker push`; for four cells, `docker buildx bake`. Its base is in the engine and in the
 registry, and its wheels are in BuildKit, before the clock runs. Of its two stores, containerd and overlay2,
-the faster counts. A change of environment or probe is held against that whole build; what the peer takes
-for a changed variable is in the second table. rtbuild builds with `--engine none --push`: the image is in
-the registry; the rows that say so leave it in an engine with the containerd store, too.
+the faster counts. All rows of one cell are held against the peer's build of the first; what it takes for a
+changed variable is in the second table. rtbuild builds with `--engine none --push`: the image is in the
+registry; the rows that say so leave it in an engine with the containerd store, too.
 """
 
 
@@ -78,8 +78,7 @@ def rows(results: Mapping[str, Any]) -> Iterator[Row]:
             ("next", "the next release of its family (same CUDA wheels)", 0.12),
             ("base", "the same wheels on another base", 0.10),
         ):
-            ours = found.get(f"ours-family{engine}", row)
-            yield from _against(work + where, ours, found.peer("family", row), limit)
+            yield from _against(work + where, found.get(f"ours-family{engine}", row), against, limit)
         for row, work in (
             ("environment", "only the environment changed"),
             ("probe", "only the probe changed"),
