@@ -53,7 +53,7 @@ FULL = Plan(
     disk=20_000_000_000,
     describe="TensorFlow 2.8.4, and 2.11.1 after it, on Debian 11 with NVIDIA's wheels for CUDA 11.8 and "
     "cuDNN 8.6 (4.5 GB unpacked); four releases of CuPy on the same CUDA wheels, baked on overlay2 alone: "
-    "four plain images do not fit on the disk with the containerd store, which keeps them packed and unpacked",
+    "four plain images do not fit on the disk with the containerd store, which keeps them packed as well",
 )
 SMALL = Plan(
     family="small",

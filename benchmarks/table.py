@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -177,9 +179,8 @@ def document(results: Mapping[str, Any], plan: Plan) -> str:
 
 def _machine() -> str:
     """What the figures were taken on, without a name."""
-    with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
-        memory = int(file.readline().split()[1]) / 1e6
-    cores = len([line for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("processor")])  # noqa: PTH123, SIM115
+    memory = int(Path("/proc/meminfo").read_text("ascii").split()[1]) / 1e6
+    cores = os.cpu_count()
     when = time.strftime("%Y-%m-%d", time.gmtime())
     return f"{when}, {cores} cores, {memory:.0f} GB of memory, Python {platform.python_version()}"
 
