@@ -64,6 +64,8 @@ def push_blob(wire: Wire, reference: str | Reference, digest: str, file: Path) -
         begun = wire.call("POST", place, "blobs/uploads/", actions=_PUSH)
         if begun.status_code != 202:
             return begun
+        if "Location" not in begun.headers:
+            raise answers.no_registry(name, place, "an upload that is begun nowhere")
         location = urljoin(begun.url, begun.headers["Location"])
         joint = "&" if urlsplit(location).query else "?"
         with file.open("rb") as content:

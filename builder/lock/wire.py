@@ -6,6 +6,7 @@ import email.utils
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import requests
 
@@ -66,12 +67,16 @@ class Wire:
         """One request to a repository, answering the registry's challenge where it sets one.
 
         A token that has run out brings a challenge like none at all does, and a new one is asked for.
-        ``path`` is below the repository, or a whole URL that the registry gave. ``also`` names a repository
-        of the same registry that must be readable, too. Raises RegistryError where nothing answers.
+        ``path`` is below the repository, or a whole URL that the registry gave: one on another host gets no
+        login of ours, and needs none where it is signed. ``also`` names a repository of the same registry
+        that must be readable, too. Raises RegistryError where nothing answers.
         """
-        url = path if "://" in path else self.url(place, path)
+        own = self.url(place, "")
+        url = path if path.startswith(("http://", "https://")) else own + path
         given = options.pop("headers", {})
         options.setdefault("stream", method == "GET")
+        if _origin(url) != _origin(own):
+            return self.send(method, place, url, headers=given, **options)
         header = self.header(place, actions, also=also)
         response = self.send(method, place, url, headers=given | header, **options)
         if response.status_code != 401:
@@ -206,6 +211,11 @@ def _scopes(place: Place, actions: str, also: str | None) -> tuple[str, ...]:
     """In the words of https://distribution.github.io/distribution/spec/auth/scope/."""
     own = f"repository:{place.repository}:{actions}"
     return (own,) if also is None else (own, f"repository:{also}:pull")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
 
 
 def _rewind(data: Any) -> None:

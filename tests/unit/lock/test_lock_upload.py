@@ -132,6 +132,39 @@ def test_a_mount_asks_for_both_scopes_and_a_push_for_one(server: Server, client:
     assert one.query["scope"] == ["repository:a/b:pull,push"]
 
 
+@pytest.mark.parametrize("status", [201, 401])
+def test_another_host_that_takes_the_upload_is_not_shown_the_login(
+    server: Server, client: Client, file: Path, status: int
+) -> None:
+    """By its name the same machine is another host: what is stored for one is not for the other."""
+    elsewhere = f"http://localhost:{server.host.partition(':')[2]}/up"
+    server.on("/v2/", Answer(200, b"{}"))
+    challenge = {"WWW-Authenticate": 'Basic realm="x"'}
+
+    def guarded(request: Request) -> Answer:
+        known = "authorization" in request.headers
+        return Answer(202, b"", {"Location": elsewhere}) if known else Answer(401, b"", challenge)
+
+    server.on("/v2/a/b/blobs/uploads/", guarded)
+    server.on("/up", Answer(status, b"", challenge))
+    login = Login(username="me", password="x")
+    registry = Registry(client=client, login=lambda _host: login)
+    if status == 201:
+        assert registry.push_blob(f"{server.host}/a/b", DIGEST, file) is True
+    else:
+        with pytest.raises(RegistryError, match="without a login"):
+            registry.push_blob(f"{server.host}/a/b", DIGEST, file)
+    (sent,) = server.asked("/up")
+    assert sent.body == CONTENT
+    assert "authorization" not in sent.headers
+
+
+def test_an_upload_that_is_begun_nowhere(server: Server, registry: Registry, file: Path) -> None:
+    server.on("/v2/a/b/blobs/uploads/", Answer(202))
+    with pytest.raises(RegistryError, match="an upload that is begun nowhere"):
+        registry.push_blob(f"{server.host}/a/b", DIGEST, file)
+
+
 def test_a_refresh_token_is_exchanged_for_all_scopes_at_once(server: Server, client: Client) -> None:
     """https://distribution.github.io/distribution/spec/auth/oauth/: one field, with blanks between."""
     server.on("/v2/", Answer(200, b"{}"))
