@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.catalogue.finding import Finding, Outcome
 from builder.compat.finding import Outcome as Rule
@@ -16,7 +16,7 @@ from builder.evidence.contents import python_packages
 from builder.lock import oci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from builder.compat.facts import Facts
@@ -186,9 +186,3 @@ def age(verifications: Sequence[Verified], now: datetime) -> Finding:
             hint="verify it anew: rtbuild verify --from; --max-age makes this a no",
         )
     return Finding(what="age", outcome=Outcome.PASSES, message=f"last verified {text}")
-
-
-def document_of(findings: Iterable[Finding]) -> list[Mapping[str, Any]]:
-    return [
-        {"what": f.what, "outcome": f.outcome.value, "message": f.message, "hint": f.hint} for f in findings
-    ]

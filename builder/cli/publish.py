@@ -71,7 +71,7 @@ def publish(
         skip,
         source=source,
         target=target,
-        max_age=max_age,
+        max_age=opt.age(max_age),
         dry_run=dry_run,
         signing=Signing(key=key, keyless=keyless),
         overwrite=overwrite,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,13 @@ from builder.console import print_json, reporter
 from builder.console.case import Case, Status
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence import Signer
-from builder.matrix.values import BadValue, seconds
 from builder.pipeline.record import write_record
 from builder.publish.record import publication_document
 from builder.publish.run import Order, publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import timedelta
 
     from builder.console import Terminal
     from builder.model import Matrix
@@ -59,7 +59,7 @@ def publish_cells(
     *,
     source: str | None,
     target: str | None,
-    max_age: str | None,
+    max_age: timedelta | None,
     dry_run: bool,
     signing: Signing,
     overwrite: bool,
@@ -74,7 +74,7 @@ def publish_cells(
         source=source,
         target=target,
         results=results,
-        max_age=_age(max_age),
+        max_age=max_age,
         dry_run=dry_run,
         overwrite=overwrite,
         signer=signer,
@@ -139,15 +139,6 @@ def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
         ("tags", names or "none"),
         ("digest", row.found.staged.digest),
     )
-
-
-def _age(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    try:
-        return timedelta(seconds=int(seconds(text)))
-    except BadValue as error:
-        raise UsageError(f"--max-age: {error.message}", hint=error.hint) from error
 
 
 def _against(row: Publication) -> list[str]:
