@@ -14,13 +14,14 @@ from builder.errors import CellError
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
 from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, says, why_not
-from builder.verify.entry import Damaged, Entry
+from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
     from builder.model import Cell, Exemption
+    from builder.verify.entry import ReportKey
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,10 @@ class _Judged:
     gpu: str | None
     reason: Refusal | None
 
+    @property
+    def against_image(self) -> bool:
+        return self.reason is not None and self.reason.kind in AGAINST_IMAGE
+
 
 def decide(
     candidate: Candidate, reports: Iterable[Entry | Damaged], *, now: datetime, policy: Policy
@@ -65,14 +70,14 @@ def decide(
     """Whether the candidate may be published, by the reports that are there."""
     cell = candidate.cell
     entries, unreadable = _about(candidate, reports)
-    judged = [
+    judged = _latest(
         _Judged(
             entry=entry,
             gpu=gpu_class(entry),
             reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
         )
         for entry in entries
-    ]
+    )
     standing = [row for row in judged if row.reason is None]
     exempt = _exempt(cell, policy.exempt)
     claims = tuple(sorted({row.gpu for row in standing if row.gpu is not None} - exempt))
@@ -100,8 +105,8 @@ def decide(
 
 
 def _about(candidate: Candidate, reports: Iterable[Entry | Damaged]) -> tuple[list[Entry], list[Damaged]]:
-    """What concerns the candidate; of several reports about the very same thing only the newest."""
-    entries: dict[object, Entry] = {}
+    """What concerns the candidate."""
+    entries: list[Entry] = []
     unreadable: list[Damaged] = []
     prefix = candidate.content.removeprefix("sha256:")[:16]
     for report in reports:
@@ -111,10 +116,23 @@ def _about(candidate: Candidate, reports: Iterable[Entry | Damaged]) -> tuple[li
             continue
         key = report.key
         named = (report.cell, report.matrix) == (candidate.cell.id, candidate.cell.matrix)
-        concerned = named or candidate.digest == key.digest or candidate.content == key.content
-        if concerned and (key not in entries or entries[key].verified < report.verified):
-            entries[key] = report
-    return list(entries.values()), unreadable
+        if named or candidate.digest == key.digest or candidate.content == key.content:
+            entries.append(report)
+    return entries, unreadable
+
+
+def _latest(judged: Iterable[_Judged]) -> list[_Judged]:
+    """Of several about the very same thing the newest.
+
+    What speaks against the image gives way only to a newer report that counts, or speaks against it as well:
+    a GPU that is taken an hour later, a clock that is wrong or a test double do not mend what was found.
+    """
+    latest: dict[ReportKey, _Judged] = {}
+    for row in sorted(judged, key=lambda row: (row.entry.verified, row.against_image)):
+        before = latest.get(row.entry.key)
+        if before is None or not before.against_image or row.against_image or row.reason is None:
+            latest[row.entry.key] = row
+    return list(latest.values())
 
 
 def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:

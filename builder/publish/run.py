@@ -18,7 +18,7 @@ from builder.publish.copying import Tally, copy_image, put_tag
 from builder.publish.gate import Decision, Policy, decide
 from builder.publish.reports import Refusal
 from builder.publish.staging import repository_of
-from builder.publish.tags import Step, clashes, immovable, steps, tags_of
+from builder.publish.tags import clashes, steps, tags_of
 from builder.publish.travel import shared
 from builder.recipe import render
 from builder.recipe.bundle import bundle
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from builder.evidence import Attached, Signer
     from builder.model import Cell, Matrix
     from builder.pipeline.schedule import Emit
+    from builder.publish.tags import Step, Tag
 
     Station = Callable[[Walk, "Publication"], CellResult | None]
 
@@ -209,14 +210,8 @@ class _Line:
             if row.refusals or measured is None:
                 walk.done("refused")
                 return
-            row.steps, against = steps(
-                self.registry,
-                row.target,
-                cell,
-                tags_of(cell, measured, found.staged.digest, said.aliases),
-                found.staged.digest,
-                overwrite=self.order.overwrite,
-            )
+            tags = tags_of(cell, measured, found.staged.digest, said.aliases)
+            row.steps, against = self._steps(row, found, tags)
             row.refusals += against
             walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
 
@@ -292,17 +287,22 @@ class _Line:
     def _tag(self, walk: Walk, row: Publication) -> bool:
         """Put the tags, those that never move first; whether any had to be put."""
         assert row.found is not None  # noqa: S101 - as in carry
-        staged, changed = row.found.staged, False
+        staged = row.found.staged
         with walk.stage(Stage.TAGS):
-            for step in row.steps:
+            # Once more: copying may have taken an hour, and others publish as well.
+            row.steps, against = self._steps(row, row.found, [step.tag for step in row.steps])
+            if against:
+                row.refusals += against
+                return False
+            changed = [step for step in row.steps if step.action != "there"]
+            for step in changed:
                 reference = f"{row.target}:{step.tag.name}"
-                was = self.registry.digest_of(reference)  # once more: copying may have taken an hour
-                if was == staged.digest:
-                    continue
-                if was is not None and step.tag.kind == "immutable":
-                    row.refusals.append(immovable(row.target, replace(step, was=was)))
-                    return False
                 put_tag(self.registry, reference, staged.manifest, staged.media_type, staged.digest)
-                changed = True
             walk.done(", ".join(step.tag.name for step in row.steps) + ("" if changed else ": there already"))
-        return changed
+        return bool(changed)
+
+    def _steps(
+        self, row: Publication, found: Found, tags: Sequence[Tag]
+    ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+        digest, overwrite = found.staged.digest, self.order.overwrite
+        return steps(self.registry, row.target, row.cell, tags, digest, overwrite=overwrite)

@@ -94,7 +94,13 @@ def steps(
         if step.action != "move":
             continue
         if tag.kind == "immutable":
-            against.append(immovable(repository, step))
+            against.append(
+                Refusal(
+                    kind="tag",
+                    text=f"{repository}:{tag.name} names {was}, and is never moved: not to {digest}",
+                    hint="somebody put it there by hand; delete it in the registry",
+                )
+            )
         elif not overwrite and (owner := _owner(registry, f"{repository}:{tag.name}")) != cell.matrix:
             against.append(
                 Refusal(
@@ -105,15 +111,6 @@ def steps(
                 )
             )
     return tuple(found), tuple(against)
-
-
-def immovable(repository: str, step: Step) -> Refusal:
-    """Why a tag that holds the digits of a digest is not put on another."""
-    return Refusal(
-        kind="tag",
-        text=f"{repository}:{step.tag.name} names {step.was}, and is never moved: not to {step.digest}",
-        hint="somebody put it there by hand; delete it in the registry",
-    )
 
 
 def _owner(registry: Reading, reference: str) -> str | None:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _SCHEMA = 2
 
+AGAINST_IMAGE = frozenset({"broken", "unsupported-gpu"})
+"""Verdicts that speak against an image: one that says nothing about it does not take their place."""
+NO_WORD = frozenset({"unverified", "host", "busy"})
+"""Verdicts that speak of the machine alone."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReportKey:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import CellError
-from builder.verify.entry import Damaged, Entry, ReportKey, read_entry, seal
+from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, Entry, ReportKey, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +62,13 @@ class ReportStore:
                 why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
                 yield Damaged(where=str(path), why=why, name=path.name)
 
+    def _speaks_against(self, path: Path, key: ReportKey) -> bool:
+        try:
+            entry = read_entry(path.read_bytes(), str(path))
+        except (OSError, CellError):  # damaged is as good as absent
+            return False
+        return entry.key == key and entry.verdict in AGAINST_IMAGE
+
     def save(
         self,
         key: ReportKey,
@@ -71,9 +78,14 @@ class ReportStore:
         matrix: str = "",
         verified: datetime | None = None,
     ) -> Path | None:
-        """Write beside and rename, so that no reader ever sees half; None, and a warning, where it cannot."""
+        """Write beside and rename, so that no reader ever sees half; None, and a warning, where it cannot.
+
+        A report that says nothing about the image does not replace one that speaks against it.
+        """
         text = seal(key, document, cell=cell, matrix=matrix, verified=verified)
         path = self.folder / key.file_name()
+        if document["verdict"] in NO_WORD and self._speaks_against(path, key):
+            return path
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")

@@ -123,6 +123,37 @@ def test_of_two_reports_about_the_same_the_newer_counts(cell: Cell) -> None:
     assert kinds(judge(cell, older_good, old)) == ["broken"]
 
 
+@pytest.mark.parametrize(
+    "newer",
+    [
+        {"verdict": "busy", "cause": "out-of-memory"},
+        {"verdict": "host", "cause": "driver-hang"},
+        {"verdict": "unverified"},
+        {"test_double": True},
+        {"verified": NOW + timedelta(days=1)},
+        {"checks": NOT_RUN},
+        {"python": "3.9.2"},
+    ],
+)
+@pytest.mark.parametrize("verdict", ["broken", "unsupported-gpu"])
+def test_what_was_found_is_not_mended_by_a_report_that_does_not_count(
+    cell: Cell, verdict: str, newer: dict[str, Any]
+) -> None:
+    """Beside it the same GPU works with another driver: the newer report must not hide the older one."""
+    found = entry(cell, verdict=verdict, cause="x", verified=NOW - timedelta(days=2))
+    later = entry(cell, **{"verified": NOW - timedelta(hours=1)} | newer)
+    assert later.key == found.key
+    good = entry(cell, driver={"version": "550.1", "api": "12.4"})
+    assert kinds(judge(cell, found, later, good)) == [verdict]
+    assert judge(cell, found, entry(cell), later, good).open, "and one that counts has mended it"
+
+
+def test_broken_and_works_in_one_second(cell: Cell) -> None:
+    moment = NOW - timedelta(days=1)
+    broken, good = entry(cell, verdict="broken", verified=moment), entry(cell, verified=moment)
+    assert kinds(judge(cell, broken, good)) == kinds(judge(cell, good, broken)) == ["broken"]
+
+
 def test_reports_of_other_cells_do_not_matter(cell: Cell) -> None:
     from dataclasses import replace
 

@@ -69,6 +69,18 @@ def test_a_failure_is_tried_again(store: ReportStore, document, verdict: str) ->
     assert store.load(key) is None
 
 
+@pytest.mark.parametrize("found", ["broken", "unsupported-gpu"])
+@pytest.mark.parametrize("later", ["unverified", "host", "busy"])
+def test_a_report_that_says_nothing_takes_no_finding_s_place(
+    store: ReportStore, document, found: str, later: str
+) -> None:
+    _, path = keep(store, document(**WITH_GPU | {"verdict": found}))
+    assert keep(store, document(**WITH_GPU | {"verdict": later}))[1] == path
+    assert [entry.verdict for entry in store.entries() if isinstance(entry, Entry)] == [found]
+    keep(store, document(**WITH_GPU))
+    assert [entry.verdict for entry in store.entries() if isinstance(entry, Entry)] == ["works"]
+
+
 def test_a_test_double_s_report_stands_for_nothing(store: ReportStore, document) -> None:
     key, _ = keep(store, document(test_double=True))
     assert store.load(key) is None

@@ -1,0 +1,89 @@
+"""The whole line against a registry in memory; tests/docker has it against a real one, with its faults."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from publish_doubles import CELL, PROBE, Project
+from registry_double import RegistryDouble, serve
+
+from builder.lock.http import Client
+from builder.lock.registry import Registry
+from builder.publish.run import Order, publish
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from builder.publish.run import Publication
+
+FOREIGN = "sha256:" + "f" * 64
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def project(server: RegistryDouble, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+    monkeypatch.setattr(Registry, "to_write", lambda: registry)
+    monkeypatch.setattr("builder.publish.run.bundle", lambda: PROBE)
+    project = Project(tmp_path / "project")
+    project.report(project.stage(registry, f"{server.host}/staging"))
+    return project
+
+
+def publish_one(project: Project, server: RegistryDouble, *, overwrite: bool = False) -> Publication:
+    order = Order(
+        results=project.results,
+        source=f"{server.host}/staging",
+        target=f"{server.host}/public",
+        overwrite=overwrite,
+    )
+    cancel = threading.Event()
+    (row,) = publish([project.matrix], [project.cell], order=order, emit=lambda _event: None, cancel=cancel)
+    return row
+
+
+def taken_meanwhile(server: RegistryDouble, name: str) -> None:
+    """Somebody else puts a tag while the evidence is on its way: after the gate, before the tags."""
+
+    def before_put(reference: str) -> None:
+        if reference.startswith("sha256:"):
+            server.manifests.setdefault(FOREIGN, ("application/vnd.oci.image.manifest.v1+json", b"{}"))
+            server.tags[name] = FOREIGN
+
+    server.before_put = before_put
+
+
+def test_what_is_verified_is_published(project: Project, server: RegistryDouble) -> None:
+    row = publish_one(project, server)
+    assert (row.state, row.refusals, row.error) == ("published", [], None)
+    assert row.found is not None
+    assert {server.tags[step.tag.name] for step in row.steps} == {row.found.staged.digest}
+    assert [step.action for step in row.steps] == ["put"] * 4
+
+
+def test_a_tag_that_somebody_took_after_the_gate_is_left_alone_and_no_other_put(
+    project: Project, server: RegistryDouble
+) -> None:
+    taken_meanwhile(server, "latest")
+    row = publish_one(project, server)
+    assert (row.state, [refusal.kind for refusal in row.refusals]) == ("refused", ["tag"])
+    assert "latest" in row.refusals[0].text
+    assert server.tags["latest"] == FOREIGN
+    assert CELL not in server.tags
+
+
+def test_and_is_moved_where_that_was_asked_for(project: Project, server: RegistryDouble) -> None:
+    taken_meanwhile(server, "latest")
+    row = publish_one(project, server, overwrite=True)
+    assert row.state == "published"
+    assert row.found is not None
+    assert server.tags["latest"] == row.found.staged.digest
+    assert [step.was for step in row.steps if step.tag.name == "latest"] == [FOREIGN]
