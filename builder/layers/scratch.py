@@ -86,7 +86,8 @@ class Scratch:
         target = self._place(name)
         if member.isdir():
             if not target.is_dir():
-                self._remove(target)
+                with contextlib.suppress(IsADirectoryError):  # another layer's thread made it just now
+                    self._remove(target)
                 target.mkdir(exist_ok=True)
             if not target.is_symlink():
                 target.chmod((member.mode & 0o777) | 0o700)

@@ -119,6 +119,31 @@ def test_links_whiteouts_and_modes(tmp_path: Path, scratch: Scratch) -> None:
     assert (scratch.root / "etc/d").read_text() == "c"
 
 
+def test_a_folder_that_another_layers_thread_makes_meanwhile(
+    tmp_path: Path, scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tarfile.TarInfo("./shared")
+    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+    look = Path.is_dir
+
+    def made_after_the_look(path: Path) -> bool:
+        there = look(path)
+        if path == scratch.root / "shared" and not there and not racing:
+            racing.append(path)  # the first look sees nothing; then the other thread comes
+            return False
+        if path == scratch.root / "shared" and len(racing) == 1:
+            racing.append(path)
+            path.mkdir()
+            return False
+        return there
+
+    racing: list[Path] = []
+    monkeypatch.setattr(Path, "is_dir", made_after_the_look)
+    scratch.unpack(layer(tmp_path, folder, ("./shared/a", b"a")), ZSTD, whole=True)
+    assert len(racing) == 2
+    assert (scratch.root / "shared/a").read_bytes() == b"a"
+
+
 @pytest.mark.parametrize("name", ["../outside", "./a/../../outside", "./link/outside"])
 def test_nothing_is_written_outside(tmp_path: Path, scratch: Scratch, name: str) -> None:
     path = layer(tmp_path, link("./link", str(tmp_path)), (name, b"x"))
