@@ -93,10 +93,13 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
 
 
 class Workbench:
-    """Bases that were unpacked in a run, for steps that see no wheels: of any cell, one after another."""
+    """Bases that were unpacked in a run, for steps that see no wheels: of any cell, one after another.
 
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="rtbuild-bases-"))
+    They lie in the store, where a later prune finds what a killed process left.
+    """
+
+    def __init__(self, store: LayerStore) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="bases-", dir=store.folder("tmp")))
         self._bases: dict[str, Scratch] = {}
         self._guard = threading.Lock()
 
@@ -125,7 +128,7 @@ class Workbench:
 @contextmanager
 def _whole(work: Finisher) -> Iterator[Scratch]:
     """The base with the wheels on it, for one use."""
-    with tempfile.TemporaryDirectory(prefix="rtbuild-finish-") as folder:
+    with tempfile.TemporaryDirectory(prefix="finish-", dir=work.store.folder("tmp")) as folder:
         scratch = Scratch(Path(folder) / "root", work.cancel)
         _unpack_base(work, scratch)
         _unpack_wheels(work, scratch)

@@ -242,6 +242,7 @@ def build_without_engine(
         return stages.ended(walk, Outcome.UNVERIFIED if settings.verify else Outcome.DONE, image=image)
 
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    with Workbench() as bench:
+    assert site.layers is not None  # noqa: S101 - every site for building has one
+    with Workbench(site.layers) as bench:
         made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
