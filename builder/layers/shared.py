@@ -102,6 +102,10 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
             "it is compressed in another way": layer.media_type in MEDIA_TYPES.values(),
         }
         details = dict(document["details"])
+        if key.startswith("wheel"):  # what else two packages could fight over unseen
+            checks["it does not say what is in it"] = isinstance(files, dict) and isinstance(
+                details.get("requires_python"), dict
+            )
     except (LookupError, TypeError, ValueError) as problem:
         raise _strange(where, f"it cannot be read: {problem!r}") from problem
     for wrong, right in checks.items():

@@ -170,7 +170,8 @@ def _set_aside(site: stages.Site) -> Iterator[stages.Site]:
         settings = replace(site.settings, cache=fresh, repository=f"{site.settings.repository}-again")
         before = os.umask(0o077)
         try:
-            yield replace(site, settings=settings, layers=LayerStore(fresh / "layers"))
+            layers = LayerStore(fresh / "layers")
+            yield replace(site, settings=settings, layers=layers, shared=None, leaving=None)
         finally:
             os.umask(before)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import ImageMissingError, RegistryError
+from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.layers import Layer, shared
 from builder.layers.dockerfile import read_ending
 from builder.layers.finish import layer_keys
@@ -165,7 +165,7 @@ def share_built(walk: Walk, site: Site, recipe: Recipe, image: Image) -> None:
             leaving.publish(built_of(recipe, planned, manifest, config))
         finally:
             lease.release()
-    except RegistryError as problem:
+    except CellError as problem:
         walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
 
 
@@ -185,7 +185,10 @@ def built_of(
     ending = read_ending(recipe.files["Dockerfile"].content.decode())
     wheels = [planned.known[group].record.layer for group in planned.groups]
     keys = layer_keys(recipe, ending, [planned.rootfs.record.layer], wheels)
-    last = list(zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True))[-len(keys) :]
+    below = [planned.rootfs.record.layer.digest, *(layer.digest for layer in wheels)]
+    if pushed[: len(below)] != below or len(pushed) != len(below) + len(keys):
+        return made  # which layer is which step's cannot be told
+    last = list(zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True))[len(below) :]
     for (name, key), (entry, diff_id) in zip(keys.items(), last, strict=True):
         layer = Layer(
             title=name,

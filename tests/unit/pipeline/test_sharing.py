@@ -147,6 +147,8 @@ def test_a_layer_of_another_release_of_the_compressor_will_do(here: Side, there:
         ({"layer__diff_id": "sha256:1"}, "its digests are none"),
         ({"layer": []}, "cannot be read"),
         ({"layer__media_type": "application/x-tar"}, "do not agree"),
+        ({"files": None}, "does not say what is in it"),
+        ({"details": {}}, "does not say what is in it"),
     ],
 )
 def test_a_description_that_is_not_right_counts_as_none(
@@ -272,3 +274,11 @@ def test_blobs_that_the_engine_compressed_again_are_not_shared(tmp_path: Path, h
     manifest["layers"][1]["digest"] = "sha256:" + "1" * 64
     made = built_of(recipe, planned, manifest, config)
     assert [key.partition("-")[0] for key in made] == ["rootfs"]
+
+
+def test_layers_that_the_recipe_does_not_explain_are_shared_as_no_step(tmp_path: Path, here: Side) -> None:
+    recipe, planned, manifest, config = built(here, tmp_path)
+    manifest["layers"].append(manifest["layers"][-1])
+    config["rootfs"]["diff_ids"].append(config["rootfs"]["diff_ids"][-1])
+    made = built_of(recipe, planned, manifest, config)
+    assert [key.partition("-")[0] for key in made] == ["wheels", "rootfs"]
