@@ -88,9 +88,7 @@ def check(
     matrices: opt.Matrices = None,
     select: opt.Select = None,
     skip: opt.Skip = None,
-    driver: Annotated[
-        str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
-    ] = None,
+    driver: opt.Driver = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
@@ -113,7 +111,7 @@ def check(
 
 @app.command()
 def explain(
-    cell: Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")],
+    cell: opt.OneCell,
     matrices: opt.Matrices = None,
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
     read: opt.Read = False,
@@ -141,9 +139,7 @@ def resolve(
     ] = None,
     python: Annotated[str | None, typer.Option("--python", help="This Python only: 3.11.")] = None,
     gpu: Annotated[str | None, typer.Option("--gpu", help="A GPU that images must run on: T4, H100.")] = None,
-    driver: Annotated[
-        str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
-    ] = None,
+    driver: opt.Driver = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
     name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
     offline: Annotated[
@@ -207,7 +203,7 @@ def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Js
 
 @app.command()
 def size(
-    cell: Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")],
+    cell: opt.OneCell,
     matrices: opt.Matrices = None,
     against: Annotated[
         str | None, typer.Option("--against", metavar="CELL", help="What it shares with another cell.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 import tempfile
 import traceback
@@ -22,6 +23,10 @@ INTERRUPTED = 130
 
 def guarded(program: Callable[[], int]) -> int:
     """Run ``program``; expected errors say what to do, anything else leaves a file ready to paste."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # What CI and `timeout` send: it ends as Ctrl-C does, with what was unpacked or started cleared away.
+        if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
+            signal.signal(number, _interrupt)
     try:
         return program()
     except RtbuildError as error:
@@ -43,6 +48,11 @@ def guarded(program: Callable[[], int]) -> int:
         sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
         sys.stderr.write(f"hint: please report it with what {_write_report(error)} says\n")
         return BUG
+
+
+def _interrupt(number: int, frame: object) -> None:
+    del number, frame
+    raise KeyboardInterrupt
 
 
 def _write_report(error: BaseException) -> Path:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from builder.cli.options import choose
+from builder.cli.options import choose, choose_one
 from builder.compat import Outcome, check, explain, summary
 from builder.console import Terminal, human_bytes, print_json_rows
-from builder.errors import UsageError
 from builder.lock import Index, Memory, Reading, Registry, lock_path, pinned_cell, read, read_lock
 
 if TYPE_CHECKING:
@@ -135,11 +134,7 @@ def explain_one(
     mirrors: Mapping[str, str],
 ) -> int:
     """Everything about one cell's verdict."""
-    selection = choose(matrices, [wanted], None)
-    if len(selection.chosen) != 1:
-        ids = ", ".join(cell.id for cell in selection.chosen)
-        raise UsageError(f"'{wanted}' matches {len(selection.chosen)} cells: {ids}", hint="name one of them")
-    cell = selection.chosen[0]
+    cell = choose_one(matrices, wanted)
     found, _ = judge(matrices, [cell], driver=driver, online=online, mirrors=mirrors)
     findings = found[cell.id]
     sys.stdout.write(explain(cell, findings))

@@ -108,6 +108,10 @@ Push = Annotated[
         help="Push every image that was built to this repository, by digest and under an unlisted tag.",
     ),
 ]
+OneCell = Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")]
+Driver = Annotated[
+    str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
+]
 Gpus = Annotated[
     Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
 ]
@@ -155,6 +159,17 @@ def choose(matrices: list[Matrix], select: list[str] | None, skip: list[str] | N
     return pick(cells, select=tuple(select or ()), skip=tuple(skip or ()))
 
 
+def choose_one(matrices: list[Matrix], text: str) -> Cell:
+    """The one cell that an id or a glob names. UsageError for several."""
+    chosen = choose(matrices, [text], None).chosen
+    if len(chosen) != 1:
+        ids = ", ".join(cell.id for cell in chosen[:4]) + (", …" if len(chosen) > 4 else "")
+        raise UsageError(
+            f"'{text}' names {len(chosen)} cells: {ids}", hint="name one: `rtbuild list` has their ids"
+        )
+    return chosen[0]
+
+
 def progress(text: str, *, quiet: bool = False) -> ProgressChoice:
     """``--progress`` checked; ``--quiet`` is another word for ``none``."""
     choices: tuple[ProgressChoice, ...] = ("auto", "tty", "plain", "json", "none")
@@ -189,16 +204,35 @@ def mirrors(given: list[str] | None) -> dict[str, str]:
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
 
-def refuse_idle(engine: str, *, output: Path | None, plain: bool, require_verified: bool) -> None:
-    """Raise UsageError for options of ``build`` that say nothing beside ``--engine``."""
+def refuse_idle(
+    engine: str,
+    *,
+    output: Path | None,
+    push: str | None,
+    plain: bool,
+    require_verified: bool,
+    check_reproducible: bool,
+) -> None:
+    """Raise UsageError for options of ``build`` that say nothing beside others."""
     if engine == "docker" and output is not None:
         raise UsageError(
             "--output is for --engine none: an engine keeps images in its own store",
             hint="docker save writes one of them to a file",
         )
-    if engine == "none" and (plain or require_verified):
-        option = "--plain" if plain else "--require-verified"
-        raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
+    needing = {
+        "--plain": plain,
+        "--require-verified": require_verified,
+        "--check-reproducible": check_reproducible,
+    }
+    for option, given in needing.items():
+        if engine == "none" and given:
+            raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
+    if check_reproducible and (push is not None or require_verified):
+        option = "--require-verified" if require_verified else "--push"
+        raise UsageError(
+            f"--check-reproducible only compares two builds: {option} has no part in it",
+            hint="run `rtbuild build` once more, without --check-reproducible",
+        )
 
 
 def age(text: str | None) -> timedelta | None:

@@ -229,7 +229,6 @@ def _start(planned: Plan, document: dict[str, Any] | None) -> int:
         text=True,
         start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
     )
-    before = [signal.signal(number, _interrupt) for number in (signal.SIGTERM, signal.SIGHUP)]
     try:
         if document is not None:
             _relay(process, document)
@@ -237,14 +236,6 @@ def _start(planned: Plan, document: dict[str, Any] | None) -> int:
     except KeyboardInterrupt:
         _stop(planned, process)
         return 0
-    finally:
-        for number, handler in zip((signal.SIGTERM, signal.SIGHUP), before, strict=True):
-            signal.signal(number, handler)
-
-
-def _interrupt(number: int, frame: object) -> None:
-    del number, frame
-    raise KeyboardInterrupt
 
 
 def _relay(process: subprocess.Popen[str], document: dict[str, Any]) -> None:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from builder import resources
+from builder.cli.options import choose_one
 from builder.console import human_bytes, print_json
-from builder.errors import StaleLockError, UsageError
+from builder.errors import StaleLockError
 from builder.layers import LayerStore
 from builder.layers.sizes import measure
 from builder.lock.index import cache_path
-from builder.matrix import select
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
@@ -47,17 +47,10 @@ def run(matrices: list[Matrix], cell: str, *, against: str | None, json: bool) -
 
 def _pinned(matrices: list[Matrix], text: str) -> Pinned:
     """The one cell that ``text`` names, as it is locked."""
-    cells = [cell for matrix in matrices for cell in matrix.cells]
-    chosen = select(cells, select=(text,), skip=()).chosen
-    if len(chosen) != 1:
-        names = ", ".join(cell.id for cell in chosen[:4])
-        raise UsageError(
-            f"'{text}' names {len(chosen)} cells ({names}{', …' if len(chosen) > 4 else ''})",
-            hint="name one: `rtbuild list` has their ids",
-        )
-    pinned = _keepers(matrices)[chosen[0].matrix].pinned(chosen[0])
+    cell = choose_one(matrices, text)
+    pinned = _keepers(matrices)[cell.matrix].pinned(cell)
     if pinned is None:
-        raise StaleLockError(f"{chosen[0].id} is not locked", hint="run `rtbuild lock` first")
+        raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
     return pinned
 
 

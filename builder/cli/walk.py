@@ -169,13 +169,20 @@ def build(
         cache_to=tuple(cache_to or ()),
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    opt.refuse_idle(
+        engine,
+        output=output,
+        push=push,
+        plain=plain,
+        require_verified=require_verified,
+        check_reproducible=check_reproducible,
+    )
     if check_reproducible:
         from builder.cli.reproducing import check_cells
 
         found = opt.load_all(matrices)
         cells = opt.choose(found, select, skip).chosen
         return check_cells(found, cells, settings=settings, terminal=terminal, json=json_)
-    opt.refuse_idle(engine, output=output, plain=plain, require_verified=require_verified)
     return build_cells(
         opt.load_all(matrices),
         select,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +165,42 @@ def test_a_bug_is_exit_70_and_leaves_a_file_ready_to_paste(capsys: pytest.Captur
     path.unlink()
     assert "Traceback" in text
     assert text.count("```") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_being_asked_to_stop_clears_away_as_ctrl_c_does(number: int) -> None:
+    before = signal.signal(number, signal.SIG_DFL)
+    ended: list[bool] = []
+
+    def program() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        finally:
+            ended.append(True)
+        return 0
+
+    try:
+        assert boundary.guarded(program) == 130
+    finally:
+        signal.signal(number, before)
+    assert ended == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--output", "x"], "--output is for --engine none"),
+        (["--engine", "none", "--plain"], "--plain needs an engine"),
+        (["--engine", "none", "--check-reproducible"], "--check-reproducible needs an engine"),
+        (["--check-reproducible", "--push", "host/a"], "--push has no part in it"),
+        (["--check-reproducible", "--require-verified"], "--require-verified has no part in it"),
+    ],
+)
+def test_options_of_build_that_would_say_nothing(options: list[str], said: str) -> None:
+    done = typer.testing.CliRunner().invoke(app, ["build", str(TF28), *options])
+    assert isinstance(done.exception, UsageError)
+    assert said in done.exception.message
 
 
 def test_the_reader_of_a_pipe_may_leave() -> None:
