@@ -161,6 +161,7 @@ for line in sys.stdin:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
+            env={**os.environ, "TMPDIR": str(log.parent)},  # what a killed one leaves there
             text=True,
         )
 
