@@ -25,6 +25,10 @@ class MovedTagError(RegistryError):
     """An unlisted tag leads to an image of other inputs than it stands for."""
 
 
+class NoImageError(RegistryError):
+    """What a digest names is no single image: an index, a chart, a document that cannot be read."""
+
+
 class Reading(Protocol):
     """As much of :class:`builder.lock.Registry` as reading an image needs."""
 
@@ -116,7 +120,7 @@ def read_image(registry: Reading, repository: str, digest: str) -> Staged:
     """An image by its digest, each document checked against its own. Raises RegistryError."""
     manifest = registry.manifest(f"{repository}@{digest}")
     if manifest.media_type in INDEXES:
-        raise RegistryError(
+        raise NoImageError(
             f"{repository}@{digest} is an index of images, and a single one is wanted",
             hint="build it by rtbuild build --push, which adds nothing to the image's own manifest",
         )
@@ -128,7 +132,7 @@ def read_image(registry: Reading, repository: str, digest: str) -> Staged:
         platform, content = _content(config)
         labels = tuple(sorted((config.get("config", {}).get("Labels") or {}).items()))
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise RegistryError(f"{repository}@{digest} is no image that can be read: {error!r}") from error
+        raise NoImageError(f"{repository}@{digest} is no image that can be read: {error!r}") from error
     return Staged(
         repository=repository,
         digest=manifest.digest,

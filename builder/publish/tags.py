@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from builder.errors import RegistryError
 from builder.publish.measure import immutable_tag, tag_of
 from builder.publish.reports import Refusal
-from builder.publish.staging import MATRIX_LABEL, look
+from builder.publish.staging import MATRIX_LABEL, NoImageError, look
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,9 +113,12 @@ def steps(
 
 
 def _owner(registry: Reading, reference: str) -> str | None:
-    """The matrix whose image a tag names; None where it is no image of rtbuild's."""
+    """The matrix whose image a tag names; None where it is no image of rtbuild's.
+
+    Raises RegistryError where the registry does not say: that is no reason to blame somebody else.
+    """
     try:
         image = look(registry, reference)
-    except RegistryError:
+    except NoImageError:
         return None
     return image.label(MATRIX_LABEL) if image is not None else None

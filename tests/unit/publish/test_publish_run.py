@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from publish_doubles import CELL, PROBE, Project
-from registry_double import RegistryDouble, serve
+from registry_double import INDEX, RegistryDouble, serve, sha256
 
 from builder.lock.http import Client
 from builder.lock.registry import Registry
+from builder.model import canonical_json
 from builder.publish.run import Order, publish
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from builder.publish.run import Publication
 
-FOREIGN = "sha256:" + "f" * 64
+INDEX_OF_NOTHING = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
+FOREIGN = sha256(INDEX_OF_NOTHING)
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ def taken_meanwhile(server: RegistryDouble, name: str) -> None:
 
     def before_put(reference: str) -> None:
         if reference.startswith("sha256:"):
-            server.manifests.setdefault(FOREIGN, ("application/vnd.oci.image.manifest.v1+json", b"{}"))
+            server.manifests[FOREIGN] = (INDEX, INDEX_OF_NOTHING)
             server.tags[name] = FOREIGN
 
     server.before_put = before_put

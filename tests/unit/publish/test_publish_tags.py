@@ -11,6 +11,7 @@ from publish_doubles import Project, report
 
 from builder.errors import CellError, RegistryError
 from builder.publish.measure import LONGEST, immutable_tag, measure, tag_of
+from builder.publish.staging import NoImageError
 from builder.publish.tags import Tag, clashes, steps, tags_of
 from builder.verify.document import parse
 
@@ -105,12 +106,13 @@ class Tags:
     """A test double of a registry that has tags, and under them no image that rtbuild made."""
 
     tags: dict[str, str] = field(default_factory=dict)
+    down: bool = False
 
     def digest_of(self, reference: str) -> str | None:
         return self.tags.get(reference)
 
     def manifest(self, reference: str) -> Any:
-        raise RegistryError(f"{reference} cannot be read")
+        raise RegistryError("HTTP 503") if self.down else NoImageError(f"{reference} cannot be read")
 
     def blob(self, reference: str, digest: str) -> bytes:
         raise RegistryError(f"{digest} cannot be read")
@@ -127,3 +129,10 @@ def test_which_tags_may_move(cell: Cell) -> None:
     ]
     _, against = steps(registry, "r", cell, tags, DIGEST, overwrite=True)
     assert len(against) == 1, "what never moves does not move by --overwrite either"
+
+
+def test_a_registry_that_does_not_answer_is_nobody_else_s_tag(cell: Cell) -> None:
+    """Nobody is told to say --overwrite over a fault that passes."""
+    registry = Tags({"r:m": "sha256:other"}, down=True)
+    with pytest.raises(RegistryError, match="HTTP 503"):
+        steps(registry, "r", cell, [Tag(name="m", kind="measured")], DIGEST, overwrite=False)
