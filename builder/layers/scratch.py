@@ -85,10 +85,7 @@ class Scratch:
             return True
         target = self._place(name)
         if member.isdir():
-            if not target.is_dir():
-                with contextlib.suppress(IsADirectoryError):  # another layer's thread made it just now
-                    self._remove(target)
-                target.mkdir(exist_ok=True)
+            self._folder(target)
             if not target.is_symlink():
                 target.chmod((member.mode & 0o777) | 0o700)
             return True
@@ -118,6 +115,15 @@ class Scratch:
                 done = True
         target.chmod((member.mode & 0o777) | 0o600)
         return done
+
+    def _folder(self, target: Path) -> None:
+        """Make a folder, which another layer's thread may do at the same time: what is in one stays."""
+        try:
+            target.mkdir()
+        except FileExistsError:
+            if not target.is_dir():  # a lower layer's file, or a link to nothing
+                target.unlink(missing_ok=True)
+                target.mkdir(exist_ok=True)
 
     def _link(self, source: Path, target: Path) -> None:
         try:
