@@ -62,6 +62,8 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
         if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == _sha256(tar):
             return tar
         recorded.unlink(missing_ok=True)
+        for left in folder.glob(f".{key[:12]}.*"):  # whoever made this was killed: the lock was free
+            shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=f".{key[:12]}.", dir=folder) as beside:
             made = make(base, fetch(base.debs), Path(beside) / tar.name)
             digest = _sha256(made)

@@ -232,6 +232,21 @@ def test_a_second_call_makes_nothing(tmp_path, tools, debs):
     assert {path.suffix for path in first.parent.iterdir()} == {".tar", ".sha256", ".lock"}
 
 
+def test_what_a_killed_process_left_of_the_same_system_goes(tmp_path, tools, debs):
+    def get():
+        return cached_rootfs(base_of(debs), cache=tmp_path / "cache", fetch=lambda _: paths(debs))
+
+    tar = get()
+    left, other = tar.with_name(f".{tar.name[:12]}.left"), tar.with_name(".another-one.left")
+    for folder in (left, other):
+        folder.mkdir()
+        (folder / tar.name).write_bytes(b"half a system")
+    tar.unlink()
+    get()
+    assert not left.exists()
+    assert other.exists(), "somebody may be at work there"
+
+
 @pytest.mark.parametrize("damage", ["flipped", "cut", "unrecorded", "gone"])
 def test_a_damaged_tar_is_made_again(tmp_path, tools, debs, damage):
     def get():
