@@ -162,14 +162,21 @@ def _sign_all(
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
         verifier = _own_verifier(cosign, signer, Path(folder) / "cosign.pub")
-        fresh = missing = _unsigned(cosign, image, made, verifier)
+        missing, why = _unsigned(cosign, image, made, verifier)
+        fresh = tuple(missing)
         for _ in range(_SIGNING_ROUNDS):
             for statement in missing:
                 say(f"signing {KINDS[statement.predicate_type]}")
                 cosign.sign(image, statement, signer)
-            missing = [] if signer.key is None else _unsigned(cosign, image, missing, verifier)
-            if not missing:
-                return tuple(fresh)
+            if signer.key is not None:
+                missing, why = _unsigned(cosign, image, missing, verifier)
+            if signer.key is None or not missing:
+                return fresh
+    if why:
+        raise EvidenceError(
+            f"what cosign signed on {image}, it does not verify: {why}",
+            hint="see that it reads what it wrote: the same registry, login and key",
+        )
     raise EvidenceError(
         f"signatures on {image} got lost {_SIGNING_ROUNDS} times",
         hint="several publishers sign this image at once: publish again",
@@ -188,10 +195,15 @@ def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier:
     return Verifier(key=str(public), transparency_log=signer.transparency_log)
 
 
-def _unsigned(cosign: Cosign, image: str, made: Sequence[Statement], verifier: Verifier) -> list[Statement]:
+def _unsigned(
+    cosign: Cosign, image: str, made: Sequence[Statement], verifier: Verifier
+) -> tuple[list[Statement], str]:
+    """What this verifier finds no signature on; and cosign's words where there are some that it refuses."""
     kinds = sorted({statement.predicate_type for statement in made})
-    signed = [s for kind in kinds for s in cosign.verify(image, kind, verifier).statements]
-    return [statement for statement in made if not any(_same(statement, other) for other in signed)]
+    answers = [cosign.verify(image, kind, verifier) for kind in kinds]
+    signed = [statement for answer in answers for statement in answer.statements]
+    why = next((answer.reason for answer in answers if answer.present and answer.reason), "")
+    return [one for one in made if not any(_same(one, other) for other in signed)], why
 
 
 def _same(one: Statement, other: Statement) -> bool:

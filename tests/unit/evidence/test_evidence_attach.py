@@ -182,6 +182,16 @@ def test_signatures_that_never_stay(cosign: CosignDouble, registry: Registry, pu
 
 
 @pytest.mark.parametrize("cosign", [0], indirect=True)
+def test_signatures_that_cosign_does_not_verify_are_no_other_publisher_s_fault(
+    cosign: CosignDouble, registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Signed(statements=(), reason="x509: certificate signed by unknown authority")
+    monkeypatch.setattr(cosign, "verify", lambda *_arguments: refused)
+    with pytest.raises(EvidenceError, match="does not verify: x509: certificate signed by unknown"):
+        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
+
+
+@pytest.mark.parametrize("cosign", [0], indirect=True)
 def test_an_identity_signs_once(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
     evidence = doubles.evidence(pushed)
     for _ in range(2):
