@@ -109,7 +109,7 @@ def main() -> int:
         beside = results_file.with_suffix(".part")
         beside.write_text(json.dumps(results, indent=1))
         beside.replace(results_file)
-    text = table.document(results, site.plan)
+    text = table.document(results, site.plan, sessions=plan_of(site))
     output = args.output or (work / DOCUMENT.name if args.small else DOCUMENT)
     output.write_text(text)
     sys.stdout.write(text)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from benchmarks.sessions import Plan
 
@@ -161,13 +161,15 @@ def _bytes(found: _Results) -> Iterator[Row]:
         )
 
 
-def document(results: Mapping[str, Any], plan: Plan) -> str:
-    """The whole page."""
+def document(results: Mapping[str, Any], plan: Plan, *, sessions: Iterable[str]) -> str:
+    """The whole page; ``sessions`` are all that there are, measured or not."""
+    missing = [name for name in sessions if name not in results]
     lines = [
         *(_INTRODUCTION, f"{_machine()}. Families: {plan.describe}.", ""),
         "| work | rtbuild | peer | measured | at most | reached |",
         "|---|---|---|---|---|---|",
         *(row.line() for row in rows(results)),
+        *(["", f"Not measured in this run: {', '.join(missing)}."] if missing else []),
         *("", "## All figures", ""),
         "| session | row | seconds | of these | bytes in the registry |",
         "|---|---|---|---|---|",
