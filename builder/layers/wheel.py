@@ -84,6 +84,7 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: boo
         path = _destination(archive, member.name, wheel.name)
         if path is None or _is_generated(path, member.name, points):
             continue
+        moved[member.name] = path  # also of what is left out: its line of RECORD is known by it
         if slim and left_out(_record_path(path)):
             continue
         file = _from_member(archive, member, path, rows.get(member.name))
@@ -92,7 +93,6 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: boo
         if path in files:
             raise archive.error(f"two of its files are both installed as /{path}")
         files[path] = file
-        moved[member.name] = path
     generated = list(_generated(archive, info, points, python=python, style=style))
     for file in generated:
         files[file.path] = file

@@ -35,6 +35,7 @@ FILES = {
     "numpy/core/tests/data/table.csv": b"1,2\n",
     "pkg-1.0.data/scripts/run": b"#!python\n",
     "pkg-1.0.data/data/share/lib/libkept.a": b"!<arch>\n",
+    "pkg-1.0.data/purelib/tensorflow/include/moved.h": b"// pip moves it to where the rule is about it\n",
 }
 LEFT_OUT = {
     "pkg/tests/test_one.py",
@@ -42,6 +43,7 @@ LEFT_OUT = {
     "pkg/lib/libstatic.a",
     "pkg/__pycache__/old.cpython-38.pyc",
     "tensorflow/include/tensorflow/core/op.h",
+    "tensorflow/include/moved.h",
     "numpy/core/tests/data/table.csv",
 }
 
