@@ -105,7 +105,8 @@ def fetch(
             raise
         raise MissingToolError(
             f"no space left in {to.parent} for {content.what}",
-            hint="free some, or set RTBUILD_CACHE to a folder on a larger disk",
+            hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, TMPDIR for "
+            "what passes from one registry to another",
         ) from problem
 
 

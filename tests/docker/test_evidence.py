@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -244,7 +245,7 @@ def test_a_password_that_is_wrong(
 def test_no_login(site: Site, tmp_path: Path) -> None:
     image = publish(site, tmp_path, "private")
     done = subprocess.run(
-        [tool("rtbuild"), "audit", image.reference],
+        [sys.executable, "-c", "from builder.cli import main; main()", "audit", image.reference],
         env=site.environment | {"DOCKER_CONFIG": str(tmp_path)},
         capture_output=True,
         text=True,

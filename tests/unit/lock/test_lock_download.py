@@ -195,6 +195,7 @@ def test_a_full_disk_says_what_to_do(
     with pytest.raises(MissingToolError, match="no space left") as caught:
         bring(client, [url], tmp_path / "thing.whl")
     assert "RTBUILD_CACHE" in (caught.value.hint or "")
+    assert "TMPDIR" in (caught.value.hint or "")
 
 
 def test_together_stops_the_others_after_a_failure(tmp_path: Path) -> None:
