@@ -116,11 +116,14 @@ def explain(
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
+    json_: opt.Json = False,
 ) -> int:
     """Say why a cell gets its verdict, with every value and its source."""
     from builder.cli.checking import explain_one
 
-    return explain_one(opt.load_all(matrices), cell, driver=driver, online=read, mirrors=opt.mirrors(mirror))
+    return explain_one(
+        opt.load_all(matrices), cell, driver=driver, online=read, mirrors=opt.mirrors(mirror), json=json_
+    )
 
 
 @app.command()

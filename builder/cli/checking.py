@@ -132,10 +132,14 @@ def explain_one(
     driver: str | None,
     online: bool,
     mirrors: Mapping[str, str],
+    json: bool = False,
 ) -> int:
-    """Everything about one cell's verdict."""
+    """Everything about one cell's verdict; as JSON, what ``check`` has of that cell."""
     cell = choose_one(matrices, wanted)
-    found, _ = judge(matrices, [cell], driver=driver, online=online, mirrors=mirrors)
+    found, reading = judge(matrices, [cell], driver=driver, online=online, mirrors=mirrors)
     findings = found[cell.id]
-    sys.stdout.write(explain(cell, findings))
+    if json:
+        print_json_rows(_document([cell], found, reading), "cells")
+    else:
+        sys.stdout.write(explain(cell, findings))
     return 1 if summary(findings) is Outcome.CANNOT_WORK else 0

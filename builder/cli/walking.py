@@ -43,6 +43,8 @@ def lock_cells(
     if check:
         refuse_stale({matrix.name: LockKeeper(matrix) for matrix in matrices}, cells)
         sys.stderr.write(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}: the lock is up to date\n")
+        if json:
+            print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
     settings = Settings(upgrade=upgrade, mirrors=mirrors)
     results = _walk(

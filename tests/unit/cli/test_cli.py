@@ -203,6 +203,23 @@ def test_options_of_build_that_would_say_nothing(options: list[str], said: str) 
     assert said in done.exception.message
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explain", "*bullseye*", TF28],
+        ["check", TF28, "-s", "*bullseye*"],
+        ["lock", "--check", TF28, "-s", "*bullseye*"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_json_is_one_document_about_cells(command: list[str]) -> None:
+    done = typer.testing.CliRunner().invoke(app, [*map(str, command), "--json"])
+    document = json.loads(done.stdout)
+    assert document["schema"] == 1
+    (cell,) = document["cells"]
+    assert cell["id"].startswith("tensorflow2.8.4-")
+
+
 def test_the_reader_of_a_pipe_may_leave() -> None:
     done = subprocess.run(
         f"{sys.executable} -c 'from builder.cli import main; main()' list {TF28} --json | head -c 1",
