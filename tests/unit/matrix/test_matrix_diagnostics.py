@@ -143,7 +143,7 @@ def test_depth_is_bounded(load_text, opening):
     started = time.process_time()
     with pytest.raises(MatrixError, match="nested more than 12 levels deep"):
         load_text(text)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 5
 
 
 def test_aliases_cannot_multiply(load_text):
@@ -152,7 +152,7 @@ def test_aliases_cannot_multiply(load_text):
     started = time.process_time()
     with pytest.raises(MatrixError, match="unfolds to more than 100,000 values"):
         load_text(text)
-    assert time.process_time() - started < 1
+    assert time.process_time() - started < 5
 
 
 def test_an_error_in_an_anchor_is_told_once(load_text):

@@ -151,7 +151,7 @@ def test_no_reference_takes_long_to_refuse(text):
     started = time.process_time()
     with pytest.raises(BadValue):
         BASE.check(text)
-    assert time.process_time() - started < 0.1
+    assert time.process_time() - started < 2  # at once; a pattern that goes back and forth takes years
 
 
 @pytest.mark.parametrize(
