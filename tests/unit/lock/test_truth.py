@@ -292,7 +292,6 @@ def test_a_thousand_cells_are_judged_without_reading_again(world: World) -> None
     started = time.perf_counter()
     memory = world.memory()
     outcomes = {summary(check(one, memory.truth(one, pin))) for one, pin in pairs}
-    assert (
-        time.perf_counter() - started < 10
-    )  # a fraction of a second; a file read for each cell takes longer
+    # a fraction of a second; a file read for each cell takes longer
+    assert time.perf_counter() - started < 10
     assert outcomes == {Outcome.WORKS}

@@ -189,9 +189,8 @@ def test_a_thousand_cells_load_in_one_pass(load_text):
         started = time.process_time()
         cells = load_text(text).cells
         assert len(cells) == 1000
-        assert (
-            time.process_time() - started < 5
-        )  # a quarter of a second; every cell beside every other takes minutes
+        # a quarter of a second; every cell beside every other takes minutes
+        assert time.process_time() - started < 5
 
 
 # -- properties
