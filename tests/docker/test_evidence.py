@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
+RTBUILD = (sys.executable, "-c", "from builder.cli import main; main()")
 PASSWORD = "correct horse"
 USER, REGISTRY_PASSWORD = "me", "secret"
 
@@ -58,8 +59,9 @@ class Site:
     public: Path
 
     def run(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        program = RTBUILD if command[0] == "rtbuild" else (tool(command[0]),)
         done = subprocess.run(
-            [tool(command[0]), *command[1:]],
+            [*program, *command[1:]],
             env=self.environment,
             capture_output=True,
             text=True,
@@ -245,7 +247,7 @@ def test_a_password_that_is_wrong(
 def test_no_login(site: Site, tmp_path: Path) -> None:
     image = publish(site, tmp_path, "private")
     done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", "audit", image.reference],
+        [*RTBUILD, "audit", image.reference],
         env=site.environment | {"DOCKER_CONFIG": str(tmp_path)},
         capture_output=True,
         text=True,
