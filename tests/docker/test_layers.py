@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.layers import LayerStore, wheels_context
+from builder.recipe import slim
 from builder.resources import cache
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "layers"))
@@ -45,6 +46,7 @@ ADD rootfs.tar /
 
 FROM base AS installer
 RUN --mount=type=bind,source=requirements.txt,target=/mnt/requirements.txt \\
+    --mount=type=bind,source=slim.py,target=/mnt/slim.py \\
     --mount=type=bind,from=downloads,target=/mnt/wheels <<'EOF'
 set -eu
 umask 022
@@ -59,6 +61,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRI
 "$prefix/bin/python" "$(echo /mnt/wheels/pip-*.whl)/pip" install --no-index --find-links /mnt/wheels \\
     --require-hashes --no-deps --only-binary :all: --no-compile --no-cache-dir --no-input \\
     --no-warn-script-location --requirement /mnt/requirements.txt
+"/usr/bin/$python" -B /mnt/slim.py "$prefix/lib/python/site-packages"
 rm "$prefix/bin/python" "$prefix/lib/$python" "$prefix/include/site/$python" "$prefix/pyvenv.cfg"
 find "$prefix" -depth -mindepth 1 -type d -empty -delete
 mkdir -p /out/opt
@@ -196,6 +199,7 @@ class Bench:
         shutil.copyfile(rootfs, folder / "rootfs.tar")
         (folder / "Dockerfile").write_text(DOCKERFILE)
         (folder / "look.py").write_text(LOOK)
+        shutil.copyfile(slim.__file__, folder / "slim.py")
         (folder / "requirements.txt").write_text(
             "".join(f"{w.wheel.name}=={w.wheel.version} --hash=sha256:{w.wheel.sha256}\n" for w in wheels)
         )
