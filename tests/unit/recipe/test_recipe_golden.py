@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import recipe_cells
 
+from builder import resources
 from builder.recipe import render, slim
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,11 +24,22 @@ def rendered(name: str) -> dict[str, str]:
     return {file: content.content.decode() for file, content in recipe.files.items()}
 
 
+def runtime_sources() -> dict[str, str]:
+    """All that lies in ``builder/runtime``, by its name in a recipe, without the README, which is for us."""
+    root = resources.runtime()
+    paths = (path for path in root.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = {f"runtime/{path.relative_to(root).as_posix()}": path.read_text() for path in paths}
+    del found["runtime/README.md"]
+    return found
+
+
 @pytest.mark.parametrize("name", recipe_cells.LOCKS)
 def test_files(name, golden):
     files = rendered(name)
     assert files.pop("cudnn-verify") == recipe_cells.PROBE.decode()
     assert files.pop("slim.py") == Path(slim.__file__).read_text()
+    given = {file: files.pop(file) for file in list(files) if file.startswith("runtime/")}
+    assert given == (runtime_sources() if name == "colab" else {})
     for file, text in files.items():
         golden(f"recipe/{name}/{file}", text)
 
