@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from builder.compat.gpus import class_of
-from builder.evidence.verification import CLOCKS, no_proof
+from builder.evidence.verification import CLOCKS, covered_class, no_proof, timestamp
 from builder.model import canonical_json
 from builder.verify.document import parse
 from builder.verify.expectation import compare
@@ -113,13 +112,13 @@ def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iter
     if entry.verified > now + CLOCKS:
         yield Refusal(
             kind="future",
-            text=f"{entry.where} was made at {_time(entry.verified)}, and here it is {_time(now)}",
+            text=f"{entry.where} was made at {timestamp(entry.verified)}, and here it is {timestamp(now)}",
             hint="the clock of this machine or of the one that verified is wrong",
         )
     if max_age is not None and now - entry.verified > max_age:
         yield Refusal(
             kind="old",
-            text=f"{entry.where} is of {_time(entry.verified)}: {_days(now - entry.verified)} old, and "
+            text=f"{entry.where} is of {timestamp(entry.verified)}: {_days(now - entry.verified)} old, and "
             f"{_days(max_age)} are allowed",
             hint="verify again: rtbuild verify --again; or allow more by --max-age",
         )
@@ -146,9 +145,8 @@ def read(entry: Entry) -> ProbeDocument:
 
 
 def gpu_class(entry: Entry) -> str | None:
-    """The class of the GPU that convolved: the first, where a machine has several. None: in no table."""
-    gpus = read(entry).gpus
-    return class_of(gpus[0].name, gpus[0].compute_capability) if gpus else None
+    """:func:`builder.evidence.verification.covered_class` of the report in an entry."""
+    return covered_class(read(entry))
 
 
 _HINTS = {
@@ -164,10 +162,6 @@ def says(entry: Entry) -> str:
     gpus = ", ".join(name for name, _ in entry.key.gpus)
     on = f" on {gpus} with driver {entry.key.driver}" if gpus else ""
     return f"{entry.where} says {entry.verdict}{cause}{on}: {entry.document.get('summary')}"
-
-
-def _time(moment: datetime) -> str:
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def damaged(row: Damaged) -> Refusal:
