@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-
-from packaging.utils import canonicalize_name
 
 from builder import __version__
+from builder.evidence import purl
 from builder.model import RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ def provenance(evidence: Evidence, image: Subject) -> dict[str, Any]:
                 *({"name": name, "digest": _sha256(content)} for name, content in _sources(evidence)),
                 *(
                     {
-                        "uri": f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}",
+                        "uri": purl.of_wheel(wheel),
                         "name": wheel.file,
                         "digest": {"sha256": wheel.sha256},
                     }
@@ -80,9 +78,8 @@ def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, 
         }
         return
     for deb in base.debs:
-        version = quote(deb.version, safe="")
         yield {
-            "uri": f"pkg:deb/debian/{quote(deb.package, safe='')}@{version}?arch={deb.architecture}",
+            "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
             "name": deb.file.rpartition("/")[2],
             "digest": {"sha256": deb.sha256},
         }

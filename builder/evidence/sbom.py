@@ -10,14 +10,15 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder import __version__
 from builder.errors import EvidenceError
+from builder.evidence import purl
 from builder.evidence.contents import Package, python_packages, system_packages
+from builder.evidence.verification import timestamp
 from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
@@ -38,14 +39,13 @@ def sbom(evidence: Evidence, image: Subject, system: System) -> dict[str, Any]:
     """The document. The same image gives the same one: its time is the lock's, its number the digest's."""
     pinned = evidence.recipe.pinned
     components = [*_python(pinned), *_debian(pinned, system.packages or ())]
-    epoch = datetime.fromtimestamp(pinned.epoch, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     return {
         "bomFormat": "CycloneDX",
         "specVersion": SPEC_VERSION,
         "serialNumber": f"urn:uuid:{uuid.uuid5(_SPACE, image.digest)}",
         "version": 1,
         "metadata": {
-            "timestamp": epoch,
+            "timestamp": timestamp(datetime.fromtimestamp(pinned.epoch, UTC)),
             "tools": {
                 "components": [{"type": "application", "name": "rtbuild", "version": __version__}],
             },
@@ -54,7 +54,7 @@ def sbom(evidence: Evidence, image: Subject, system: System) -> dict[str, Any]:
                 "bom-ref": image.digest,
                 "name": pinned.cell.id,
                 "version": image.digest,
-                "purl": _oci(image),
+                "purl": purl.of_image(image),
             },
             "properties": _properties(evidence, system),
         },
@@ -132,13 +132,13 @@ def _debian_differences(pinned: Pinned, system: System, probed: Mapping[str, str
 
 def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
-        purl = f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}"
+        url = purl.of_wheel(wheel)
         yield {
             "type": "library",
-            "bom-ref": purl,
+            "bom-ref": url,
             "name": canonicalize_name(wheel.name),
             "version": wheel.version,
-            "purl": purl,
+            "purl": url,
             "hashes": [{"alg": "SHA-256", "content": wheel.sha256}],
             "properties": [{"name": "rtbuild:file", "value": wheel.file}],
         }
@@ -153,14 +153,13 @@ def _debian(pinned: Pinned, packages: tuple[Package, ...]) -> Iterator[dict[str,
     )
     vendor = "debian" if isinstance(base, RootfsBase) else dict(base.labels).get(_SYSTEM_LABEL, "debian")
     for package in packages:
-        version = quote(package.version, safe="")
-        purl = f"pkg:deb/{vendor}/{quote(package.name, safe='')}@{version}?arch={package.architecture}"
+        url = purl.of_deb(package.name, package.version, package.architecture, vendor=vendor)
         row: dict[str, Any] = {
             "type": "library",
-            "bom-ref": purl,
+            "bom-ref": url,
             "name": package.name,
             "version": package.version,
-            "purl": purl,
+            "purl": url,
         }
         sha256 = hashes.get((package.name, package.version, package.architecture))
         if sha256 is not None:
@@ -181,9 +180,3 @@ def _properties(evidence: Evidence, system: System) -> list[dict[str, str]]:
     if evidence.unpacked is not None:
         rows["rtbuild:unpacked-bytes"] = str(evidence.unpacked)
     return [{"name": name, "value": value} for name, value in sorted(rows.items())]
-
-
-def _oci(image: Subject) -> str:
-    """https://github.com/package-url/purl-spec/blob/main/types-doc/oci-definition.md, without the
-    registry's host: a mirror of the repository has the same SBOM."""
-    return f"pkg:oci/{image.repository.rpartition('/')[2].lower()}@{quote(image.digest, safe='')}"

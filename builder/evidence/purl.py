@@ -1,0 +1,31 @@
+"""Package URLs, by which scanners know what an SBOM and a provenance name.
+
+https://github.com/package-url/purl-spec
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from packaging.utils import canonicalize_name
+
+if TYPE_CHECKING:
+    from builder.evidence.documents import Subject
+    from builder.model import Wheel
+
+
+def of_wheel(wheel: Wheel) -> str:
+    """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``"""
+    return f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}"
+
+
+def of_deb(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:
+    """``pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64``"""
+    return f"pkg:deb/{vendor}/{quote(package, safe='')}@{quote(version, safe='')}?arch={architecture}"
+
+
+def of_image(image: Subject) -> str:
+    """https://github.com/package-url/purl-spec/blob/main/types-doc/oci-definition.md, without the
+    registry's host: a mirror of the repository has the same SBOM."""
+    return f"pkg:oci/{image.repository.rpartition('/')[2].lower()}@{quote(image.digest, safe='')}"
