@@ -203,15 +203,7 @@ def _unsigned(
     answers = [cosign.verify(image, kind, verifier) for kind in kinds]
     signed = [statement for answer in answers for statement in answer.statements]
     why = next((answer.reason for answer in answers if answer.present and answer.reason), "")
-    return [one for one in made if not any(_same(one, other) for other in signed)], why
-
-
-def _same(one: Statement, other: Statement) -> bool:
-    return (one.subjects, one.predicate_type, one.predicate) == (
-        other.subjects,
-        other.predicate_type,
-        other.predicate,
-    )
+    return [one for one in made if one not in signed], why
 
 
 def _silent(_text: str) -> None:

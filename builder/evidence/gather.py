@@ -7,7 +7,7 @@ reader of the result to judge.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, RegistryError
@@ -101,37 +101,21 @@ def check_signatures(
     """
     signed: list[Statement] = []
     reasons = []
+    digest = image.rpartition("@")[2]
     for kind in kinds:
         found = cosign.verify(image, kind, verifier)
-        digest = image.rpartition("@")[2]
         signed += [statement for statement in found.statements if statement.subjects == (digest,)]
         if not found.statements:
             reasons.append(f"{kind}: {found.reason}" if found.present else f"{kind}: not signed")
-    pieces = [
-        Piece(
-            statement=piece.statement,
-            digest=piece.digest,
-            signed=any(_equal(piece.statement, other) for other in signed),
-        )
-        for piece in gathered.pieces
-    ]
+    pieces = [replace(piece, signed=piece.statement in signed) for piece in gathered.pieces]
     listed = [piece.statement for piece in gathered.pieces]
     alone: list[Statement] = []
     for statement in signed:
-        if not any(_equal(statement, other) for other in (*listed, *alone)):
+        if statement not in listed and statement not in alone:
             alone.append(statement)
     pieces += [Piece(statement=statement, digest="", signed=True) for statement in alone]
-    done = Gathered(
-        pieces=tuple(pieces),
-        refused=gathered.refused,
-        kept=gathered.kept,
-        signatures=gathered.signatures or bool(signed),
-    )
+    done = replace(gathered, pieces=tuple(pieces), signatures=gathered.signatures or bool(signed))
     return done, tuple(reasons)
-
-
-def _equal(one: Statement, other: Statement) -> bool:
-    return one.predicate_type == other.predicate_type and one.predicate == other.predicate
 
 
 def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple[Statement, int]:

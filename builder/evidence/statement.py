@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import EvidenceError
@@ -39,7 +39,7 @@ class Statement:
     subjects: tuple[str, ...]
     predicate_type: str
     predicate: Mapping[str, Any]
-    name: str = ""
+    name: str = field(default="", compare=False)
     """What the subject is called; nothing is decided by it."""
 
     @property
