@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import docker
 
 from builder.engine.images import said_by_engine
-from builder.errors import CancelledError, ImageMissingError, RegistryError
+from builder.engine.transfer import TRIES, error_in, follow, hint, refused
+from builder.errors import ImageMissingError, RegistryError
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
-_TRIES = 3
 _MISSING = re.compile("not found|manifest unknown|name unknown", re.IGNORECASE)
-_REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509|no space left", re.IGNORECASE)
+_FULL = re.compile("no space left", re.IGNORECASE)
 
 
 def pull(
@@ -34,49 +34,25 @@ def pull(
     """
     repository, _, digest = reference.rpartition("@")
     error = ""
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         with said_by_engine(f"pull {reference}"):
             try:
                 lines = client.api.pull(repository, tag=digest, stream=True, decode=True)
-                error = _follow(lines, progress, cancel)
+                said = map(error_in, follow(lines, "pull", progress=progress, cancel=cancel))
+                error = next(filter(None, said), "")
             except docker.errors.APIError as refusal:  # before the first layer it is a status, not a line
                 error = str(refusal.explanation or refusal).strip()
         if not error:
             return
-        if _MISSING.search(error) or _REFUSED.search(error):
+        if refused(error) or _MISSING.search(error) or _FULL.search(error):
             break
     kind = ImageMissingError if _MISSING.search(error) else RegistryError
     raise kind(f"the engine could not pull {reference}: {error}", hint=_hint(error, repository))
 
 
-def _follow(
-    lines: Iterable[dict[str, Any]],
-    progress: Callable[[str, int, int], None],
-    cancel: threading.Event | None,
-) -> str:
-    """What the engine tells of a pull, to its end; empty, or why it failed."""
-    for line in lines:
-        if cancel is not None and cancel.is_set():
-            raise CancelledError("the pull was cancelled")
-        if "error" in line:
-            return str(line["error"]).strip()
-        detail = line.get("progressDetail") or {}
-        if line.get("id") and detail.get("total"):
-            progress(str(line["id"]), int(detail.get("current") or 0), int(detail["total"]))
-    return ""
-
-
 def _hint(error: str, repository: str) -> str:
-    host = repository.partition("/")[0]
-    if "x509" in error:
-        return (
-            "the engine does not know the registry's certificate authority: put it into "
-            f"/etc/docker/certs.d/{host}/ca.crt on the engine's machine"
-        )
-    if "no space left" in error:
+    if _FULL.search(error):
         return "the engine's disk is full: docker system df, then docker image prune"
-    if _REFUSED.search(error):
-        return f"docker login {host}, as a user who may pull there"
-    if _MISSING.search(error):
+    if _MISSING.search(error) and not refused(error):
         return "push it again: rtbuild build --push"
-    return "try again: layers that have arrived are not sent twice"
+    return hint(error, repository, "pull")

@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from builder.engine.images import said_by_engine, tag
-from builder.errors import CancelledError, RegistryError
+from builder.engine.transfer import TRIES, error_in, follow, hint, refused
+from builder.errors import RegistryError
 
 if TYPE_CHECKING:
     import threading
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
     import docker
 
-_TRIES = 3
-_REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
 _DIGEST = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 
 
@@ -39,52 +38,28 @@ def push(
     error = ""
     tag(client, image, reference)
     try:
-        for left in reversed(range(_TRIES)):
+        for left in reversed(range(TRIES)):
             with said_by_engine(f"push {reference}"):
                 lines = client.api.push(repository, tag=name, stream=True, decode=True)
-                digest, error = _follow(lines, progress, cancel)
+                digest, error = _pushed(follow(lines, "push", progress=progress, cancel=cancel))
             if digest is not None:
                 return digest
-            if left == 0 or _final(error):
+            if left == 0 or refused(error):
                 break
-        raise RegistryError(f"the engine could not push {reference}: {error}", hint=_hint(error, repository))
+        raise RegistryError(
+            f"the engine could not push {reference}: {error}", hint=hint(error, repository, "push")
+        )
     finally:
         with said_by_engine(f"take the name {reference} off"):
             client.api.remove_image(reference, noprune=True)
 
 
-def _follow(
-    lines: Iterable[dict[str, Any]],
-    progress: Callable[[str, int, int], None],
-    cancel: threading.Event | None,
-) -> tuple[str | None, str]:
+def _pushed(lines: Iterable[dict[str, Any]]) -> tuple[str | None, str]:
     """What the engine tells of a push, to its end: the digest, or why there is none."""
     digest, error = None, "it did not say which digest it pushed"
     for line in lines:
-        if cancel is not None and cancel.is_set():
-            raise CancelledError("the push was cancelled")
-        if "error" in line:
-            return None, str(line["error"]).strip()
-        detail = line.get("progressDetail") or {}
-        if line.get("id") and detail.get("total"):
-            progress(str(line["id"]), int(detail.get("current") or 0), int(detail["total"]))
+        if (failed := error_in(line)) is not None:
+            return None, failed
         said = _DIGEST.search(str(line.get("status", "")))
         digest = said[1] if said else (line.get("aux") or {}).get("Digest") or digest
     return digest, error
-
-
-def _final(error: str) -> bool:
-    """A refusal that trying again does not change."""
-    return _REFUSED.search(error) is not None
-
-
-def _hint(error: str, repository: str) -> str:
-    host = repository.partition("/")[0]
-    if "x509" in error:
-        return (
-            "the engine does not know the registry's certificate authority: put it into "
-            f"/etc/docker/certs.d/{host}/ca.crt on the engine's machine"
-        )
-    if _final(error):
-        return f"docker login {host}, as a user who may push there"
-    return "try again: layers that have arrived are not sent twice"
