@@ -167,7 +167,7 @@ class _Line:
         self.matrices = {matrix.name: matrix for matrix in matrices}
         self.keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
         self.registry = Registry.to_write()
-        self.store = ReportStore(order.results / "reports")
+        self.reports = tuple(ReportStore(order.results / "reports").entries())
         self.probe = bundle()
 
     def begin(self, cell: Cell) -> Publication:
@@ -201,7 +201,7 @@ class _Line:
             limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
             row.decision = decide(
                 found.candidate,
-                [*self.store.entries(), *shared(self.registry, found.staged)],
+                [*self.reports, *shared(self.registry, found.staged)],
                 now=datetime.now(UTC),
                 policy=Policy(max_age=limit, exempt=said.exempt),
             )
