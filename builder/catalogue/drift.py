@@ -114,20 +114,15 @@ def _in_bases(verified: Verified, facts: Facts) -> list[str]:
 
 def loaded_cudnn(verified: Verified) -> list[str]:
     """``8.9.4``: as each framework says, else as the mapped library itself."""
-    return _loaded(verified, "cudnn", "libcudnn.so")
+    return _versions(verified.report.loaded("cudnn", "libcudnn.so"))
 
 
 def loaded_cuda(verified: Verified) -> list[str]:
-    return _loaded(verified, "cuda", "libcudart.so")
+    return _versions(verified.report.loaded("cuda", "libcudart.so"))
 
 
-def _loaded(verified: Verified, what: str, soname: str) -> list[str]:
-    report = verified.report
-    rows = [str((row.loaded or {}).get(what) or "") for row in report.frameworks]
-    rows = [text for text in rows if text] or [
-        row.version or "" for row in report.libraries if row.name.startswith(soname)
-    ]
-    return sorted({text for text in rows if _VERSION.match(text)})
+def _versions(texts: Iterable[str]) -> list[str]:
+    return sorted({text for text in texts if _VERSION.match(text)})
 
 
 def known_bad(verifications: Sequence[Verified], classes: Iterable[str], facts: Facts) -> Iterator[Finding]:

@@ -101,9 +101,8 @@ def _frameworks(report: ProbeDocument, cell: Cell) -> Iterator[tuple[str, str]]:
 
 def _cudnn(report: ProbeDocument) -> str | None:
     """The cuDNN that was loaded: by the frameworks' word, or as the library that was mapped."""
-    loaded = [str(row.loaded["cudnn"]) for row in report.frameworks if row.loaded and row.loaded.get("cudnn")]
-    mapped = [row.version for row in report.libraries if row.version and row.name.startswith("libcudnn.so")]
-    versions = {first_parts(version, 3) or version for version in loaded or mapped}
+    loaded = report.loaded("cudnn", "libcudnn.so")
+    versions = {first_parts(version, 3) or version for version in loaded}
     if len(versions) > 1:
         raise CellError(f"several cuDNN were loaded: {', '.join(sorted(versions))}")
     return next(iter(versions), None)
@@ -111,14 +110,13 @@ def _cudnn(report: ProbeDocument) -> str | None:
 
 def _cuda(report: ProbeDocument) -> str | None:
     """The CUDA runtime that was loaded; where it does not say, the one that is installed, or compiled in."""
-    loaded = [str(row.loaded["cuda"]) for row in report.frameworks if row.loaded and row.loaded.get("cuda")]
-    mapped = [row.version for row in report.libraries if row.version and row.name.startswith("libcudart.so")]
+    loaded = report.loaded("cuda", "libcudart.so")
     packages = _fingerprint(report, "packages")
     installed = [str(v) for name, v in sorted(packages.items()) if _RUNTIME.fullmatch(str(name))]
     compiled = [
         str(row.compiled["cuda"]) for row in report.frameworks if row.compiled and row.compiled.get("cuda")
     ]
-    return first_parts(next(iter(loaded or mapped or installed or compiled), None), 2)
+    return first_parts(next(iter(loaded or installed or compiled), None), 2)
 
 
 def _system(report: ProbeDocument) -> str:

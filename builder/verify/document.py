@@ -106,6 +106,11 @@ class ProbeDocument(_Part):
         match = re.search(r"\d+(\.\d+)+", str(found))
         return match[0] if match else None
 
+    def loaded(self, what: str, soname: str) -> list[str]:
+        """Versions of ``cudnn`` or ``cuda``: as each framework says, else as the mapped libraries do."""
+        said = [str(row.loaded[what]) for row in self.frameworks if row.loaded and row.loaded.get(what)]
+        return said or [row.version for row in self.libraries if row.version and row.name.startswith(soname)]
+
 
 def parse(text: str | bytes) -> ProbeDocument:
     """Read a report. Raises CellError for anything that is no report of this schema."""
