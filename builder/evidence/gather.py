@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
-from builder.lock import oci
 from builder.lock.referrers import referrers, tag_of
 
 if TYPE_CHECKING:
@@ -141,6 +140,4 @@ def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple
 
 def _has_attestations(registry: Registry, image: Reference) -> bool:
     """Whether cosign 2's tag is there: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md"""
-    tag = f"{tag_of(image.digest or '')}.att"
-    name = oci.Reference(host=image.host, repository=image.repository, tag=tag, digest=None)
-    return registry.digest_of(name) is not None
+    return registry.digest_of(image.tagged(f"{tag_of(image.digest or '')}.att")) is not None

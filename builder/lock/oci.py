@@ -48,6 +48,9 @@ class Reference:
     def at(self, digest: str) -> Reference:
         return Reference(host=self.host, repository=self.repository, tag=None, digest=digest)
 
+    def tagged(self, tag: str) -> Reference:
+        return Reference(host=self.host, repository=self.repository, tag=tag, digest=None)
+
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""

@@ -251,7 +251,7 @@ def _pauses() -> Iterator[float]:
 
 def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> frozenset[str]:
     """Put the index; which entries had to be left out, because their manifests were deleted since."""
-    name = oci.Reference(host=image.host, repository=image.repository, tag=tag, digest=None)
+    name = image.tagged(tag)
     try:
         registry.put_manifest(name, canonical_json(document), oci.INDEX)
     except RegistryError:  # registries refuse an index that names what they do not have
@@ -266,7 +266,7 @@ def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping
 
 def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, Any]:
     """The index under the tag, or an empty one."""
-    name = oci.Reference(host=image.host, repository=image.repository, tag=tag, digest=None)
+    name = image.tagged(tag)
     digest = registry.digest_of(name)
     if digest is None:
         return {"schemaVersion": 2, "mediaType": oci.INDEX, "manifests": []}
