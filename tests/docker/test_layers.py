@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.layers import LayerStore, wheels_context
-from builder.recipe import slim
+from builder.recipe import render
 from builder.resources import cache
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "layers"))
@@ -25,6 +25,8 @@ from layer_wheels import Builder, Made, paths, pinned, tricky
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from builder.model import Recipe
 
 pytestmark = pytest.mark.docker
 
@@ -39,39 +41,12 @@ REAL = (
 
 PLATFORMS = ("manylinux_2_28", "manylinux_2_24", "manylinux_2_17", "manylinux2014", "manylinux1")
 
-# The stages of templates/Dockerfile.j2 that matter here, with a folder of wheels in place of an index.
-DOCKERFILE = """\
-FROM scratch AS base
-ADD rootfs.tar /
+WHEELS = "--mount=type=bind,from=downloads,target=/mnt/wheels"
+"""A folder of wheels in place of an index, for the stage that installs them."""
+PIP_CONF = "[install]\nno-index = true\nfind-links = /mnt/wheels\n"
 
-FROM base AS installer
-RUN --mount=type=bind,source=requirements.txt,target=/mnt/requirements.txt \\
-    --mount=type=bind,source=slim.py,target=/mnt/slim.py \\
-    --mount=type=bind,from=downloads,target=/mnt/wheels <<'EOF'
-set -eu
-umask 022
-python=$(basename "$(readlink -f /usr/bin/python3)")
-prefix=/opt/runtime
-mkdir -p "$prefix/bin" "$prefix/lib/python/site-packages" "$prefix/include/site/python"
-ln -s "/usr/bin/$python" "$prefix/bin/python"
-ln -s python "$prefix/lib/$python"
-ln -s python "$prefix/include/site/$python"
-printf 'home = /usr/bin\\ninclude-system-site-packages = false\\n' > "$prefix/pyvenv.cfg"
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
-"$prefix/bin/python" "$(echo /mnt/wheels/pip-*.whl)/pip" install --no-index --find-links /mnt/wheels \\
-    --require-hashes --no-deps --only-binary :all: --no-compile --no-cache-dir --no-input \\
-    --no-warn-script-location --requirement /mnt/requirements.txt
-"/usr/bin/$python" -B /mnt/slim.py "$prefix/lib/python/site-packages"
-rm "$prefix/bin/python" "$prefix/lib/$python" "$prefix/include/site/$python" "$prefix/pyvenv.cfg"
-find "$prefix" -depth -mindepth 1 -type d -empty -delete
-mkdir -p /out/opt
-mv "$prefix" /out/opt/
-find /out -exec touch -h -d @315619200 {} +
-EOF
-
-FROM base AS wheels
-COPY --link --from=installer /out/ /
-
+# In place of the stages that follow upon `wheels`: what a Python needs, and nothing that hides a difference.
+RUNTIME = """\
 FROM wheels AS runtime
 RUN <<'EOF'
 set -eu
@@ -187,6 +162,15 @@ def wheels(tmp_path_factory: pytest.TempPathFactory, python: str) -> list[Made]:
     return builder.made
 
 
+def dockerfile(recipe: Recipe) -> str:
+    """The recipe's own stages up to the one that ready-made layers replace."""
+    text = recipe.files["Dockerfile"].content.decode()
+    stages, found, _ = text.partition("FROM wheels AS additions\n")
+    assert found
+    assert stages.count("RUN --mount") == 1
+    return stages.replace("RUN --mount", f"RUN {WHEELS} --mount") + RUNTIME
+
+
 class Bench:
     """Builds the same context in both ways and looks at the images from inside."""
 
@@ -197,16 +181,19 @@ class Bench:
         self.wheels = wheels
         self.images: list[str] = []
         shutil.copyfile(rootfs, folder / "rootfs.tar")
-        (folder / "Dockerfile").write_text(DOCKERFILE)
+        recipe = render(pinned(wheels, python=python), probe=b"", version="test")
+        for name in ("slim.py", "requirements.txt"):
+            (folder / name).write_bytes(recipe.files[name].content)
+        (pip,) = (one for one in wheels if one.wheel.name == "pip")
+        shutil.copyfile(pip.path, folder / pip.wheel.file)
+        (folder / "Dockerfile").write_text(dockerfile(recipe))
         (folder / "look.py").write_text(LOOK)
-        shutil.copyfile(slim.__file__, folder / "slim.py")
-        (folder / "requirements.txt").write_text(
-            "".join(f"{w.wheel.name}=={w.wheel.version} --hash=sha256:{w.wheel.sha256}\n" for w in wheels)
-        )
+        (folder / "pip.conf").write_text(PIP_CONF)
 
     def build(self, contexts: Mapping[str, str]) -> str:
         name = f"rtbuild-test-layers:{uuid.uuid4().hex}"
         command = ["docker", "buildx", "build", "--provenance=false", "--progress=plain", "--tag", name]
+        command += ["--secret", f"id=pip_conf,src={self.folder}/pip.conf"]
         # "downloads" even where its stage is overridden: BuildKit looks up every name in the file.
         for stage, place in {"downloads": str(self.wheels[0].path.parent), **contexts}.items():
             command += ["--build-context", f"{stage}={place}"]
