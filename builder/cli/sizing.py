@@ -16,7 +16,7 @@ from builder.lock.index import cache_path
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from builder.layers.sizes import CellSize, LayerSize, PackageSize
     from builder.model import Cell, Matrix, Pinned
@@ -27,17 +27,19 @@ _FILES = 10
 
 def run(matrices: list[Matrix], cell: str, *, against: str | None, json: bool) -> int:
     """Say how large a locked cell is. Exit 1 where a library of CUDA is in it twice."""
-    one = _pinned(matrices, cell)
+    chosen = choose_one(matrices, cell)
+    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+    one = _pinned(keepers, chosen)
     size = _measure(one)
     if against is not None:
-        other = _pinned(matrices, against)
+        other = _pinned(keepers, choose_one(matrices, against))
         other_size = _measure(other)
         if json:
             print_json(_compared_document(one.cell.id, size, other.cell.id, other_size))
         else:
             _write(_compared(one.cell.id, size, other.cell.id, other_size))
         return 0
-    sharing = _sharing(matrices, one)
+    sharing = _sharing(matrices, keepers, one)
     if json:
         print_json({"schema": 1, "cell": one.cell.id, **_document(size, sharing)})
     else:
@@ -45,17 +47,12 @@ def run(matrices: list[Matrix], cell: str, *, against: str | None, json: bool) -
     return 1 if size.doubled else 0
 
 
-def _pinned(matrices: list[Matrix], text: str) -> Pinned:
-    """The one cell that ``text`` names, as it is locked."""
-    cell = choose_one(matrices, text)
-    pinned = _keepers(matrices)[cell.matrix].pinned(cell)
+def _pinned(keepers: Mapping[str, LockKeeper], cell: Cell) -> Pinned:
+    """The cell as it is locked."""
+    pinned = keepers[cell.matrix].pinned(cell)
     if pinned is None:
         raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
     return pinned
-
-
-def _keepers(matrices: list[Matrix]) -> dict[str, LockKeeper]:
-    return {matrix.name: LockKeeper(matrix) for matrix in matrices}
 
 
 def _measure(pinned: Pinned) -> CellSize:
@@ -63,9 +60,8 @@ def _measure(pinned: Pinned) -> CellSize:
     return measure(pinned, store=LayerStore(cache / "layers"), place=partial(cache_path, cache=cache))
 
 
-def _sharing(matrices: list[Matrix], one: Pinned) -> dict[str, int]:
+def _sharing(matrices: list[Matrix], keepers: Mapping[str, LockKeeper], one: Pinned) -> dict[str, int]:
     """How many other locked cells have each of the cell's wheels and its base."""
-    keepers = _keepers(matrices)
     counts: dict[str, int] = {}
     others: list[Cell] = [c for m in matrices for c in m.cells if c.excluded is None and c.id != one.cell.id]
     for cell in others:
@@ -135,14 +131,12 @@ def _page(name: str, size: CellSize, sharing: dict[str, int]) -> Iterator[str]:
 
 
 def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> Iterator[str]:
-    mine = {layer.identity: layer for layer in size.layers}
-    theirs = {layer.identity: layer for layer in other_size.layers}
-    both = [mine[key] for key in mine if key in theirs]
+    both, only_one, only_other = _split(size, other_size)
     yield f"  {'':<44} {'unpacked':>10} {'compressed':>10}"
     for title, layers in (
         ("layers of both", both),
-        (f"only {one}", [layer for key, layer in mine.items() if key not in theirs]),
-        (f"only {other}", [layer for key, layer in theirs.items() if key not in mine]),
+        (f"only {one}", only_one),
+        (f"only {other}", only_other),
     ):
         sizes = sum(one.unpacked for one in layers), sum(one.compressed for one in layers)
         yield f"  {_row(title, *sizes, known=all(one.made for one in layers))}"
@@ -152,6 +146,17 @@ def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> Ite
     yield f"  {'package':<44} {'unpacked':>10} {'difference':>10}"
     for name, before, after in _changes(size, other_size):
         yield f"  {name:<44} {human_bytes(before):>10} {_signed(after - before):>10}"
+
+
+def _split(size: CellSize, other: CellSize) -> tuple[list[LayerSize], list[LayerSize], list[LayerSize]]:
+    """The layers of both, and those that only the one and only the other has."""
+    mine = {layer.identity: layer for layer in size.layers}
+    theirs = {layer.identity: layer for layer in other.layers}
+    return (
+        [layer for key, layer in mine.items() if key in theirs],
+        [layer for key, layer in mine.items() if key not in theirs],
+        [layer for key, layer in theirs.items() if key not in mine],
+    )
 
 
 def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
@@ -169,8 +174,7 @@ def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
 
 
 def _compared_document(one: str, size: CellSize, other: str, other_size: CellSize) -> dict[str, Any]:
-    mine = {layer.identity: layer for layer in size.layers}
-    theirs = {layer.identity: layer for layer in other_size.layers}
+    both, *only = _split(size, other_size)
 
     def total(layers: Sequence[LayerSize]) -> dict[str, Any]:
         return {
@@ -182,11 +186,8 @@ def _compared_document(one: str, size: CellSize, other: str, other_size: CellSiz
     return {
         "schema": 1,
         "cells": [one, other],
-        "both": total([mine[key] for key in mine if key in theirs]),
-        "only": [
-            total([layer for key, layer in mine.items() if key not in theirs]),
-            total([layer for key, layer in theirs.items() if key not in mine]),
-        ],
+        "both": total(both),
+        "only": [total(layers) for layers in only],
         "packages": [
             {"change": text, "unpacked": [before, after]}
             for text, before, after in _changes(size, other_size)
