@@ -12,6 +12,7 @@ from typer.exceptions import TyperException
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.boundary import guarded
+from builder.errors import UsageError
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -159,8 +160,6 @@ def resolve(
         told = from_conda(conda)
         wanted, python = [*told.requirements, *wanted], python or told.python
     if not wanted:
-        from builder.errors import UsageError
-
         raise UsageError("no framework is named", hint="as in `rtbuild resolve torch`, or give --conda")
     return run(
         wanted,

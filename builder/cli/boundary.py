@@ -50,6 +50,11 @@ def guarded(program: Callable[[], int]) -> int:
         return BUG
 
 
+def command_line() -> str:
+    """The command as it was given, for records and reports."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
 def _interrupt(number: int, frame: object) -> None:
     del number, frame
     raise KeyboardInterrupt
@@ -60,7 +65,7 @@ def _write_report(error: BaseException) -> Path:
         (
             f"## rtbuild {__version__}: {type(error).__name__}",
             "",
-            f"- command: `{' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`",
+            f"- command: `{command_line()}`",
             f"- Python {platform.python_version()} on {platform.platform()}",
             "",
             "```",

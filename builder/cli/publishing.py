@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.cli import options as opt
-from builder.cli.boundary import INTERRUPTED
-from builder.cli.walking import job_files
+from builder.cli.boundary import INTERRUPTED, command_line
+from builder.cli.walking import job_files, record
 from builder.console import print_json, reporter
 from builder.console.case import Case, Status
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence import Signer
-from builder.pipeline.record import write_record
 from builder.publish.record import publication_document
 from builder.publish.run import Order, publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import timedelta
+    from pathlib import Path
 
     from builder.console import Terminal
     from builder.model import Matrix
@@ -84,14 +82,11 @@ def publish_cells(
     started = datetime.now(UTC)
     with reporter(terminal) as report:
         rows = publish(matrices, cells, order=order, emit=report, cancel=threading.Event())
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = command_line()
     document = publication_document(rows, command=command, started=started, dry_run=dry_run)
     where = None
     if not dry_run:
-        try:
-            where = str(write_record(document, results))
-        except OSError as error:
-            where = f"not written: {error}"
+        where = record(document, results)
         job_files(_cases(rows), terminal, results, command=command, started=started)
     if json:
         print_json(document)

@@ -9,6 +9,7 @@ import typer
 
 from builder.cli import options as opt
 from builder.cli.app import app
+from builder.errors import UsageError
 
 Image = Annotated[str, typer.Argument(metavar="IMAGE|CELL", help="An image, or a cell's id or glob.")]
 
@@ -99,8 +100,6 @@ def devcontainer(
 
 
 def _mode(**chosen: bool) -> str | None:
-    from builder.errors import UsageError
-
     names = [name for name, wanted in chosen.items() if wanted]
     if len(names) > 1:
         raise UsageError(f"--{names[0]} and --{names[1]} exclude each other")

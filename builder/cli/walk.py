@@ -9,6 +9,7 @@ import typer
 
 from builder.cli import options as opt
 from builder.cli.app import app
+from builder.errors import UsageError
 
 
 @app.command()
@@ -229,7 +230,6 @@ def verify(
 ) -> int:
     """Run cudnn-verify in images built here or elsewhere; exit 0 only where all are known to work."""
     from builder.cli.walking import verify_cells
-    from builder.errors import UsageError
     from builder.pipeline.settings import Settings
 
     if from_ is None and (remove or not report):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.cli import options as opt
-from builder.cli.boundary import INTERRUPTED
+from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import print_json, reporter, run_summary
 from builder.console.case import Case, cases_of
 from builder.console.job import write_job_files
@@ -21,6 +20,7 @@ from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from builder.console import Terminal
     from builder.model import Matrix
@@ -148,8 +148,7 @@ def _finish(results: Sequence[CellResult], terminal: Terminal, *, json: bool) ->
 
 
 def _document(results: Sequence[CellResult], started: datetime) -> dict[str, Any]:
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return run_document(results, command=command, started=started)
+    return run_document(results, command=command_line(), started=started)
 
 
 def _recorded(
@@ -163,16 +162,21 @@ def _recorded(
     started = datetime.now(UTC)
     results = _walk(terminal, line)
     document = _document(results, started)
-    try:
-        where = str(write_record(document, settings.results))
-    except OSError as error:
-        where = f"not written: {error}"
+    where = record(document, settings.results)
     if json:
         print_json(document)
     terminal.say(run_summary(results, terminal))
     terminal.say(f"report: {where}")
     job_files(cases_of(results), terminal, settings.results, command=document["command"], started=started)
     return exit_code(results, require_verified=require_verified)
+
+
+def record(document: dict[str, Any], folder: Path) -> str:
+    """Where the run's record lies, or why it does not: a run is what it is without one."""
+    try:
+        return str(write_record(document, folder))
+    except OSError as error:
+        return f"not written: {error}"
 
 
 def job_files(
