@@ -8,8 +8,6 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import docker.auth
-import docker.errors
 import requests
 
 from builder.errors import RegistryError
@@ -41,6 +39,10 @@ def docker_login(host: str) -> Login | None:
     Raises:
         RegistryError: the configured credential helper does not work.
     """
+    # Late: the SDK takes longer to load than most commands that never log in have to do.
+    import docker.auth
+    import docker.errors
+
     name = None if host.endswith(DOCKER_HUB) else host
     try:
         with warnings.catch_warnings():
