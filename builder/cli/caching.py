@@ -21,6 +21,7 @@ _WHAT = {
     "debs": "Debian packages, as downloaded",
     "rootfs": "operating systems put together from them",
     "apt": "package lists of Debian's archives",
+    "pages": "what package indexes list, asked for again each time",
     "wheelmeta": "what wheels say of themselves",
     "basemeta": "what registries said of bases",
 }

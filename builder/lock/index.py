@@ -15,8 +15,9 @@ import requests
 from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
+from builder import resources
 from builder.errors import PackageIndexError
-from builder.lock import download, index_settings, simple_api, target, uv
+from builder.lock import download, index_settings, pages, simple_api, target, uv
 from builder.lock.http import READ_TIMEOUT, Client, explain, redact
 from builder.model import Wheel
 
@@ -217,26 +218,26 @@ class Index:
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         url = f"{index}/{canonicalize_name(name)}/"
         try:
-            response = self._client.get(url, headers={"Accept": simple_api.ACCEPT})
+            page = pages.get(self._client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
         except requests.RequestException as problem:
             raise PackageIndexError(
                 f"package index {redact(url)}: {explain(problem)}",
                 hint="check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
             ) from problem
-        if response.status_code in (403, 404, 410):
+        if page.status in (403, 404, 410):
             # PyTorch's index answers 403 for a name it does not carry.
             return ()
-        if response.status_code != 200:
+        if page.status != 200:
             advice = (
                 "credentials belong into the index URL or ~/.netrc"
-                if response.status_code == 401
+                if page.status == 401
                 else "the index has a problem of its own: try again later"
             )
             raise PackageIndexError(
-                f"package index {redact(url)}: HTTP {response.status_code} {response.reason}", hint=advice
+                f"package index {redact(url)}: HTTP {page.status} {page.reason}", hint=advice
             )
         try:
-            return simple_api.parse(response.text, response.headers.get("Content-Type", ""), response.url)
+            return simple_api.parse(page.text, page.content_type, page.url)
         except simple_api.NotAPageError as problem:
             raise PackageIndexError(
                 f"package index {redact(url)} answers with {problem}",
