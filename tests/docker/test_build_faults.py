@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import engines
 import pytest
+from rtbuild_command import RTBUILD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,10 +41,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*arguments: str) -> list[str]:
-    return [
-        *(sys.executable, "-c", "from builder.cli import main; main()", arguments[0], "faults.yaml"),
-        *arguments[1:],
-    ]
+    return [*RTBUILD, arguments[0], "faults.yaml", *arguments[1:]]
 
 
 def build(

@@ -8,14 +8,14 @@ that pip cannot read.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
+from rtbuild_command import rtbuild
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -32,19 +32,6 @@ zipp==3.23.0
 six==1.17.0
 """
 CELL = "jax0.5.2-py3.11-bookworm-cpu"
-
-
-def rtbuild(folder: Path, *args: str, check: int) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *args],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -69,10 +56,10 @@ def imported(project: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def parity(project: Path, imported: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     del imported
-    rtbuild(project, "build", "matrices/colab-excerpt.yaml", "-s", CELL, "--locked", "--no-verify", check=0)
+    rtbuild(project, "build", "matrices/colab-excerpt.yaml", "-s", CELL, "--locked", "--no-verify")
     image = f"rtbuild/colab-excerpt:{CELL}"
     found: dict[str, Any] = json.loads(
-        rtbuild(project, "colab", "diff", image, "--against", "excerpt", "--json", check=0).stdout
+        rtbuild(project, "colab", "diff", image, "--against", "excerpt", "--json").stdout
     )
     table = rtbuild(project, "colab", "diff", image, "--against", "excerpt", "--check", check=1).stdout
     return found | {"table": table}

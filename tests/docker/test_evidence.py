@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import evidence_doubles as doubles
 import pytest
 import registry_double
 from registry import LoopbackRegistry, serve
+from rtbuild_command import RTBUILD, rtbuild
 from typer.testing import CliRunner
 
 from builder.cli.app import app
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
-RTBUILD = (sys.executable, "-c", "from builder.cli import main; main()")
 PASSWORD = "correct horse"
 USER, REGISTRY_PASSWORD = "me", "secret"
 
@@ -246,14 +245,8 @@ def test_a_password_that_is_wrong(
 
 def test_no_login(site: Site, tmp_path: Path) -> None:
     image = publish(site, tmp_path, "private")
-    done = subprocess.run(
-        [*RTBUILD, "audit", image.reference],
-        env=site.environment | {"DOCKER_CONFIG": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
+    env = site.environment | {"DOCKER_CONFIG": str(tmp_path)}
+    done = rtbuild(tmp_path, "audit", image.reference, env=env, check=1)
     assert f"docker login {site.host}" in done.stderr
 
 

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
+from rtbuild_command import RTBUILD, rtbuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,19 +34,6 @@ include:
 """
 GOOD = "six1.17.0-py3.11-bookworm-cpu"
 OTHER = "six1.16.0-py3.11-bookworm-cpu"
-
-
-def rtbuild(folder: Path, *args: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *args],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
-    return done
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +173,7 @@ def test_ctrl_c_stops_what_runs_keeps_what_was_finished_and_the_next_run_goes_on
 ) -> None:
     scratch = project / "scratch"  # build contexts are made there, which tells our builds from others'
     scratch.mkdir()
-    command = [sys.executable, "-c", "from builder.cli import main; main()", "build", "line.yaml"]
+    command = [*RTBUILD, "build", "line.yaml"]
     command += ["--locked", "--no-cache", "-s", "six*bookworm*", "-j", "1", "--progress", "json"]
     finished = []
     with subprocess.Popen(

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import cuda_base
 import pytest
 import registry as loopback
+from rtbuild_command import rtbuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,16 +68,9 @@ def test_what_apt_brought_in_is_recorded_and_a_drift_is_named(project: tuple[Pat
 
 def build(project: tuple[Path, str], *options: str) -> dict[str, Any]:
     folder, host = project
-    done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", "build", "mirror.yaml", "--json",
-         "--progress", "none", "--registry-mirror", f"{REGISTRY}={host}", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr + done.stdout
+    command = ("build", "mirror.yaml", "--json", "--progress", "none")
+    mirror = ("--registry-mirror", f"{REGISTRY}={host}")
+    done = rtbuild(folder, *command, *mirror, *options, check=1, timeout=400)
     (cell,) = json.loads(done.stdout)["cells"]
     assert isinstance(cell, dict)
     return cell

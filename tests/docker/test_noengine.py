@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import cuda_base
 import pytest
 import registry as loopback
 import unreliable
+from rtbuild_command import rtbuild
 
 from builder.errors import MissingToolError
 from builder.layers.sandbox import way_in
@@ -55,18 +55,9 @@ class Project:
     def build(
         self, *options: str, cache: Path | None = None, before: tuple[str, ...] = (), check: int | None = 0
     ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*before, sys.executable, "-c", "from builder.cli import main; main()", "build", "noengine.yaml",
-             "--json", "--progress", "none", "--gpus", "none", *options],
-            cwd=self.folder,
-            env=os.environ | ({"RTBUILD_CACHE": str(cache)} if cache else {}),
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )  # fmt: skip
-        assert check is None or done.returncode == check, done.stderr + done.stdout
-        return done
+        command = ("build", "noengine.yaml", "--json", "--progress", "none", "--gpus", "none")
+        env = os.environ | ({"RTBUILD_CACHE": str(cache)} if cache else {})
+        return rtbuild(self.folder, *command, *options, check=check, env=env, before=before)
 
     def cell(self, *options: str, cache: Path | None = None, before: tuple[str, ...] = ()) -> dict[str, Any]:
         (cell,) = json.loads(self.build(*options, cache=cache, before=before).stdout)["cells"]

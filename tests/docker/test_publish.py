@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ import pytest
 from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project
 from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
 from registry import LoopbackRegistry, serve
+from rtbuild_command import rtbuild
 from unreliable import Proxy, before
 
 from builder.evidence import Signer
@@ -231,18 +231,6 @@ def test_refused_cells_do_not_stop_the_others(scene: Scene) -> None:
     assert all("one" in tag for tag in scene.tags())
 
 
-def rtbuild(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
 def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REQUESTS_CA_BUNDLE", raising=False)
     monkeypatch.delenv("CURL_CA_BUNDLE", raising=False)
@@ -259,16 +247,15 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
         docker.mkdir()
         auth = base64.b64encode(b"me:secret").decode()
         (docker / "config.json").write_text(json.dumps({"auths": {running.host: {"auth": auth}}}))
-        environment = {"SSL_CERT_FILE": str(running.ca), "DOCKER_CONFIG": str(docker)}
+        trusting = {**os.environ, "SSL_CERT_FILE": str(running.ca)}
+        environment = {**trusting, "DOCKER_CONFIG": str(docker)}
         environment["GITHUB_STEP_SUMMARY"] = str(project.folder / "page.md")
 
-        shut = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
-        assert shut.returncode == 6, shut.stderr
+        shut = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", env=environment, check=6)
         assert [r["kind"] for r in json.loads(shut.stdout)["cells"][0]["refusals"]] == ["missing"]
 
         project.report(image)
-        done = rtbuild(project.folder, "publish", "tf.yaml", "--progress", "plain", **environment)
-        assert done.returncode == 0, done.stderr
+        done = rtbuild(project.folder, "publish", "tf.yaml", "--progress", "plain", env=environment)
         assert f"put   {public}:latest" in done.stderr
         assert "known to work on T4" in done.stderr
         assert "Tesla T4, driver 535.104.05" in done.stderr
@@ -277,13 +264,12 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
         assert image.digest[:19] in (project.folder / "page.md").read_text()
         assert 'failures="0"' in (project.results / "junit.xml").read_text()
 
-        again = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", **environment)
-        assert (again.returncode, json.loads(again.stdout)["cells"][0]["outcome"]) == (0, "unchanged")
+        again = rtbuild(project.folder, "publish", "tf.yaml", "--json", "-q", env=environment)
+        assert json.loads(again.stdout)["cells"][0]["outcome"] == "unchanged"
         for printed in (shut.stdout, again.stdout):
             jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(printed))
 
-        stranger = rtbuild(project.folder, "publish", "tf.yaml", "-q", SSL_CERT_FILE=str(running.ca))
-        assert stranger.returncode == 1
+        stranger = rtbuild(project.folder, "publish", "tf.yaml", "-q", env=trusting, check=1)
         assert "docker login" in stranger.stderr
 
 
@@ -299,7 +285,6 @@ def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
     )
     try:
         built = rtbuild(tmp_path, "build", "real.yaml", "--push", staging, "--json", "-q")
-        assert built.returncode == 0, built.stderr
         image = json.loads(built.stdout)["cells"][0]["image"]
         registry = direct()
         found = read_image(registry, staging, image["pushed"].partition("@")[2])
@@ -310,8 +295,7 @@ def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
         again = rtbuild(tmp_path, "build", "real.yaml", "--push", staging, "--json", "-q")
         assert json.loads(again.stdout)["cells"][0]["image"]["pushed"] == image["pushed"]
 
-        shut = rtbuild(tmp_path, "publish", "real.yaml", "--json", "-q")
-        assert shut.returncode == 6, shut.stderr
+        shut = rtbuild(tmp_path, "publish", "real.yaml", "--json", "-q", check=6)
         (refusal,) = json.loads(shut.stdout)["cells"][0]["refusals"]
         assert refusal["kind"] == "unverified"
         assert registry.request("GET", public, "tags/list").status_code == 404
@@ -335,6 +319,5 @@ def test_signed_it_is_what_audit_and_cosign_find(
     assert (row.state, {piece.signed for piece in row.evidence}) == ("published", {True})
     assert scene.publish(signer=signer).state == "unchanged"
     audited = rtbuild(tmp_path, "audit", f"{scene.public}:latest", "--key", "cosign.pub", "--json")
-    assert audited.returncode == 0, audited.stderr
     found = json.loads(audited.stdout)
     assert (found["digest"], found["works"]) == (scene.image.digest, True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
+from rtbuild_command import rtbuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,17 +26,8 @@ BYTECODE = 15_000_000
 """At least what the recipe adds: compiled Python of pip, and the probe."""
 
 
-def rtbuild(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *arguments, "--json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == code, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout)
+def told(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(rtbuild(folder, *arguments, "--json", check=code).stdout)
     return document
 
 
@@ -45,7 +35,7 @@ def rtbuild(folder: Path, *arguments: str, code: int = 0) -> dict[str, Any]:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("size")
     (folder / "size.yaml").write_text(MATRIX)
-    rtbuild(folder, "lock", "size.yaml")
+    told(folder, "lock", "size.yaml")
     yield folder
     engine = docker.from_env()
     for image in engine.images.list("rtbuild/size-test"):
@@ -54,9 +44,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_what_is_said_is_what_an_engine_has(project: Path) -> None:
-    built = rtbuild(project, "build", "size.yaml", "--locked", "--no-verify", "--progress", "none")
+    built = told(project, "build", "size.yaml", "--locked", "--no-verify", "--progress", "none")
     (cell,) = built["cells"]
-    said = rtbuild(project, "size", CELL, "size.yaml")
+    said = told(project, "size", CELL, "size.yaml")
     assert all(layer["made"] for layer in said["layers"])
     assert said["unpacked"] < cell["image"]["size"] < said["unpacked"] + 2 * BYTECODE
     assert {package["name"] for package in said["packages"]} == {"pip", "six"}
@@ -65,7 +55,7 @@ def test_what_is_said_is_what_an_engine_has(project: Path) -> None:
 
 def test_a_broken_budget_fails_the_cell_and_names_what_is_large(project: Path) -> None:
     (project / "size.yaml").write_text(MATRIX + "options: {max-size: 20MB}\n")
-    built = rtbuild(
+    built = told(
         project, "build", "size.yaml", "--locked", "--no-verify", "--no-cache", "--progress", "none", code=1
     )
     (cell,) = built["cells"]

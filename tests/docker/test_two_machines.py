@@ -13,6 +13,7 @@ import pytest
 import registry
 import relay
 from engines import SecondEngine, second_engine
+from rtbuild_command import rtbuild
 
 from builder.lock import Registry
 from builder.publish.staging import read_image
@@ -38,18 +39,9 @@ CELL = "six1.17.0-py3.11-bookworm-cpu"
 sys.path.append(str(Path(__file__).resolve().parents[1] / "faults"))
 
 
-def rtbuild(folder: Path, *args: str, env: dict[str, str] | None = None, check: int = 0) -> dict[str, Any]:
+def told(folder: Path, *args: str, env: dict[str, str] | None = None, check: int = 0) -> dict[str, Any]:
     """Run the command with ``--json``; its document. ``stderr`` is in it, too."""
-    done = subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *args, "--json"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
+    done = rtbuild(folder, *args, "--json", env=env, check=check)
     assert done.stdout, done.stderr
     return {**json.loads(done.stdout), "stderr": done.stderr}
 
@@ -82,7 +74,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def built(project: Path, staging: str) -> dict[str, Any]:
     """The image of the first machine, in the staging repository."""
-    return only(rtbuild(project, "build", "two.yaml", "-s", CELL, "--push", staging, "--no-verify"))["image"]
+    return only(told(project, "build", "two.yaml", "-s", CELL, "--push", staging, "--no-verify"))["image"]
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +116,7 @@ def test_what_one_machine_built_another_verifies_by_digest_and_reports(
     project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
 ) -> None:
     command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--results", str(tmp_path / "there")]
-    there = only(rtbuild(project, *command, "--gpus", "none", env=other.env, check=5))
+    there = only(told(project, *command, "--gpus", "none", env=other.env, check=5))
     assert there["image"]["pushed"] == built["pushed"]
     assert there["image"]["content"] == built["content"]
     assert there["verification"]["verdict"] == "unverified"
@@ -133,14 +125,14 @@ def test_what_one_machine_built_another_verifies_by_digest_and_reports(
     assert (report.cell, report.matrix, report.verdict) == (CELL, "two", "unverified")
     assert (tmp_path / "there" / "reports" / report.key.file_name()).read_text() == report.text
     # once more changes nothing: neither a second report, nor a second pull
-    again = only(rtbuild(project, *command, "--gpus", "none", "--rm", env=other.env, check=5))
+    again = only(told(project, *command, "--gpus", "none", "--rm", env=other.env, check=5))
     assert again["image"]["reused"]
     assert again["verification"]["reused"]
     assert len(reports(built)) == 1
     assert other.docker("images", "-q"), "what was there before is not removed"
     # and nobody publishes on the strength of it
     publish = ["publish", "two.yaml", "-s", CELL, "--from", staging, "--to", f"{staging}-public"]
-    refused = rtbuild(project, *publish, "--results", str(tmp_path / "elsewhere"), check=6)
+    refused = told(project, *publish, "--results", str(tmp_path / "elsewhere"), check=6)
     assert "unverified" in json.dumps(refused["cells"])
     assert Registry().digest_of(f"{staging}-public:{CELL}") is None
 
@@ -150,7 +142,7 @@ def test_a_double_of_a_gpu_is_never_evidence(
 ) -> None:
     before = {report.text for report in reports(built)}
     command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--results", str(tmp_path)]
-    found = only(rtbuild(project, *command, "--gpus", "all", env=other.env, check=5))
+    found = only(told(project, *command, "--gpus", "all", env=other.env, check=5))
     document = found["verification"]["report"]
     assert [gpu["name"] for gpu in document["gpus"]] == ["rtbuild test double"], "the double was handed out"
     assert found["verification"]["test_double"]
@@ -196,7 +188,7 @@ def test_any_docker_context_over_tls(
     engine, env = far
     command = ["verify", "two.yaml", "-s", CELL, "--from", staging, "--rm", "--no-report"]
     command += ["--results", str(tmp_path), "--context", "far"]
-    found = only(rtbuild(project, *command, env=env, check=5))
+    found = only(told(project, *command, env=env, check=5))
     assert found["image"]["pushed"] == built["pushed"]
     assert found["image"]["digest"] != built["digest"], "a graph driver calls an image by its config"
     assert found["image"]["content"] == built["content"]
@@ -212,7 +204,7 @@ def test_docker_host_over_tls(project: Path, far: tuple[SecondEngine, dict[str, 
         "DOCKER_TLS_VERIFY": "1",
         "DOCKER_CERT_PATH": env["FAR_CERTIFICATES"],
     }
-    assert env["FAR"] in json.dumps(rtbuild(project, "doctor", env=plain))
+    assert env["FAR"] in json.dumps(told(project, "doctor", env=plain))
 
 
 def test_a_builder_elsewhere_and_an_engine_with_a_graphdriver(
@@ -230,14 +222,14 @@ def test_a_builder_elsewhere_and_an_engine_with_a_graphdriver(
         docker(env, "buildx", "create", *create)
         command = ["build", "two.yaml", "-s", CELL, "--locked", "--context", "far", "--builder", "elsewhere"]
         command += ["--push", repository, "--no-verify", "--results", str(tmp_path / "build")]
-        made = only(rtbuild(project, *command, env=env))
+        made = only(told(project, *command, env=env))
     assert not any("installed in the build" in note for note in made["notes"]), "layers are taken"
     assert made["image"]["content"] == built["content"]
     manifest = made["image"]["pushed"].partition("@")[2]
     assert made["image"]["digest"] != manifest, "such an engine calls an image by its config"
     assert manifest != built["pushed"].partition("@")[2], "and compresses it anew as it pushes"
     command = ["verify", "two.yaml", "-s", CELL, "--gpus", "none", "--from", repository]
-    there = only(rtbuild(project, *command, "--results", str(tmp_path / "there"), env=other.env, check=5))
+    there = only(told(project, *command, "--results", str(tmp_path / "there"), env=other.env, check=5))
     assert there["image"]["pushed"] == made["image"]["pushed"]
     assert [report.key.digest for report in reports(made["image"])] == [manifest]
 
@@ -259,7 +251,7 @@ def test_a_builder_elsewhere_makes_the_very_same_image(
         ]
         subprocess.run(create, env=env, check=True, capture_output=True)
         command = ["build", "two.yaml", "-s", CELL, "--locked", "--no-cache", "--no-verify"]
-        made = only(rtbuild(project, *command, "--builder", "far", env=env))
+        made = only(told(project, *command, "--builder", "far", env=env))
     assert made["image"]["digest"] == built["digest"]
 
 
@@ -267,7 +259,7 @@ def test_what_was_not_pushed_is_missed_with_the_way_to_push_it(
     project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
 ) -> None:
     command = ["verify", "two.yaml", "-s", CELL, "--from", f"{staging}-empty", "--results", str(tmp_path)]
-    error = only(rtbuild(project, *command, env=other.env, check=1))["error"]
+    error = only(told(project, *command, env=other.env, check=1))["error"]
     assert error["kind"] == "ImageMissingError"
     assert "rtbuild build --push" in error["hint"]
 
@@ -276,23 +268,7 @@ def test_without_a_lock_nobody_knows_which_image_is_meant(
     project: Path, staging: str, built: dict[str, Any], other: SecondEngine, tmp_path: Path
 ) -> None:
     (tmp_path / "two.yaml").write_text(MATRIX)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from builder.cli import main; main()",
-            "verify",
-            "--from",
-            staging,
-            "two.yaml",
-        ],
-        cwd=tmp_path,
-        env=other.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4
+    done = rtbuild(tmp_path, "verify", "--from", staging, "two.yaml", env=other.env, check=4)
     assert "rtbuild lock" in done.stderr
 
 

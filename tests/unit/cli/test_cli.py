@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import rtbuild_command
 import typer.main
 import typer.testing
 
@@ -39,14 +40,7 @@ CELL = Cell(
 
 
 def rtbuild(*args: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from builder.cli import main; main()", *args],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return rtbuild_command.rtbuild(cwd, *args, check=None, timeout=60)
 
 
 def test_list_shows_what_is_chosen_and_why_the_rest_is_not() -> None:
@@ -222,7 +216,7 @@ def test_json_is_one_document_about_cells(command: list[str]) -> None:
 
 def test_the_reader_of_a_pipe_may_leave() -> None:
     done = subprocess.run(
-        f"{sys.executable} -c 'from builder.cli import main; main()' list {TF28} --json | head -c 1",
+        f"{shlex.join(rtbuild_command.RTBUILD)} list {TF28} --json | head -c 1",
         shell=True,
         cwd=ROOT,
         capture_output=True,

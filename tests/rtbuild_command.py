@@ -1,0 +1,38 @@
+"""``rtbuild`` as a person calls it, in a process of its own; it need not be on PATH."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+RTBUILD = (sys.executable, "-c", "from builder.cli import main; main()")
+
+
+def rtbuild(
+    folder: Path,
+    *arguments: str,
+    check: int | None = 0,
+    env: Mapping[str, str] | None = None,
+    before: tuple[str, ...] = (),
+    timeout: float = 300,
+) -> subprocess.CompletedProcess[str]:
+    """Run it in ``folder``.
+
+    ``check``: the exit status that it must have, None for any; ``before``: the words of what starts it.
+    """
+    done = subprocess.run(
+        [*before, *RTBUILD, *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert check is None or done.returncode == check, f"exit {done.returncode}\n{done.stderr}\n{done.stdout}"
+    return done
