@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import docker
 import requests
 
+from builder.digests import content_of
 from builder.errors import CellError
-from builder.model import content_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +51,7 @@ class HistoryEntry:
 
 
 def content_digest(document: Mapping[str, Any]) -> str:
-    """:func:`builder.model.content_of` of what ``docker image inspect`` gives."""
+    """:func:`builder.digests.content_of` of what ``docker image inspect`` gives."""
     return content_of(
         platform=_platform(document),
         layers=(document.get("RootFS") or {}).get("Layers") or [],

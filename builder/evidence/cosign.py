@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.digests import canonical_json
 from builder.errors import CommandError, EvidenceError, MissingToolError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
 from builder.lock.http import redact
-from builder.model import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

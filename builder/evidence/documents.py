@@ -42,7 +42,7 @@ class Verification:
     manifest: str
     """Digest of the manifest that was pulled and probed."""
     content: str
-    """:func:`builder.model.content_of` of the image that was probed."""
+    """:func:`builder.digests.content_of` of the image that was probed."""
 
 
 @dataclass(frozen=True, kw_only=True)

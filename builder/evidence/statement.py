@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from builder.digests import canonical_json
 from builder.errors import EvidenceError
-from builder.model import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from builder.compat.gpus import class_of
+from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
-from builder.model import canonical_json
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Details(_Part):
     inputs: str = Field(pattern=_SHA256)
     """The image's label ``io.rtbuild.inputs``."""
     content: str = Field(pattern=_SHA256)
-    """Digest over platform, layers and config of the image; see :func:`builder.model.content_of`."""
+    """Digest over platform, layers and config of the image; see :func:`builder.digests.content_of`."""
     verified: AwareDatetime
     """When the probe ended, by the clock of the machine that ran it."""
     claims: list[str]

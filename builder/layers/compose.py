@@ -10,9 +10,9 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from builder.digests import canonical_json
 from builder.layers.locking import disk_errors
 from builder.layers.tar import MTIME
-from builder.model import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from builder.digests import digest_of
 from builder.errors import CellError
 from builder.layers.codec import codec
 from builder.layers.compose import image_config
@@ -28,7 +29,6 @@ from builder.layers.sandbox import environment, run_script, way_in
 from builder.layers.scratch import Scratch
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
-from builder.model import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from builder.digests import canonical_json, content_of
 from builder.errors import UsageError
 from builder.layers.collide import refuse_collisions
 from builder.layers.dockerfile import read_ending
@@ -16,7 +17,6 @@ from builder.layers.finish import Finisher, added_layers, final_config, layer_ke
 from builder.layers.locking import disk_errors, locked
 from builder.layers.stack import listings
 from builder.layers.store import Record
-from builder.model import canonical_json, content_of
 
 if TYPE_CHECKING:
     import threading

@@ -17,9 +17,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder.digests import digest_of
 from builder.errors import CellError, CommandError, MissingToolError
 from builder.layers.debian_archive import write_archive
-from builder.model import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
+from builder.digests import canonical_json
 from builder.errors import RegistryError
 from builder.layers.blob import CHUNK
 from builder.layers.codec import gzip_reader
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
-from builder.model import canonical_json
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from builder.digests import canonical_json, digest_of
 from builder.errors import CancelledError, UsageError
 from builder.layers import scripts
 from builder.layers.archive import Archive
@@ -20,7 +21,7 @@ from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.layers.wheel import tree
-from builder.model import RootfsBase, canonical_json, digest_of
+from builder.model import RootfsBase
 from builder.recipe.slim import LEFT_OUT
 
 if TYPE_CHECKING:

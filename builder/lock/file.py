@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
 
+from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
 from builder.lock import schema
-from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Wheel, canonical_json, digest_of
+from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

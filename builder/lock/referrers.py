@@ -10,7 +10,6 @@ other: each looks again after it wrote, and writes once more where its entry got
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import random
 import re
@@ -21,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from builder.digests import canonical_json, sha256_of
 from builder.errors import RegistryError
 from builder.lock import oci
 from builder.lock import registry_answers as answers
 from builder.lock.oci import place_of
-from builder.model import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -86,7 +85,7 @@ class Artifact:
         """The same bytes for the same content and subject, so that attaching twice changes nothing."""
         layer = Descriptor(
             media_type=self.artifact_type,
-            digest=_sha256(self.content),
+            digest=sha256_of(self.content),
             size=len(self.content),
             annotations=self.annotations,
         )
@@ -95,7 +94,7 @@ class Artifact:
                 "schemaVersion": 2,
                 "mediaType": oci.MANIFEST,
                 "artifactType": self.artifact_type,
-                "config": {"mediaType": EMPTY, "digest": _sha256(b"{}"), "size": 2, "data": "e30="},
+                "config": {"mediaType": EMPTY, "digest": sha256_of(b"{}"), "size": 2, "data": "e30="},
                 "layers": [layer.document()],
                 "subject": subject.document(),
                 "annotations": dict(self.annotations),
@@ -166,7 +165,7 @@ def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: 
     content = artifact.manifest(subject)
     own = Descriptor(
         media_type=oci.MANIFEST,
-        digest=_sha256(content),
+        digest=sha256_of(content),
         size=len(content),
         artifact_type=artifact.artifact_type,
         annotations=artifact.annotations,
@@ -188,8 +187,8 @@ def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes
         for blob in (b"{}", document):
             file = Path(folder) / "blob"
             file.write_bytes(blob)
-            registry.push_blob(image, _sha256(blob), file)
-    name = image.at(_sha256(manifest))
+            registry.push_blob(image, sha256_of(blob), file)
+    name = image.at(sha256_of(manifest))
     response = registry.request(
         "PUT",
         name,
@@ -325,7 +324,3 @@ def _descriptors(document: Mapping[str, Any]) -> tuple[list[Descriptor], int]:
                     )
                 )
     return found, len(document["manifests"]) - len(found)
-
-
-def _sha256(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()

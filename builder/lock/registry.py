@@ -6,13 +6,13 @@ those that write.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.lock import download, oci, upload
 from builder.lock import registry_answers as answers
@@ -127,7 +127,7 @@ class Registry:
         if response.status_code != 200:
             raise answers.refusal(response, name, place)
         content = answers.read(response, name, place)
-        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        digest = sha256_of(content)
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
         if expected != digest:
             raise answers.altered(f"{name}", place, expected, digest)
@@ -259,7 +259,7 @@ class Registry:
         if response.status_code != 200:
             raise answers.refusal(response, name, place)
         content = answers.read(response, name, place)
-        found = "sha256:" + hashlib.sha256(content).hexdigest()
+        found = sha256_of(content)
         if found != digest:
             raise answers.altered(f"{digest} of {name}", place, digest, found)
         return content

@@ -8,10 +8,10 @@ was cut (``BLOB_UPLOAD_INVALID``, seen with 2.8.2). What has arrived whole stays
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urljoin, urlsplit
 
+from builder.digests import sha256_of
 from builder.lock import registry_answers as answers
 from builder.lock.wire import BUSY
 
@@ -103,7 +103,7 @@ def put_manifest(wire: Wire, reference: str | Reference, content: bytes, media_t
     )
     if response.status_code != 201:
         raise answers.refusal(response, name, place)
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    digest = sha256_of(content)
     stored = response.headers.get("Docker-Content-Digest", digest)
     if stored != digest:
         raise answers.altered(f"{name}", place, digest, stored)

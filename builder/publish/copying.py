@@ -6,7 +6,6 @@ sends nothing.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from builder.digests import sha256_of
 from builder.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _each(blobs: Mapping[str, int], work: Callable[[str, int], None]) -> None:
 
 def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
     """A manifest under no name but its digest, unless it is there; the digest, and whether it was sent."""
-    digest = "sha256:" + hashlib.sha256(manifest).hexdigest()
+    digest = sha256_of(manifest)
     reference = f"{repository}@{digest}"
     missing = registry.digest_of(reference) != digest
     if missing:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from builder.digests import canonical_json
 from builder.evidence.verification import CLOCKS, covered_class, no_proof, timestamp
-from builder.model import canonical_json
 from builder.verify.document import parse
 from builder.verify.expectation import compare
 

@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from builder.digests import content_of
 from builder.errors import RegistryError, UsageError
 from builder.lock.oci import INDEXES, parse_reference
-from builder.model import content_of
 
 if TYPE_CHECKING:
     from builder.lock.registry import Manifest
@@ -48,7 +48,7 @@ class Staged:
     media_type: str
     config_digest: str
     content: str
-    """:func:`builder.model.content_of`, as an engine computes it for the same image."""
+    """:func:`builder.digests.content_of`, as an engine computes it for the same image."""
     labels: tuple[tuple[str, str], ...]
     platform: str
     blobs: tuple[tuple[str, int], ...]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
+from builder.digests import digest_of
 from builder.errors import CellError
-from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel, digest_of
+from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
 from builder.recipe.runtime import runtime_files

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
+from builder.digests import digest_of
 from builder.errors import CellError
-from builder.model import digest_of
 from builder.verify.document import ProbeDocument, parse
 
 if TYPE_CHECKING:

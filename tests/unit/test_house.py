@@ -24,6 +24,7 @@ FLOORS: dict[str, int] = {
     "matrix": 1,
     "compat": 1,
     "recipe": 1,
+    "digests": 0,
     "model": 0,
     "errors": 0,
     "resources": 0,

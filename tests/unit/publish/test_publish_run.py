@@ -9,9 +9,9 @@ import pytest
 from publish_doubles import CELL, PROBE, Project
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
+from builder.digests import canonical_json
 from builder.lock.http import Client
 from builder.lock.registry import Registry
-from builder.model import canonical_json
 from builder.publish.run import Order, publish
 
 if TYPE_CHECKING:

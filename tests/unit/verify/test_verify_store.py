@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from verify_doubles import WITH_GPU
 
-from builder.model import digest_of
+from builder.digests import digest_of
 from builder.verify.document import parse
 from builder.verify.entry import Damaged, Entry, ReportKey, key_of
 from builder.verify.store import ReportStore
