@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
+from builder.evidence.contents import python_packages
 from builder.verify.expectation import family, first_parts
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def _cut(text: str, length: int) -> str:
 def _frameworks(report: ProbeDocument, cell: Cell) -> Iterator[tuple[str, str]]:
     """The cell's frameworks in its order: as the probe imported them, else as Python lists them."""
     imported = {family(row.name): row.version for row in report.frameworks}
-    listed = {canonicalize_name(str(name)): str(v) for name, v in _fingerprint(report, "packages").items()}
+    listed = _packages(report)
     for text in cell.frameworks:
         name = canonicalize_name(Requirement(text).name)
         version = imported.get(family(name)) or listed.get(name)
@@ -111,8 +112,7 @@ def _cudnn(report: ProbeDocument) -> str | None:
 def _cuda(report: ProbeDocument) -> str | None:
     """The CUDA runtime that was loaded; where it does not say, the one that is installed, or compiled in."""
     loaded = report.loaded("cuda", "libcudart.so")
-    packages = _fingerprint(report, "packages")
-    installed = [str(v) for name, v in sorted(packages.items()) if _RUNTIME.fullmatch(str(name))]
+    installed = [version for name, version in sorted(_packages(report).items()) if _RUNTIME.fullmatch(name)]
     compiled = [
         str(row.compiled["cuda"]) for row in report.frameworks if row.compiled and row.compiled.get("cuda")
     ]
@@ -121,19 +121,13 @@ def _cuda(report: ProbeDocument) -> str | None:
 
 def _system(report: ProbeDocument) -> str:
     """``bullseye`` of ``Debian GNU/Linux 11 (bullseye)``, ``ubuntu22.04`` of ``Ubuntu 22.04.4 LTS``."""
-    said = str((_extra(report, "machine") or {}).get("distribution") or "")
+    machine = (report.model_extra or {}).get("machine")
+    said = str((machine if isinstance(machine, dict) else {}).get("distribution") or "")
     if said.startswith("Debian") and (suite := re.search(r"\((\w+)\)", said)):
         return suite[1].lower()
     found = re.match(r"(\w+)\D*(\d+(?:\.\d+)?)", said)
     return f"{found[1]}{found[2]}".lower() if found else ""
 
 
-def _fingerprint(report: ProbeDocument, name: str) -> dict[str, Any]:
-    found = (_extra(report, "fingerprint") or {}).get(name)
-    return found if isinstance(found, dict) else {}
-
-
-def _extra(report: ProbeDocument, name: str) -> dict[str, Any] | None:
-    """A part of the report that its schema does not name."""
-    found = (report.model_extra or {}).get(name)
-    return found if isinstance(found, dict) else None
+def _packages(report: ProbeDocument) -> dict[str, str]:
+    return python_packages(report.model_extra or {}) or {}
