@@ -1,0 +1,42 @@
+"""An image by itself, and one that lies in a registry on loopback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import evidence_doubles as doubles
+import pytest
+from registry_double import RegistryDouble, serve
+
+from builder.lock.http import Client
+from builder.lock.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from builder.publish.staging import Staged
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
+    """Without the pauses in which other writers are let go first."""
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    return Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    folder = tmp_path_factory.mktemp("image")
+    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+
+
+@pytest.fixture
+def pushed(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
+    return doubles.push_image(registry, f"{server.host}/team/tf", tmp_path)
