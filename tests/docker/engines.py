@@ -25,7 +25,7 @@ import pytest
 import relay
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _START_LIMIT = 60.0
 """Seconds until it must answer."""
@@ -56,10 +56,11 @@ class SecondEngine:
     def reached_by_tcp(self, port: int) -> Iterator[int]:
         """A port of this machine's loopback that leads to ``port`` of the engine's own."""
         between = self.folder / f"door-{port}"
-        with _inside(self.pid, f"unix:{between}", f"tcp:127.0.0.1:{port}"):
-            _until(between.exists)
-            with relay.running("tcp:127.0.0.1:0", f"unix:{between}") as door:
-                yield door.getsockname()[1]
+        with (
+            _inside(self.pid, f"unix:{between}", f"tcp:127.0.0.1:{port}"),
+            relay.running("tcp:127.0.0.1:0", f"unix:{between}") as door,
+        ):
+            yield door.getsockname()[1]
 
     def docker(self, *arguments: str) -> str:
         done = subprocess.run(
@@ -149,21 +150,15 @@ def wait(engine: SecondEngine, process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _inside(pid: int, listen: str, target: str) -> Iterator[None]:
-    """A relay in the network of a process."""
+    """A relay in the network of a process, which listens when the block begins."""
     command = ["nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, relay.__file__, listen, target]
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        stop(process)
-
-
-def _until(there: Callable[[], bool]) -> None:
-    limit = time.monotonic() + _START_LIMIT
-    while not there():
-        if time.monotonic() > limit:
-            pytest.fail("what was started did not come up")
-        time.sleep(0.02)
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "the relay did not come up"
+            yield
+        finally:
+            stop(process)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -6,8 +6,8 @@ No container and no image is needed for it. With ``tls`` and ``login`` it stands
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -42,30 +42,26 @@ def serve(
     if program is None:
         pytest.skip("needs a registry: sudo apt-get install docker-registry")
     folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     ca = _certificate(folder) if tls else None
     config = folder / "config.yml"
-    config.write_text(_config(folder, port, ca, login))
+    config.write_text(_config(folder, ca, login))
     log = folder / "log.txt"
     with log.open("wb") as output:
         process = subprocess.Popen([program, "serve", str(config)], stdout=output, stderr=subprocess.STDOUT)
         try:
-            _wait(process, port, log)
-            yield LoopbackRegistry(host=f"127.0.0.1:{port}", ca=ca, log=log)
+            yield LoopbackRegistry(host=_listens(process, log), ca=ca, log=log)
         finally:
             process.terminate()
             process.wait(timeout=10)
 
 
-def _config(folder: Path, port: int, ca: Path | None, login: tuple[str, str] | None) -> str:
+def _config(folder: Path, ca: Path | None, login: tuple[str, str] | None) -> str:
     lines = [
         "version: 0.1",
-        "log: {level: warn}",
+        "log: {level: info, accesslog: {disabled: true}}",
         f"storage: {{filesystem: {{rootdirectory: {folder}/data}}, delete: {{enabled: true}}}}",
         "http:",
-        f"  addr: 127.0.0.1:{port}",
+        "  addr: 127.0.0.1:0",
     ]
     if ca is not None:
         lines.append(f"  tls: {{certificate: {ca}, key: {folder}/key.pem}}")
@@ -89,12 +85,11 @@ def _certificate(folder: Path) -> Path:
     return certificate
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def _listens(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where it says that it listens: on a port that the system chose, which nobody else can have taken."""
     limit = time.monotonic() + _START_LIMIT
-    while time.monotonic() < limit:
-        if process.poll() is not None:
-            break
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
+    while time.monotonic() < limit and process.poll() is None:
+        if found := re.search(r'msg="listening on ([\d.:]+)', log.read_text()):
+            return found[1]
         time.sleep(0.05)
     pytest.fail(f"docker-registry does not listen:\n{log.read_text()}")

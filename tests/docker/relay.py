@@ -1,6 +1,7 @@
 """Passes bytes on between two sockets: into another network namespace, or to an engine's own BuildKit.
 
-As a program: ``python3 relay.py LISTEN CONNECT``, each ``unix:PATH`` or ``tcp:HOST:PORT``.
+As a program: ``python3 relay.py LISTEN CONNECT``, each ``unix:PATH`` or ``tcp:HOST:PORT``. It prints a line
+once it listens.
 """
 
 from __future__ import annotations
@@ -92,4 +93,6 @@ def _pass(source: socket.socket, sink: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    serve(listener(sys.argv[1]), sys.argv[2])
+    entrance = listener(sys.argv[1])
+    print("listening", flush=True)
+    serve(entrance, sys.argv[2])
