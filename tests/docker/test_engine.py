@@ -7,6 +7,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -97,20 +98,21 @@ def containers() -> str:
 
 def test_a_build_ends_in_the_store(engine: Engine, build) -> None:
     events: list[BuildEvent] = []
+    inputs = f"sha256:{uuid.uuid4().hex}"  # no image that an earlier run left behind has it
     built = build(
-        'RUN echo said; echo 7 > /seven\nENV A="b c"\nLABEL io.rtbuild.inputs=sha256:test-inputs\n',
+        f'RUN echo said; echo 7 > /seven\nENV A="b c"\nLABEL io.rtbuild.inputs={inputs}\n',
         on_event=events.append,
         no_cache=True,
     )
     image = built.image
     assert dict(image.env)["A"] == "b c"
-    assert image.label("io.rtbuild.inputs") == "sha256:test-inputs"
+    assert image.label("io.rtbuild.inputs") == inputs
     assert 1_900_000 < image.size < 4_000_000
     assert len(image.layers) == 3
     assert built.steps == 3
     assert "said" in {event.line for event in events if isinstance(event, StepOutput)}
     assert "said" in built.log.read_text()
-    found = engine.find("sha256:test-inputs")
+    found = engine.find(inputs)
     assert found is not None
     assert found.content == image.content
     assert engine.read_file(image.reference, "/seven") == b"7\n"
@@ -259,7 +261,7 @@ def test_the_probe_s_container_may_do_nothing(engine: Engine, image) -> None:
 
 
 def test_a_probe_that_hangs_is_stopped(engine: Engine, image) -> None:
-    run = shell(engine, image, "echo before; sleep 300", timeout=1.0)
+    run = shell(engine, image, "echo before; sleep 300", timeout=3.0)
     assert (run.timed_out, run.returncode, run.stdout) == (True, -1, "before\n")
     assert run.seconds < 10
     assert containers() == ""
