@@ -155,6 +155,7 @@ for line in sys.stdin:
     def __init__(self, log: Path) -> None:
         self.log = log
         self.pid = 0
+        self._runs = threading.Event()
         self._output = log.open("wb")
         self._process = subprocess.Popen(
             [sys.executable, "-c", self.SCRIPT],
@@ -169,13 +170,16 @@ for line in sys.stdin:
         """Its exit status; negative for the signal that ended it."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._runs.clear()
         self._process.stdin.write(json.dumps([str(folder), arguments]) + "\n")
         self._process.stdin.flush()
         self.pid = int(self._process.stdout.readline())
+        self._runs.set()
         return int(self._process.stdout.readline())
 
     def kill(self) -> None:
-        """``kill -9`` of what runs."""
+        """``kill -9`` of what runs; it may be at work before :meth:`run` was told which process it is."""
+        assert self._runs.wait(20)
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
