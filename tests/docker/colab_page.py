@@ -15,6 +15,8 @@ import websocket
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_SECONDS = 60
+"""Until something is given up for lost: a kernel may take its time to start on a machine that is busy."""
 COLAB = "https://colab.research.google.com"
 
 
@@ -52,12 +54,12 @@ class Page:
             "Access-Control-Request-Headers": headers,
             "Access-Control-Request-Private-Network": "true",
         }
-        return requests.options(f"{self.base}{path}", params=self._query(), headers=asked, timeout=10)
+        return requests.options(f"{self.base}{path}", params=self._query(), headers=asked, timeout=_SECONDS)
 
     def get(self, path: str, *, token: bool = True, **headers: str) -> requests.Response:
         query = self._query() if token else {}
         return requests.get(
-            f"{self.base}{path}", params=query, headers={"Origin": self.origin, **headers}, timeout=10
+            f"{self.base}{path}", params=query, headers={"Origin": self.origin, **headers}, timeout=_SECONDS
         )
 
     def post(self, path: str, document: Any) -> requests.Response:
@@ -66,7 +68,7 @@ class Page:
             params=self._query(),
             headers={"Origin": self.origin},
             json=document,
-            timeout=30,
+            timeout=_SECONDS,
         )
 
     def put(self, path: str, document: Any) -> requests.Response:
@@ -75,7 +77,7 @@ class Page:
             params=self._query(),
             headers={"Origin": self.origin},
             json=document,
-            timeout=30,
+            timeout=_SECONDS,
         )
 
     def _query(self) -> dict[str, str]:
@@ -101,7 +103,7 @@ class Page:
     def channel(self, kernel: str) -> websocket.WebSocket:
         """Raises WebSocketBadStatusException where the runtime refuses."""
         address = f"ws{self.base.removeprefix('http')}/api/kernels/{kernel}/channels?token={self.token}"
-        return websocket.create_connection(address, origin=self.origin, timeout=60)
+        return websocket.create_connection(address, origin=self.origin, timeout=_SECONDS)
 
 
 @dataclass(frozen=True)

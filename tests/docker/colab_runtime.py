@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import rtbuild_command
 from colab_page import Page
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 MATRIX = ROOT / "matrices" / "colab-cpu.yaml"
-RTBUILD = (sys.executable, "-c", "from builder.cli import main; main()")
 STACKS = ("pinned", "newest")
 USER = 54321
 """Nobody in the image's ``/etc/passwd``."""
@@ -38,16 +38,8 @@ def image(stack: str) -> str:
     return f"rtbuild/colab-cpu:{cell(stack)}"
 
 
-def rtbuild(*args: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*RTBUILD, *args],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        **options,
-    )
+def rtbuild(*args: str) -> subprocess.CompletedProcess[str]:
+    return rtbuild_command.rtbuild(ROOT, *args, check=None)
 
 
 def docker(*args: str, check: bool = True) -> str:
@@ -57,9 +49,12 @@ def docker(*args: str, check: bool = True) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that the system gives to nobody who asks for any, so that it is free also when it is used."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, first)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @cache
@@ -79,7 +74,7 @@ class Runtime:
         options = {"--port": port, "--content": content, "--user": USER, "--env": "HF_TOKEN"}
         given = [str(word) for pair in options.items() for word in pair]
         self.process = subprocess.Popen(
-            [*RTBUILD, "run", cell(stack), str(MATRIX), "--json", *given],
+            [*rtbuild_command.RTBUILD, "run", cell(stack), str(MATRIX), "--json", *given],
             cwd=ROOT,
             env=os.environ | {"HF_TOKEN": "hf_of_the_caller", "RTBUILD_CACHE": f"{content.parent}/cache"},
             stdout=subprocess.PIPE,
@@ -134,7 +129,7 @@ class Runtime:
         return status, time.monotonic() - began
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(stack: str) -> Iterator[Runtime]:
     """A runtime with a work folder of its own."""
     with tempfile.TemporaryDirectory(prefix="rtbuild-colab-", ignore_cleanup_errors=True) as folder:

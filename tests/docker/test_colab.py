@@ -219,8 +219,13 @@ def started_apart(name: str, *options: str) -> str:
     """A container in the background; what it said once it gave its address."""
     build()
     docker("run", "--detach", "--name", name, *options, image("pinned"))
-    until = time.monotonic() + 30
-    while "/?token=" not in (said := docker("logs", name)):
+    return logs_say(name, "/?token=")
+
+
+def logs_say(name: str, text: str) -> str:
+    """All that a container has said once ``text`` is part of it; its two streams come in any order."""
+    until = time.monotonic() + 60
+    while text not in (said := docker("logs", name)):
         assert time.monotonic() < until, said
         time.sleep(0.2)
     return said
@@ -228,7 +233,7 @@ def started_apart(name: str, *options: str) -> str:
 
 @pytest.fixture
 def container() -> Iterator[str]:
-    name = f"rtbuild-test-{free_port()}"
+    name = f"rtbuild-test-{uuid.uuid4().hex[:12]}"
     yield name
     docker("rm", "--force", name, check=False)
 
@@ -237,8 +242,7 @@ def test_a_home_that_cannot_be_written_to(container: str) -> None:
     said = started_apart(container, "--read-only", "--tmpfs", "/tmp", "--env", "JUPYTER_TOKEN=")
     assert "the home folder /home/colab cannot be written to: /tmp/home-" in said
     assert "/content cannot be written to by user 1000" in said
-    time.sleep(0.5)
-    assert "JUPYTER_TOKEN is empty: a random token was made" in docker("logs", container)
+    logs_say(container, "JUPYTER_TOKEN is empty: a random token was made")
 
 
 def test_on_the_hosts_network_only_loopback_listens(container: str) -> None:
@@ -254,20 +258,15 @@ def test_on_the_hosts_network_only_loopback_listens(container: str) -> None:
 
 
 def test_a_kernel_that_is_killed_for_memory(container: str) -> None:
-    port = free_port()
     said = started_apart(
-        container, "--memory", "400m", "--memory-swap", "400m", "--publish", f"127.0.0.1:{port}:8888"
+        container, "--memory", "400m", "--memory-swap", "400m", "--publish", "127.0.0.1::8888"
     )
-    address = next(line.strip() for line in said.splitlines() if "/?token=" in line).replace(
-        "8888", str(port)
-    )
+    port = docker("port", container, "8888").strip().rpartition(":")[2]
+    address = next(line.strip() for line in said.splitlines() if "/?token=" in line).replace("8888", port)
     page = Page(address)
     with page.kernel() as kernel:
         kernel.ask("import numpy; x = numpy.ones(10**9)")
-        until = time.monotonic() + 20
-        while "out of memory" not in (said := docker("logs", container)):
-            assert time.monotonic() < until, said
-            time.sleep(0.3)
+        said = logs_say(container, "out of memory")
     assert "out of memory: a process was killed at the limit of 0.4 GB" in said
     assert "docker run --memory" in said
     assert page.get("/api/kernelspecs").status_code == 200
