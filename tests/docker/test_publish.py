@@ -31,25 +31,11 @@ from builder.publish.run import Order, publish
 from builder.publish.staging import read_image, staged_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from builder.publish.run import Publication
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "publication.schema.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
-    with serve(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
-    with before(server.host) as running:
-        yield running
 
 
 @pytest.fixture

@@ -15,29 +15,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from publish_doubles import PROBE
 from publish_scene import Scene, Zygote, impatient
-from registry import LoopbackRegistry, serve
+from registry import serve
 from unreliable import Proxy, before
 
 from builder.lock import Registry
 from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
-    with serve(tmp_path_factory.mktemp("registry")) as running:
-        yield running
-
-
-@pytest.fixture
-def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
-    with before(server.host) as running:
-        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -19,16 +19,9 @@ from builder.lock.registry import Registry
 from builder.lock.registry_auth import Login
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
-    with serve(tmp_path_factory.mktemp("plain")) as running:
-        yield running
 
 
 def digest(content: bytes) -> str:
@@ -84,31 +77,31 @@ def round_trip(registry: Registry, host: str, folder: Path) -> None:
         registry.inspect(f"{host}/some/image:2", "linux/amd64")
 
 
-def test_round_trip(plain: LoopbackRegistry, tmp_path: Path) -> None:
-    round_trip(Registry(login=lambda _host: None), plain.host, tmp_path)
+def test_round_trip(server: LoopbackRegistry, tmp_path: Path) -> None:
+    round_trip(Registry(login=lambda _host: None), server.host, tmp_path)
 
 
-def test_a_download_is_continued(plain: LoopbackRegistry, tmp_path: Path) -> None:
+def test_a_download_is_continued(server: LoopbackRegistry, tmp_path: Path) -> None:
     registry = Registry(login=lambda _host: None)
-    _, _, layer = push_image(registry, f"{plain.host}/continued:1", tmp_path)
+    _, _, layer = push_image(registry, f"{server.host}/continued:1", tmp_path)
     (tmp_path / "blob.part").write_bytes(layer[:1234])
     counts: list[int] = []
     path = registry.fetch_blob(
-        f"{plain.host}/continued", digest(layer), tmp_path / "blob", size=len(layer), progress=counts.append
+        f"{server.host}/continued", digest(layer), tmp_path / "blob", size=len(layer), progress=counts.append
     )
     assert path.read_bytes() == layer
     assert counts[0] == 1234
 
 
-def test_a_blob_that_is_not_what_it_says(plain: LoopbackRegistry, tmp_path: Path) -> None:
+def test_a_blob_that_is_not_what_it_says(server: LoopbackRegistry, tmp_path: Path) -> None:
     (tmp_path / "blob").write_bytes(b"something else")
     with pytest.raises(RegistryError, match="HTTP 400"):
-        Registry(login=lambda _host: None).push_blob(f"{plain.host}/bad", digest(b"x"), tmp_path / "blob")
+        Registry(login=lambda _host: None).push_blob(f"{server.host}/bad", digest(b"x"), tmp_path / "blob")
 
 
-def test_as_a_mirror(plain: LoopbackRegistry, tmp_path: Path) -> None:
-    push_image(Registry(login=lambda _host: None), f"{plain.host}/hub/nvidia/cuda:x", tmp_path)
-    registry = Registry({"docker.io": f"{plain.host}/hub"}, login=lambda _host: None)
+def test_as_a_mirror(server: LoopbackRegistry, tmp_path: Path) -> None:
+    push_image(Registry(login=lambda _host: None), f"{server.host}/hub/nvidia/cuda:x", tmp_path)
+    registry = Registry({"docker.io": f"{server.host}/hub"}, login=lambda _host: None)
     base = registry.inspect("nvidia/cuda:x", "linux/amd64")
     assert base.reference == "nvidia/cuda:x"
     with pytest.raises(RegistryError, match=r"mirror of docker\.io") as caught:
@@ -142,11 +135,11 @@ def test_tls_and_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert Registry(client=trusting).inspect(reference, "linux/amd64").size > 0
 
 
-def test_what_a_real_engine_pushed(plain: LoopbackRegistry, tmp_path: Path) -> None:
+def test_what_a_real_engine_pushed(server: LoopbackRegistry, tmp_path: Path) -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "info"], capture_output=True, check=False).returncode != 0:
         pytest.skip("needs a Docker Engine")
-    reference = f"{plain.host}/engine/pushed:1"
+    reference = f"{server.host}/engine/pushed:1"
     (tmp_path / "Dockerfile").write_text(
         "FROM scratch\nENV CUDA_VERSION=12.4.1\nLABEL a=b\nCOPY Dockerfile /\n"
     )

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import registry
 import relay
 from engines import SecondEngine, second_engine
 from rtbuild_command import rtbuild
@@ -22,6 +21,8 @@ from builder.verify.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from registry import LoopbackRegistry
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -52,9 +53,8 @@ def only(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def staging(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with registry.serve(tmp_path_factory.mktemp("registry")) as running:
-        yield f"{running.host}/staging/two"
+def staging(server: LoopbackRegistry) -> str:
+    return f"{server.host}/staging/two"
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,33 @@
+"""A registry for all tests, and what stands in front of it and fails where a test wants it to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import containers
+import pytest
+from registry import LoopbackRegistry, serve
+from unreliable import Proxy, before
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tidy() -> Iterator[None]:
+    """Nothing of these tests' containers is there before or after."""
+    containers.remove_left()
+    yield
+    containers.remove_images()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackRegistry]:
+    with serve(tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(server: LoopbackRegistry) -> Iterator[Proxy]:
+    with before(server.host) as running:
+        yield running
