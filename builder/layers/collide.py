@@ -1,4 +1,8 @@
-"""Two wheels that own one path. pip lets the last one win, silently and in an order of its own."""
+"""Two wheels that own one path. pip lets the one that it installs last win, silently: by name, Z before A.
+
+That is pip's order for requirements that know nothing of one another, as with ``--no-deps``:
+``get_installation_order`` in https://github.com/pypa/pip/blob/main/src/pip/_internal/resolution/resolvelib/resolver.py.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,18 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 Listing = Mapping[str, Mapping[str, str]]
 """Distribution → path below the root → mode and sha256 of the file, as one text."""
 
 
-def refuse_collisions(listings: Iterable[Listing]) -> None:
+def refuse_collisions(listings: Sequence[Listing], *, as_listed: bool) -> None:
     """Raise :class:`~builder.errors.CellError` where two distributions differ about a path.
 
-    The same content twice is fine: packages that share a namespace each bring its ``__init__.py``.
+    The same content twice is fine: packages that share a namespace each bring its ``__init__.py``. With
+    ``as_listed``, of a list that is installed as it stands, so is a difference, as long as the layers, lowest
+    first, leave what pip would.
     """
     owners: dict[str, tuple[str, str]] = {}
     clashes: dict[tuple[str, str], list[str]] = {}
@@ -27,6 +33,12 @@ def refuse_collisions(listings: Iterable[Listing]) -> None:
                 owner, owned = owners.setdefault(path, (name, content))
                 if owned != content:
                     clashes.setdefault((owner, name), []).append(path)
+    if as_listed:
+        clashes = {
+            pair: left
+            for pair, paths in clashes.items()
+            if (left := [path for path in paths if not _as_pip_leaves_it(path, listings)])
+        }
     folders = {path.rpartition("/")[0]: (name, path) for path, (name, _) in owners.items()}
     for folder, (name, _) in list(folders.items()):
         _add_parents(folders, folder, name)
@@ -37,6 +49,14 @@ def refuse_collisions(listings: Iterable[Listing]) -> None:
             "\n".join(_describe(pair, sorted(paths)) for pair, paths in sorted(clashes.items())),
             hint="the packages cannot live in one environment; drop one of them, or pin versions that agree",
         )
+
+
+def _as_pip_leaves_it(path: str, listings: Sequence[Listing]) -> bool:
+    """Whether the topmost layer has the file of the distribution that pip installs last."""
+    layers = [{name: files[path] for name, files in listing.items() if path in files} for listing in listings]
+    top = next(layer for layer in reversed(layers) if layer)
+    every = {name: content for layer in layers for name, content in layer.items()}
+    return top[min(top)] == every[min(every)]
 
 
 def _add_parents(folders: dict[str, tuple[str, str]], folder: str, name: str) -> None:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from builder.errors import UsageError
 from builder.layers.base import registry_layers, rootfs_base
-from builder.layers.collide import refuse_collisions
 from builder.layers.compose import TAG, compose
-from builder.layers.stack import listings, make_missing, plan
+from builder.layers.stack import check_collisions, make_missing, plan
 from builder.layers.types import BaseLayers, WheelsContext
 from builder.model import RegistryBase
 
@@ -72,7 +71,7 @@ def wheels_context(
             layers,
             store=store,
             lease=lease,
-            check=lambda: refuse_collisions(listings(made)),
+            check=lambda: check_collisions(made),
             with_base=not (engine_has_base and isinstance(pinned.base, RegistryBase)),
         )
         undo.pop_all()

@@ -36,13 +36,19 @@ def write_layer(
     target: BinaryIO,
     compression: Compression,
     advance: Callable[[int], None],
+    *,
+    as_listed: bool = False,
 ) -> tuple[Written, Listing]:
     """Write one layer with the trees of all ``sources``; ``advance`` is told of each piece's size in bytes.
 
     Raises :class:`~builder.errors.CellError` for a file that is not what its ``RECORD`` says, and for two
-    wheels that differ about a path; :class:`OSError` where the target cannot be written.
+    wheels that differ about a path, unless ``as_listed``: then it is the file that pip would leave.
+    :class:`OSError` where the target cannot be written.
     """
-    owners = _owners(sources)
+    listing = _listing(sources)
+    refuse_collisions([listing], as_listed=as_listed)
+    last = sorted(sources, key=lambda source: source.tree.wheel.name, reverse=True)
+    owners = {file.path: (source, file) for source in last for file in source.tree.files}
     folders = {folder for path in owners for folder in parents(path)}
     size = sum(len(tar.directory_header(folder)) for folder in folders) + len(tar.END)
     size += sum(_header_size(file) + file.size + len(tar.padding(file.size)) for _, file in owners.values())
@@ -69,22 +75,23 @@ def write_layer(
     finally:
         writer.close()
     return written, {
-        source.tree.wheel.name: {f.path: f"{f.mode:o} {digests[f.path]}" for f in source.tree.files}
+        source.tree.wheel.name: {
+            file.path: listing[source.tree.wheel.name][file.path] or f"{file.mode:o} {digests[file.path]}"
+            for file in source.tree.files
+        }
         for source in sources
     }
 
 
-def _owners(sources: Sequence[Source]) -> dict[str, tuple[Source, File]]:
-    """Each path with the wheel it comes from; one path of several wheels must be the same file."""
+def _listing(sources: Sequence[Source]) -> Listing:
+    """Every path of every wheel; what it holds only where several have it."""
     count = Counter(file.path for source in sources for file in source.tree.files)
-    listing: Listing = {
+    return {
         source.tree.wheel.name: {
             file.path: _describe(source, file) if count[file.path] > 1 else "" for file in source.tree.files
         }
         for source in sources
     }
-    refuse_collisions([listing])
-    return {file.path: (source, file) for source in sources for file in source.tree.files}
 
 
 def _describe(source: Source, file: File) -> str:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from builder.digests import canonical_json, content_of
 from builder.errors import UsageError
-from builder.layers.collide import refuse_collisions
 from builder.layers.dockerfile import read_ending
 from builder.layers.finish import Finisher, added_layers, final_config, layer_keys
 from builder.layers.locking import disk_errors, locked
-from builder.layers.stack import listings
+from builder.layers.stack import check_collisions
 from builder.layers.store import Record
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def compose_image(
     a path, and :class:`~builder.errors.MissingToolError` where this machine cannot run the recipe's steps.
     """
     ending = read_ending(recipe.files["Dockerfile"].content.decode())
-    refuse_collisions(listings(made))
+    check_collisions(made)
     wheels = [made.known[group].record.layer for group in made.groups]
     work = Finisher(
         recipe=recipe,

@@ -16,6 +16,7 @@ from builder.layers import scripts
 from builder.layers.archive import Archive
 from builder.layers.base import rootfs_key, rootfs_layer
 from builder.layers.codec import codec
+from builder.layers.collide import refuse_collisions
 from builder.layers.convert import LAYOUT, Source, write_layer
 from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from builder.layers.collide import Listing
     from builder.layers.store import LayerStore, Lease
     from builder.layers.types import Progress
     from builder.model import Pinned, Wheel
@@ -70,7 +70,8 @@ class Plan:
     store: LayerStore
     lease: Lease
     groups: tuple[Group, ...]
-    """Lowest layer first: each large wheel alone, in the lock's order, then all small ones together."""
+    """Lowest layer first: each large wheel alone, then all small ones together. In the lock's order, by name;
+    those of a list that is installed as it stands in pip's, see :mod:`builder.layers.collide`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, where the base is a rootfs and its layer is known."""
@@ -108,7 +109,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
                     return Known(key=key, record=found)
         return None
 
-    groups = _groups(pinned.wheels)
+    groups = _groups(pinned)
     base = [rootfs_key(pinned.base, pinned.cell)] if isinstance(pinned.base, RootfsBase) else []
     with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(look, _keys(group, pinned)) for group in groups}
@@ -126,7 +127,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
 
 def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
     """The wheels, by sha256, whose layers seem to be in the store: for an estimate, nothing is kept."""
-    ready = [group for group in _groups(pinned.wheels) if any(map(store.has, _keys(group, pinned)))]
+    ready = [group for group in _groups(pinned) if any(map(store.has, _keys(group, pinned)))]
     return frozenset(wheel.sha256 for group in ready for wheel in group)
 
 
@@ -205,18 +206,26 @@ def make_missing(
     return replace(given, known=known, rootfs=rootfs)
 
 
-def listings(given: Plan) -> list[Listing]:
-    """What is in each layer of wheels."""
+def check_collisions(given: Plan) -> None:
+    """Raise CellError where two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
-    return [json.loads(one.record.files or given.store.files(one.key)) for one in found]
+    listings = [json.loads(one.record.files or given.store.files(one.key)) for one in found]
+    refuse_collisions(listings, as_listed=_as_listed(given.pinned))
 
 
-def _groups(wheels: Sequence[Wheel]) -> tuple[Group, ...]:
+def _as_listed(pinned: Pinned) -> bool:
+    return pinned.cell.dependencies == "listed"
+
+
+def _groups(pinned: Pinned) -> tuple[Group, ...]:
+    wheels = pinned.wheels
     large = sorted((wheel for wheel in wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)[
         :MAX_LARGE
     ]
     small = tuple(sorted(wheel for wheel in wheels if wheel not in large))
     groups = tuple((wheel,) for wheel in wheels if wheel in large)
+    if _as_listed(pinned):
+        groups = tuple(sorted(groups, key=lambda group: group[0].name, reverse=True))
     return (*groups, small) if small else groups
 
 
@@ -285,7 +294,13 @@ def _make(sources: Sequence[Source], target: Path, work: _Work) -> Record:
     title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
     total = sum(source.tree.size for source in sources)
     with target.open("wb") as blob:
-        written, listing = write_layer(sources, blob, compression, work.meter(title, total))
+        written, listing = write_layer(
+            sources,
+            blob,
+            compression,
+            work.meter(title, total),
+            as_listed=_as_listed(work.plan.pinned),
+        )
     return Record(
         layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),
         details={

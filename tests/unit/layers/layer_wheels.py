@@ -6,7 +6,7 @@ import base64
 import hashlib
 import zipfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 
@@ -117,7 +117,12 @@ def record_hash(data: bytes, algorithm: str = "sha256") -> str:
 
 
 def pinned(
-    made: Sequence[Made], *, python: str = "3.11", compression: str = "zstd", identity: str = "cell"
+    made: Sequence[Made],
+    *,
+    python: str = "3.11",
+    compression: str = "zstd",
+    identity: str = "cell",
+    dependencies: Literal["resolved", "listed"] = "resolved",
 ) -> Pinned:
     cell = Cell(
         id=identity,
@@ -126,6 +131,7 @@ def pinned(
         python=python,
         base=Base(kind="rootfs", name="debian/bookworm"),
         cuda=Cuda(provider="none"),
+        dependencies=dependencies,
         options=Options(compression=compression),  # type: ignore[arg-type]
     )
     return Pinned(

@@ -159,6 +159,45 @@ def test_two_wheels_that_fight_over_a_path(
     )
 
 
+@pytest.mark.parametrize(("first", "second"), [(0, 0), (LARGE, LARGE), (0, LARGE)])
+def test_of_a_list_the_file_wins_that_pip_installs_last(
+    builder: Builder, build: Callable[..., WheelsContext], first: int, second: int
+) -> None:
+    """By name, Z before A."""
+    one = builder.wheel("one", {"cv2/__init__.py": b"one", "cv2/one.py": b""}, pad=first)
+    two = builder.wheel("two", {"cv2/__init__.py": b"two", "cv2/two.py": b""}, pad=second)
+    context = build([one, two, builder.pip()], dependencies="listed")
+    left: dict[str, bytes] = {}
+    for layer in context.layers:
+        stream = zstandard.ZstdDecompressor().stream_reader(blob(context, layer.digest))
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
+            for member in archive:
+                if member.isfile() and "/cv2/" in member.name:
+                    content = archive.extractfile(member)
+                    assert content is not None
+                    left[member.name.rpartition("/")[2]] = content.read()
+    assert left == {"__init__.py": b"one", "one.py": b"", "two.py": b""}
+
+
+def test_a_list_whose_layers_cannot_leave_what_pip_does(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    """All small wheels are the topmost layer, so a large one cannot win over one of them."""
+    one = builder.wheel("one", {"cv2/__init__.py": b"one"}, pad=LARGE)
+    two = builder.wheel("two", {"cv2/__init__.py": b"two"})
+    with pytest.raises(CellError, match=r"one and two both own .*cv2/__init__.py, with different content"):
+        build([one, two, builder.pip()], dependencies="listed")
+
+
+def test_a_list_is_no_excuse_for_a_file_that_is_a_folder(
+    builder: Builder, build: Callable[..., WheelsContext]
+) -> None:
+    one = builder.wheel("one", {"thing": b"file"})
+    two = builder.wheel("two", {"thing/deep/x.py": b""})
+    with pytest.raises(CellError, match="one and two both own"):
+        build([one, two, builder.pip()], dependencies="listed")
+
+
 @pytest.mark.parametrize("large", [False, True])
 def test_two_wheels_that_share_a_file(
     builder: Builder, build: Callable[..., WheelsContext], *, large: bool
