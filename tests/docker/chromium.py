@@ -119,11 +119,13 @@ def opened(address: str) -> Iterator[Tab]:
 
 
 def _debugger(told: Path) -> str:
-    """The address of the tab that is open, once Chromium has written which port it took."""
+    """The address of the first tab, once Chromium has written which port it took and opened the tab."""
     until = time.monotonic() + _SECONDS
-    while not (told.is_file() and told.read_text().strip()):
-        assert time.monotonic() < until, "Chromium did not open its debugging port"
+    while time.monotonic() < until:
+        if told.is_file() and (lines := told.read_text().split()):
+            tabs = requests.get(f"http://127.0.0.1:{lines[0]}/json/list", timeout=_SECONDS).json()
+            for tab in tabs:
+                if tab["type"] == "page":
+                    return str(tab["webSocketDebuggerUrl"])
         time.sleep(0.1)
-    port = told.read_text().split()[0]
-    tabs = requests.get(f"http://127.0.0.1:{port}/json/list", timeout=10).json()
-    return next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
+    raise AssertionError("Chromium did not open its debugging port, or no tab")
