@@ -1,27 +1,36 @@
-"""A real registry on loopback: ``sudo apt-get install docker-registry``, a package of Debian and Ubuntu.
+"""A real registry in a container, on a port of loopback: Debian's ``docker-registry``, by testcontainers.
 
-No container and no image is needed for it. With ``tls`` and ``login`` it stands in for a private registry.
+No registry image is pulled for it: the image holds the program that ``scripts/ensure-tools`` installed, the
+libraries that it is linked with, and nothing else. With ``tls`` and ``login`` it stands in for a private
+registry.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import re
 import shutil
 import subprocess
-import time
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import bcrypt
+import containers
 import pytest
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.wait_strategies import HttpWaitStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-_START_LIMIT = 20.0
-"""Seconds until it must listen."""
+_PORT = 5000
+_START_LIMIT = 20
+"""Seconds until it must answer."""
+_FILES = "/etc/docker/registry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,46 +39,73 @@ class LoopbackRegistry:
     """``127.0.0.1:PORT``, as in an image reference."""
     ca: Path | None
     """The certificate to trust, with TLS."""
-    log: Path
 
 
 @contextlib.contextmanager
 def serve(
     folder: Path, *, tls: bool = False, login: tuple[str, str] | None = None
 ) -> Iterator[LoopbackRegistry]:
-    """Run a registry with its storage below ``folder`` until the block ends; skips the test without one."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        pytest.skip("needs a registry: sudo apt-get install docker-registry")
+    """Run a registry until the block ends; skips the test without one. ``folder`` gets its certificate."""
     folder.mkdir(parents=True, exist_ok=True)
     ca = _certificate(folder) if tls else None
-    config = folder / "config.yml"
-    config.write_text(_config(folder, ca, login))
-    log = folder / "log.txt"
-    with log.open("wb") as output:
-        process = subprocess.Popen([program, "serve", str(config)], stdout=output, stderr=subprocess.STDOUT)
-        try:
-            yield LoopbackRegistry(host=_listens(process, log), ca=ca, log=log)
-        finally:
-            process.terminate()
-            process.wait(timeout=10)
-
-
-def _config(folder: Path, ca: Path | None, login: tuple[str, str] | None) -> str:
-    lines = [
-        "version: 0.1",
-        "log: {level: info, accesslog: {disabled: true}}",
-        f"storage: {{filesystem: {{rootdirectory: {folder}/data}}, delete: {{enabled: true}}}}",
-        "http:",
-        "  addr: 127.0.0.1:0",
-    ]
+    container = DockerContainer(_image()).with_kwargs(labels=containers.labels())
+    container.ports[f"{_PORT}/tcp"] = ("127.0.0.1", None)  # with_bind_ports knows no address
+    container.with_copy_into_container(_config(tls=tls, login=login).encode(), f"{_FILES}/config.yml")
     if ca is not None:
-        lines.append(f"  tls: {{certificate: {ca}, key: {folder}/key.pem}}")
+        container.with_copy_into_container(ca, f"{_FILES}/certificate.pem")
+        container.with_copy_into_container(folder / "key.pem", f"{_FILES}/key.pem")
     if login is not None:
         name, password = login
         hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
-        (folder / "htpasswd").write_text(f"{name}:{hashed}\n")
-        lines.append(f"auth: {{htpasswd: {{realm: test, path: {folder}/htpasswd}}}}")
+        container.with_copy_into_container(f"{name}:{hashed}\n".encode(), f"{_FILES}/htpasswd")
+    ready = HttpWaitStrategy(_PORT, "/v2/").for_status_code(401 if login else 200)
+    if tls:
+        ready.using_tls(insecure=True)
+    container.waiting_for(ready.with_poll_interval(0.05).with_startup_timeout(_START_LIMIT))
+    with container:
+        yield LoopbackRegistry(host=f"127.0.0.1:{container.get_exposed_port(_PORT)}", ca=ca)
+
+
+@functools.cache
+def _image() -> str:
+    """The reference of an image of this machine's ``docker-registry``."""
+    found = shutil.which("docker-registry")
+    if found is None:
+        pytest.skip("needs a registry: scripts/ensure-tools")
+    linked = subprocess.run(["ldd", found], capture_output=True, text=True, check=False).stdout
+    libraries = re.findall(r"(/\S+) \(0x", linked)  # none where it is linked statically
+    with tempfile.TemporaryDirectory(prefix="rtbuild-registry-") as name:
+        context = Path(name)
+        digest = hashlib.sha256()
+        for file in (found, *libraries):
+            place = context / "root" / file.lstrip("/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, place)
+            digest.update(file.encode() + place.read_bytes())
+        (context / "Dockerfile").write_text(
+            f'FROM scratch\nCOPY root /\nLABEL {containers.LABEL}=image\nENTRYPOINT ["{found}"]\n'
+            f'CMD ["serve", "{_FILES}/config.yml"]\n'
+        )
+        reference = f"rtbuild-test/docker-registry:{digest.hexdigest()[:12]}"
+        done = subprocess.run(
+            ["docker", "build", "-q", "-t", reference, name], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    return reference
+
+
+def _config(*, tls: bool, login: tuple[str, str] | None) -> str:
+    lines = [
+        "version: 0.1",
+        "log: {level: info, accesslog: {disabled: true}}",
+        "storage: {filesystem: {rootdirectory: /var/lib/registry}, delete: {enabled: true}}",
+        "http:",
+        f"  addr: :{_PORT}",
+    ]
+    if tls:
+        lines.append(f"  tls: {{certificate: {_FILES}/certificate.pem, key: {_FILES}/key.pem}}")
+    if login is not None:
+        lines.append(f"auth: {{htpasswd: {{realm: test, path: {_FILES}/htpasswd}}}}")
     return "\n".join(lines) + "\n"
 
 
@@ -83,13 +119,3 @@ def _certificate(folder: Path) -> Path:
         capture_output=True,
     )  # fmt: skip
     return certificate
-
-
-def _listens(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Where it says that it listens: on a port that the system chose, which nobody else can have taken."""
-    limit = time.monotonic() + _START_LIMIT
-    while time.monotonic() < limit and process.poll() is None:
-        if found := re.search(r'msg="listening on ([\d.:]+)', log.read_text()):
-            return found[1]
-        time.sleep(0.05)
-    pytest.fail(f"docker-registry does not listen:\n{log.read_text()}")

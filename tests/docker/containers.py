@@ -1,0 +1,48 @@
+"""testcontainers as these tests use it: on the engine of this machine, and without a reaper.
+
+The reaper, Ryuk, is an image of Docker Hub, and tests pull nothing from there. Each container is removed by
+the block that started it; what a killed run left is removed by the next one, which sees by its label that the
+process is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from testcontainers.core.config import ConnectionMode, testcontainers_config
+
+LABEL = "io.rtbuild.test.containers"
+"""On every container, with the process that started it."""
+
+testcontainers_config.ryuk_disabled = True
+# Ports of containers are ports of this machine's loopback, also where this machine is a container itself.
+testcontainers_config.connection_mode_override = ConnectionMode.docker_host
+testcontainers_config.tc_host_override = "127.0.0.1"
+
+
+def labels() -> dict[str, str]:
+    return {LABEL: str(os.getpid())}
+
+
+def remove_left() -> None:
+    """Remove containers of runs that were killed, and no other."""
+    shown = _docker(
+        "ps", "-aq", "--filter", f"label={LABEL}", "--format", f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
+    )
+    for line in shown.splitlines():
+        container, _, process = line.partition(" ")
+        if not Path(f"/proc/{process}").exists():
+            _docker("rm", "-fv", container)
+
+
+def remove_images() -> None:
+    """Remove the images that were made for containers; one in use by another run stays."""
+    for image in _docker("images", "-q", "--filter", f"label={LABEL}=image").split():
+        _docker("rmi", image)
+
+
+def _docker(*arguments: str) -> str:
+    done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout
