@@ -16,6 +16,7 @@ from builder.engine.build import BuildRequest, command_line, run_build
 from builder.engine.connect import Connection, connect
 from builder.engine.facts import EngineFacts
 from builder.engine.nvidia import gpu_facts
+from builder.engine.turn import turn, turn_file
 from builder.errors import CellError
 
 if TYPE_CHECKING:
@@ -230,11 +231,13 @@ class Engine:
         env: Mapping[str, str] | None = None,
         mounts: Mapping[Path, str] | None = None,
         cancel: threading.Event | None = None,
+        waits: Callable[[], None] | None = None,
     ) -> ProbeRun:
         """Run ``argv`` in a container without root, network or anything to write to but ``/tmp``.
 
         ``gpus`` asks for all GPUs in the way that this engine offers, and by ``--gpus all`` where it offers
-        none, so that its own refusal says why. ``timeout`` is in seconds and hard; ``mounts`` are read-only.
+        none, so that its own refusal says why. One such run has them at a time, and others wait for it, which
+        ``waits`` is told. ``timeout`` is in seconds and hard; ``mounts`` are read-only.
         """
         request = container.ContainerRequest(
             reference=reference,
@@ -244,7 +247,12 @@ class Engine:
             env=env or {},
             mounts=mounts or {},
         )
-        return container.run(self._client, request, cancel or threading.Event())
+        cancel = cancel or threading.Event()
+        if not gpus:
+            return container.run(self._client, request, cancel)
+        facts = self.facts()
+        with turn(turn_file(facts.host, remote=facts.gpu.remote), cancel=cancel, waits=waits):
+            return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:
         """Free bytes where the engine keeps images; None where that is not on this machine."""

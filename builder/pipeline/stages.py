@@ -200,6 +200,7 @@ def verify_cell(walk: Walk, site: Site, image: Image, expect: Expectation) -> Re
             timeout=site.settings.timeout,
             store=site.reports,
             cancel=walk.cancel,
+            waits=lambda: walk.progress("waits for the GPU, which another probe has", quiet=False),
         )
         walk.done(report.verdict.value + (f", {report.cause}" if report.cause else ""))
         return report

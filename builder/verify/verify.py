@@ -16,7 +16,7 @@ from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_i
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from builder.verify.store import ReportStore
 
@@ -86,6 +86,7 @@ class ProbeEngine(Protocol):
         gpus: bool,
         timeout: float,
         cancel: threading.Event | None = None,
+        waits: Callable[[], None] | None = None,
     ) -> ProbeRun: ...
 
 
@@ -98,12 +99,14 @@ def verify(
     timeout: float = 600.0,
     store: ReportStore | None = None,
     cancel: threading.Event | None = None,
+    waits: Callable[[], None] | None = None,
 ) -> Report:
     """Probe ``image``, or reuse a report about the same content, probe, GPUs and driver.
 
     ``auto`` asks for a GPU where the engine can hand one out; a machine that has a GPU and an engine that
     cannot is a ``host`` verdict, never a silent ``unverified``. ``timeout`` is in seconds. What the probe
-    finds is compared with ``expect``, and a difference makes the verdict ``broken``.
+    finds is compared with ``expect``, and a difference makes the verdict ``broken``. ``waits`` is told where
+    another probe has the GPU.
 
     Raises CellError where the probe itself failed, which is no verdict on anything, and CancelledError.
     """
@@ -118,7 +121,9 @@ def verify(
             return _report(image, kept, expect, fault=None, asked=ask, reused=True)
 
     # By digest: what is verified is what will be tagged, whatever happens to the name meanwhile.
-    run = engine.run_probe(image.digest, [PROBE_PATH, "--json"], gpus=ask, timeout=timeout, cancel=cancel)
+    run = engine.run_probe(
+        image.digest, [PROBE_PATH, "--json"], gpus=ask, timeout=timeout, cancel=cancel, waits=waits
+    )
     fault = blind
     if not run.started and ask:
         fault = host_fault(run.daemon_error or "")

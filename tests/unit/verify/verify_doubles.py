@@ -112,7 +112,7 @@ class EngineDouble:
         assert path == "/usr/local/bin/cudnn-verify"
         return self.probe
 
-    def run_probe(self, reference, argv, *, gpus, timeout, cancel=None) -> Run:
+    def run_probe(self, reference, argv, *, gpus, timeout, cancel=None, waits=None) -> Run:
         self.runs.append(gpus)
         if gpus and self.refusal:
             return Run(returncode=-1, started=False, daemon_error=self.refusal)
