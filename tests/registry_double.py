@@ -1,8 +1,9 @@
 """A registry in memory, on loopback: a test double for what Debian's docker-registry 2.8 is not.
 
 It has the referrers API of the distribution specification 1.1 (``OCI-Subject``, ``artifactType``, pages),
-which 2.8 has not; and it can lie, which no registry that one installs does: serve other bytes than a digest
-says, blobs without end, referrers that are none. Not made for anything but tests.
+which 2.8 has not; it says how much of an upload arrived, which 2.8 forgets when one is cut; and it can lie,
+which no registry that one installs does: serve other bytes than a digest says, blobs without end, referrers
+that are none. Not made for anything but tests.
 """
 
 from __future__ import annotations
@@ -130,9 +131,17 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._error(400)
                 state.blobs[digest] = content
                 return self._send(201, b"", {"Docker-Content-Digest": digest})
-            if self.command == "PATCH":
+            own = {"Location": f"/v2/{name}/blobs/{rest}"}
+            if self.command == "GET":
+                end = len(state.blobs.get(rest, b"")) - 1
+                return self._send(204 if end >= 0 else 404, b"", own | {"Range": f"0-{end}"})
+            if self.command == "PATCH":  # what arrived of one that was cut counts, too
+                if self.headers.get("Content-Range", "0").partition("-")[0] != str(
+                    len(state.blobs.get(rest, b""))
+                ):
+                    return self._error(416)
                 state.blobs[rest] = state.blobs.get(rest, b"") + body
-                return self._send(202, b"", {"Location": f"/v2/{name}/blobs/{rest}"})
+                return self._send(202, b"", own)
             place = f"/v2/{name}/blobs/uploads/{len(state.requests)}"
             return self._send(202, b"", {"Location": place})
         if rest not in state.blobs:

@@ -78,6 +78,7 @@ class Wire:
         if _origin(url) != _origin(own):
             return self.send(method, place, url, headers=given, **options)
         header = self.header(place, actions, also=also)
+        start = _position(options.get("data"))
         response = self.send(method, place, url, headers=given | header, **options)
         if response.status_code != 401:
             return response
@@ -85,7 +86,8 @@ class Wire:
         if found is None:
             return response
         response.close()
-        _rewind(options.get("data"))
+        if start is not None:  # what was sent with a token that had run out is sent once more
+            options["data"].seek(start)
         return self.send(method, place, url, headers=given | {"Authorization": found}, **options)
 
     def header(self, place: Place, actions: str, *, also: str | None = None) -> dict[str, str]:
@@ -120,29 +122,42 @@ class Wire:
         return sent
 
     def persist(
-        self, attempt: Callable[[], requests.Response], place: Place, *, done: tuple[int, ...]
+        self,
+        attempt: Callable[[], requests.Response],
+        place: Place,
+        *,
+        done: tuple[int, ...],
+        reached: Callable[[], int] = lambda: 0,
     ) -> requests.Response:
         """Try until the status is one of ``done``, or one that no waiting mends, or the retries are used up.
 
         For what the client does not repeat by itself: a POST, and requests that only count together.
-        ``attempt`` may raise RegistryError for a connection that broke.
+        ``attempt`` may raise RegistryError for a connection that broke. What ``reached`` further than before
+        is not given up: its retries begin anew.
         """
-        for pause in self._pauses():
-            last = pause is None
+        pauses, far = self._pauses(), reached()
+        while True:
+            error = response = None
             try:
                 response = attempt()
-            except RegistryError:
-                if last:
-                    raise
-                self._silent.pop(place.host, None)
-                time.sleep(pause or 0)
-                continue
-            if response.status_code in done or response.status_code not in BUSY or last:
+            except RegistryError as problem:
+                error = problem
+            if response is not None and (response.status_code in done or response.status_code not in BUSY):
                 return response
-            asked = response.headers.get("Retry-After", "")
-            response.close()
-            time.sleep(min(float(asked), _LONGEST_PAUSE) if asked.isdigit() else pause or 0)
-        raise AssertionError  # the last pause is None, and returns or raises
+            if reached() > far:
+                pauses, far = self._pauses(), reached()
+            pause = next(pauses)
+            if pause is None and error is not None:
+                raise error
+            if response is None:
+                self._silent.pop(place.host, None)
+            elif pause is None:
+                return response
+            else:
+                asked = response.headers.get("Retry-After", "")
+                response.close()
+                pause = min(float(asked), _LONGEST_PAUSE) if asked.isdigit() else pause
+            time.sleep(pause or 0)
 
     def _pauses(self) -> Iterator[float | None]:
         """Seconds to wait after each attempt that failed; None after the last."""
@@ -218,7 +233,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
 
 
-def _rewind(data: Any) -> None:
-    """A file that was sent with a token that had run out is sent once more, from its start."""
-    if hasattr(data, "seek"):
-        data.seek(0)
+def _position(data: Any) -> int | None:
+    """Where a file that is to be sent begins to be; None for what is no file."""
+    return int(data.tell()) if hasattr(data, "tell") else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -145,6 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
             connection.putheader("Content-Length", str(length))
             connection.endheaders(body)
             if len(body) < length:
+                connection.sock.shutdown(socket.SHUT_WR)
+                connection.sock.recv(1)  # until the registry has seen that no more comes
                 return 0, {}, b""
             response = connection.getresponse()
             content = b"" if self.command == "HEAD" else response.read()
