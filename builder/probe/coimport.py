@@ -46,15 +46,20 @@ def coimport_stage(ctx):
     """Import them all in one process, each made to load its cuDNN before the next comes."""
     order = ctx.params["order"]
     frameworks = [framework_by_stage(name, ctx) for name in order]
+    without = set()
     for framework in frameworks:
         with ctx.call("import %s" % framework.module, order=order):
             framework.load()
         with ctx.call("%s: load cuDNN" % framework.module, order=order):
-            framework.touch()
+            if not framework.touch() and not framework.needs_cudnn:
+                without.add(framework.name)  # what others have mapped is none of its
         names, requester = framework.wanted()
         unloadable(ctx, [name for name in names if name.startswith("libcudnn.so")], requester)
     versions = {}
     for framework in frameworks:
+        if framework.name in without:
+            versions[framework.name] = "none"
+            continue
         cudnn = framework_cudnn(ctx, framework)
         versions[framework.name] = dotted(cudnn["version"])
         cause = cudnn_rule(numbers(framework.compiled()["cudnn"]), cudnn["version"] or (), ctx.strict)

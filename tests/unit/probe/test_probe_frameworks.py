@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builder.probe import coimport
 from builder.probe.coimport import coimport_orders
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, tolerance, training_data
 from builder.probe.fw_jax import Jax
@@ -15,6 +17,9 @@ from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.probe.fw_onnx_model import conv_model
 from builder.probe.fw_tensorflow import pinned_cudnn
 from builder.probe.tensorflow_names import tensorflow_opens, tf_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -213,6 +218,60 @@ def test_of_many_each_comes_first_and_last() -> None:
     assert len(orders) == 10
     assert {order[0] for order in orders} == {order[-1] for order in orders} == set("abcde")
     assert all(sorted(order) == list("abcde") for order in orders)
+
+
+class _Context:
+    """What the stage of imports together says and notes."""
+
+    def __init__(self, *order: str) -> None:
+        self.params, self.facts, self.strict = {"order": list(order)}, {}, False
+        self.said: list[tuple[str, str]] = []
+
+    @contextmanager
+    def call(self, name: str, **_: Any) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(result=None)
+
+    def fact(self, name: str, value: Any) -> None:
+        self.facts[name] = value
+
+    def passed(self, number: str, *_: Any, **__: Any) -> None:
+        self.said.append((number, "passed"))
+
+    def fails(self, number: str, summary: str, **_: Any) -> None:
+        self.said.append((number, summary))
+
+
+def _framework(name: str, compiled: str, *, needs: bool, loads: tuple[int, ...]) -> Any:
+    return SimpleNamespace(
+        name=name,
+        title=name,
+        module=name,
+        needs_cudnn=needs,
+        load=lambda: None,
+        touch=lambda: loads,
+        wanted=lambda: ([], None),
+        compiled=lambda: {"cudnn": compiled},
+    )
+
+
+@pytest.mark.parametrize(
+    ("loads", "said"),
+    [((), "passed"), ((9, 3, 0), "cupy gets cuDNN 9.3.0 when imported in the order cupy, torch")],
+)
+def test_a_framework_without_cudnn_does_not_get_that_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, loads: tuple[int, ...], said: str
+) -> None:
+    """CuPy 13 is made for cuDNN 8 and does without; PyTorch beside it maps cuDNN 9."""
+    made = {
+        "torch": _framework("torch", "9.1.0", needs=True, loads=(9, 3, 0)),
+        "cupy": _framework("cupy", "8.8.1", needs=False, loads=loads),
+    }
+    monkeypatch.setattr(coimport, "framework_by_stage", lambda name, _: made[name])
+    monkeypatch.setattr(coimport, "framework_cudnn", lambda *_: {"version": (9, 3, 0)})
+    monkeypatch.setattr(coimport, "mapped_libraries", list)
+    ctx = _Context("cupy", "torch")
+    coimport.coimport_stage(ctx)
+    assert ctx.said == [("F06", said)]
 
 
 class _Run:
