@@ -66,6 +66,8 @@ def gather(registry: Registry, image: Reference) -> Gathered:
     listing = referrers(registry, image)
     pieces: list[Piece] = []
     refused: list[Refused] = []
+    if not listing.complete:
+        refused.append(Refused(digest="", reason="more hangs on this image than the list that was read"))
     if listing.left_out:
         refused.append(Refused(digest="", reason=f"{listing.left_out} entries of the list were not read"))
     wanted = [d for d in listing.descriptors if d.artifact_type in (MEDIA_TYPE, None)]

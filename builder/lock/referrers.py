@@ -39,9 +39,9 @@ EMPTY = "application/vnd.oci.empty.v1+json"
 
 _Made = TypeVar("_Made")
 
-_MOST = 512
+_MOST = 4096
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
-_MOST_PAGES = 32
+_MOST_PAGES = 64
 _TRIES = 8
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_API = frozenset({404, 405, 501})
@@ -110,6 +110,8 @@ class Listing:
     descriptors: tuple[Descriptor, ...]
     left_out: int = 0
     """Entries that were beyond the limit, or made no sense."""
+    complete: bool = True
+    """False where the list goes on beyond what was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +138,7 @@ def referrers(registry: Registry, image: Reference) -> Listing:
     assert image.digest is not None  # noqa: S101 - callers resolve tags once, before
     found: list[Descriptor] = []
     odd = 0
+    more = True
     path = f"referrers/{image.digest}"
     for _ in range(_MOST_PAGES):
         response = registry.request("GET", image, path, headers={"Accept": oci.INDEX})
@@ -148,12 +151,11 @@ def referrers(registry: Registry, image: Reference) -> Listing:
         odd += wrong
         # Only the query of the link is followed: a link to another host would carry our login there.
         query = urlsplit(response.links.get("next", {}).get("url", "")).query
-        if not query or len(found) > _MOST:
+        more = bool(query)
+        if not more or len(found) > _MOST:
             break
         path = f"referrers/{image.digest}?{query}"
-    return Listing(
-        kept="referrers", descriptors=tuple(found[:_MOST]), left_out=odd + max(0, len(found) - _MOST)
-    )
+    return _listing("referrers", found, odd, more=more)
 
 
 def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
@@ -287,7 +289,17 @@ def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, A
 def _by_tag(registry: Registry, image: Reference) -> Listing:
     tagged = _again(functools.partial(_tagged_index, registry, image, tag_of(image.digest or "")))
     found, odd = _descriptors(tagged)
-    return Listing(kept="tag", descriptors=tuple(found[:_MOST]), left_out=odd + max(0, len(found) - _MOST))
+    return _listing("tag", found, odd, more=False)
+
+
+def _listing(kept: Kept, found: list[Descriptor], odd: int, *, more: bool) -> Listing:
+    beyond = max(0, len(found) - _MOST)
+    return Listing(
+        kept=kept,
+        descriptors=tuple(found[:_MOST]),
+        left_out=odd + beyond,
+        complete=not more and not beyond,
+    )
 
 
 def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:

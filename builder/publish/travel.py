@@ -45,11 +45,19 @@ def share(registry: Registry, image: Staged, entries: Iterable[Entry]) -> int:
 def shared(registry: Registry, image: Staged) -> list[Entry | Damaged]:
     """The reports that are attached to an image, by digest; what cannot be believed says why.
 
-    Raises RegistryError where the registry does not list what is attached.
+    Raises RegistryError where the registry does not list all that is attached: what is not read may speak
+    against the image.
     """
     found: list[Entry | Damaged] = []
-    listed = referrers(registry, parse_reference(image.reference)).descriptors
-    for digest in sorted(entry.digest for entry in listed if entry.artifact_type in (REPORT_TYPE, None)):
+    listing = referrers(registry, parse_reference(image.reference))
+    if not listing.complete:
+        raise RegistryError(
+            f"more than {len(listing.descriptors)} artifacts are attached to {image.reference}, and not all "
+            "reports among them can be read",
+            hint="remove what does not belong there, or push the image to another staging repository",
+        )
+    reports = (entry for entry in listing.descriptors if entry.artifact_type in (REPORT_TYPE, None))
+    for digest in sorted(entry.digest for entry in reports):
         where = f"{image.repository}@{digest}"
         try:
             entry = _read(registry, image, where)

@@ -218,8 +218,17 @@ def test_a_list_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch)
             {"mediaType": MANIFEST, "digest": f"sha256:{n:064x}", "size": 1} for n in range(10_000)
         ]
         listing = referrers(registry, name)
-    assert len(listing.descriptors) == 10
+    assert (len(listing.descriptors), listing.complete) == (10, False)
     assert len(server.requests) < 40
+
+
+def test_pages_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_PAGES", 3)
+    with serve(RegistryDouble(page=1)) as server:
+        name, image = subject(server, registry)
+        for number in range(4):
+            attach(registry, name, image, artifact(str(number)))
+            assert referrers(registry, name).complete is (number < 3)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
+from builder.errors import RegistryError
 from builder.lock.http import Client
 from builder.lock.registry import Registry
 from builder.publish.travel import REPORT_TYPE, share, shared
@@ -130,3 +131,16 @@ def test_a_registry_that_gives_other_bytes_is_caught(
     (found,) = shared(registry, image)
     assert isinstance(found, Damaged)
     assert "another content" in found.why
+
+
+def test_reports_beyond_what_is_read_are_no_silent_yes(
+    registry: Registry, image: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of those that are left out may say broken."""
+    share(registry, image, [report(image)])
+    for number in range(3):
+        share(registry, image, [report(image, summary=str(number))])
+    assert len(shared(registry, image)) == 4
+    monkeypatch.setattr("builder.lock.referrers._MOST", 3)
+    with pytest.raises(RegistryError, match="not all reports"):
+        shared(registry, image)
