@@ -22,7 +22,7 @@ from builder.evidence import Cosign, EvidenceError, Verified, Verifier, judge
 from builder.evidence.attach import KINDS
 from builder.evidence.gather import Gathered, Piece, Refused, check_signatures, gather
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
-from builder.evidence.verification import timestamp
+from builder.evidence.verification import timestamp, without_exempt
 from builder.lock import oci
 from builder.lock.oci import parse_reference
 from builder.publish.staging import Staged, read_image
@@ -119,6 +119,7 @@ def audit(
         gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
         findings.append(_signature(gathered, question.verifier, reasons))
     held, verified = _judge(gathered, image, question, when)
+    verified = without_exempt(verified)
     findings += _verification(held, verified)
     if verified:
         note("looking at what changed since")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
-from builder.evidence.cosign import Cosign, Signer, Verifier
+from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
 from builder.evidence.documents import Attached, Evidence, Kind, Subject, Verification
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
@@ -136,7 +137,9 @@ def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
 
 def _test(verification: Verification, image: Subject, evidence: Evidence) -> Mapping[str, Any]:
     """One report as a predicate that would pass the audit."""
-    predicate = predicate_of(verification, image, claims=evidence.claims, exempt=evidence.exempt)
+    predicate = predicate_of(
+        verification, image, claims=evidence.claims, exempt=evidence.exempt, as_of=evidence.as_of
+    )
     judge(predicate, image, now=datetime.now(UTC))
     return predicate
 
@@ -162,13 +165,15 @@ def _sign_all(
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
         verifier = _own_verifier(cosign, signer, Path(folder) / "cosign.pub")
-        missing, why = _unsigned(cosign, image, made, verifier)
+        missing, why = list(made), ""
+        if verifier is not None:
+            missing, why = _unsigned(cosign, image, made, verifier)
         fresh = tuple(missing)
         for _ in range(_SIGNING_ROUNDS):
             for statement in missing:
                 say(f"signing {KINDS[statement.predicate_type]}")
                 cosign.sign(image, statement, signer)
-            if signer.key is not None:
+            if signer.key is not None and verifier is not None:
                 missing, why = _unsigned(cosign, image, missing, verifier)
             if signer.key is None or not missing:
                 return fresh
@@ -183,14 +188,16 @@ def _sign_all(
     )
 
 
-def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier:
+def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | None:
     """Who recognises what this signer signed before.
 
-    A CI's identity is known to sigstore and not to us: any will do, for it only spares another signature on
-    the same statement.
+    None where that is not known: whatever others signed, ours is not there until we know it is.
     """
     if signer.key is None:
-        return Verifier(identity=".*", issuer=".*", pattern=True, transparency_log=signer.transparency_log)
+        who = ci_identity(os.environ)
+        if who is None:
+            return None
+        return Verifier(identity=who[0], issuer=who[1], transparency_log=signer.transparency_log)
     public.write_bytes(cosign.public_key(signer.key))
     return Verifier(key=str(public), transparency_log=signer.transparency_log)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 TIMEOUT = 180.0
 """Seconds for one call: a key service or a transparency log may be slow."""
 _LARGEST_OUTPUT = 64 << 20
+_GITHUB = "https://github.com"
 _NOTHING = re.compile(
     r"no (matching )?attestations|no signatures found|MANIFEST_UNKNOWN|none of the attestations"
 )
@@ -55,8 +56,6 @@ class Verifier:
     key: str | None = None
     identity: str | None = None
     issuer: str | None = None
-    pattern: bool = False
-    """Whether identity and issuer are regular expressions."""
     transparency_log: bool | None = None
     """Whether the public log must know the signature. None: not for a key, always for an identity."""
 
@@ -71,10 +70,24 @@ class Verifier:
         if self.key:
             who = ["--key", self.key]
         else:
-            kind = "-regexp" if self.pattern else ""
-            who = [f"--certificate-identity{kind}", self.identity or ""]
-            who += [f"--certificate-oidc-issuer{kind}", self.issuer or ""]
+            who = ["--certificate-identity", self.identity or ""]
+            who += ["--certificate-oidc-issuer", self.issuer or ""]
         return who if self.logs else [*who, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
+
+
+def ci_identity(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """The identity that this CI's token would give a signature, and its issuer; None where that is not known.
+
+    For GitHub, whose certificates name the workflow's file and ref
+    (https://github.com/sigstore/fulcio/blob/main/docs/oidc.md#github). Where one workflow calls another, they
+    name the called one and GitHub's variable the caller: all is then signed again.
+    """
+    workflow = environment.get("GITHUB_WORKFLOW_REF")
+    if environment.get("GITHUB_ACTIONS") != "true" or not workflow:
+        return None
+    if environment.get("GITHUB_SERVER_URL", _GITHUB) != _GITHUB:
+        return None
+    return f"{_GITHUB}/{workflow}", "https://token.actions.githubusercontent.com"
 
 
 @dataclass(frozen=True, kw_only=True)

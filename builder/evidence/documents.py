@@ -55,6 +55,8 @@ class Evidence:
     """GPU classes that the image is published for."""
     exempt: tuple[str, ...] = ()
     """GPU classes that its cell names and that it is not published for."""
+    as_of: datetime | None = None
+    """The time of the newest report that was known when the exemptions were made."""
     matrix: bytes = b""
     """The matrix file; empty where it is not known."""
     lock: bytes = b""

@@ -8,7 +8,7 @@ the probe's whole report, so that whoever reads it judges for himself and need n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,7 +20,7 @@ from builder.errors import CellError, EvidenceError
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from builder.evidence.documents import Subject, Verification
     from builder.verify.document import ProbeDocument
@@ -55,6 +55,9 @@ class Details(_Part):
     """GPU classes that the image is published for on the strength of this report."""
     exempt: list[str]
     """GPU classes that the matrix names and the image is not published for."""
+    as_of: AwareDatetime | None = Field(default=None, alias="asOf")
+    """The time of the newest report that was known when ``exempt`` was said. What was verified until then is
+    not claimed for these classes, whatever an earlier statement claims."""
     report: dict[str, Any]
     """What ``cudnn-verify --json`` printed, unchanged; its schema is docs/report.schema.json."""
 
@@ -89,6 +92,8 @@ class Verified:
     driver: str
     claims: tuple[str, ...]
     exempt: tuple[str, ...]
+    exempt_until: datetime
+    """Until when ``exempt`` takes the claims of other verifications away, too."""
     report: ProbeDocument
     document: Mapping[str, Any]
 
@@ -103,7 +108,12 @@ class Verified:
 
 
 def predicate_of(
-    verification: Verification, image: Subject, *, claims: tuple[str, ...], exempt: tuple[str, ...]
+    verification: Verification,
+    image: Subject,
+    *,
+    claims: tuple[str, ...],
+    exempt: tuple[str, ...],
+    as_of: datetime | None = None,
 ) -> dict[str, Any]:
     """The predicate. Claims that this report does not cover are left out: another report has to."""
     report = parse(canonical_json(verification.document))
@@ -127,6 +137,7 @@ def predicate_of(
             "verified": timestamp(verification.verified),
             "claims": [name for name in claims if name == covered],
             "exempt": sorted(exempt),
+            **({"asOf": timestamp(as_of)} if exempt and as_of is not None else {}),
             "report": verification.document,
         },
     }
@@ -175,9 +186,29 @@ def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Ver
         driver=report.driver.version or "",
         claims=tuple(found.details.claims),
         exempt=tuple(found.details.exempt),
+        exempt_until=max(found.details.verified, found.details.as_of or found.details.verified),
         report=report,
         document=found.details.report,
     )
+
+
+def without_exempt(verified: Sequence[Verified]) -> list[Verified]:
+    """The same without the claims that another statement takes back.
+
+    Statements are never removed: one that claims a class stays beside the image when its matrix exempts the
+    class later on. The claim comes back with a report that is newer than the exemption.
+    """
+    return [
+        replace(
+            found,
+            claims=tuple(
+                name
+                for name in found.claims
+                if not any(name in other.exempt and found.when <= other.exempt_until for other in verified)
+            ),
+        )
+        for found in verified
+    ]
 
 
 def _about_another(found: TestResult, image: Subject) -> Iterator[str]:

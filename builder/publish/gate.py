@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from builder.compat.gpus import known_class
 from builder.errors import CellError
+from builder.evidence.verification import CLOCKS
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
 from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, says, why_not
@@ -45,6 +46,8 @@ class Decision:
     exempt: tuple[str, ...] = ()
     """GPU classes that the cell names and that its matrix takes back."""
     measured: Measured | None = None
+    as_of: datetime | None = None
+    """The time of the newest report about the image, whatever it says."""
 
     @property
     def open(self) -> bool:
@@ -83,6 +86,7 @@ def decide(
     claims = tuple(sorted({row.gpu for row in standing if row.gpu is not None} - exempt))
     measured, unlike = _measured(cell, standing)
     refusals = [row.reason for row in judged if row.reason is not None and row.reason.kind == "broken"]
+    refusals += [damaged(row) for row in unreadable]  # each may be one that said broken
     if standing:
         refusals += _uncovered(cell, judged, exempt)
         refusals += _contradicted(judged, claims)
@@ -91,7 +95,6 @@ def decide(
             refusals.append(_nothing_to_claim(cell, standing))
     else:
         refusals += [row.reason for row in judged if row.reason is not None]
-        refusals += [damaged(row) for row in unreadable]
     if not standing and not refusals:
         refusals.append(_missing(candidate))
     return Decision(
@@ -101,6 +104,7 @@ def decide(
         claims=claims,
         exempt=tuple(sorted(exempt)),
         measured=measured,
+        as_of=max((entry.verified for entry in entries if entry.verified <= now + CLOCKS), default=None),
     )
 
 

@@ -120,6 +120,13 @@ def _noted(station: Station, walk: Walk, row: Publication) -> CellResult | None:
         row.state = "cancelled" if isinstance(error, CancelledError) else "failed"
         row.error = error
         raise
+    except OSError as problem:  # a full disk stops this cell, and the others are told of in the record
+        row.state = "failed"
+        row.error = CellError(
+            f"{row.cell.id}: this machine failed: {problem}",
+            hint="blobs of other registries pass through a temporary folder: make room there, or set TMPDIR",
+        )
+        raise row.error from problem
     finally:
         row.seconds = sum(walk.seconds.values())
     return result if not row.refusals else _refused(walk, row)
@@ -198,13 +205,7 @@ class _Line:
                 walk.done("refused")
                 return
             row.found = found
-            limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
-            row.decision = decide(
-                found.candidate,
-                [*self.reports, *shared(self.registry, found.staged)],
-                now=datetime.now(UTC),
-                policy=Policy(max_age=limit, exempt=said.exempt),
-            )
+            row.decision = self._decide(found)
             row.refusals += row.decision.refusals
             measured = row.decision.measured
             if row.refusals or measured is None:
@@ -214,6 +215,17 @@ class _Line:
             row.steps, against = self._steps(row, found, tags)
             row.refusals += against
             walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
+
+    def _decide(self, found: Found) -> Decision:
+        """By the reports of this moment: of this machine those that were there at the start."""
+        said = self.matrices[found.candidate.cell.matrix].publish
+        limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
+        return decide(
+            found.candidate,
+            [*self.reports, *shared(self.registry, found.staged)],
+            now=datetime.now(UTC),
+            policy=Policy(max_age=limit, exempt=said.exempt),
+        )
 
     def carry(self, walk: Walk, row: Publication) -> CellResult | None:
         """From the gate to the tags."""
@@ -264,6 +276,7 @@ class _Line:
             ),
             claims=row.decision.claims,
             exempt=row.decision.exempt,
+            as_of=row.decision.as_of,
             matrix=path.read_bytes(),
             lock=lock_path(path).read_bytes(),
         )
@@ -289,7 +302,10 @@ class _Line:
         assert row.found is not None  # noqa: S101 - as in carry
         staged = row.found.staged
         with walk.stage(Stage.TAGS):
-            # Once more: copying may have taken an hour, and others publish as well.
+            # Once more: copying may have taken an hour, and others verify and publish as well.
+            row.refusals += self._decide(row.found).refusals
+            if row.refusals:
+                return False
             row.steps, against = self._steps(row, row.found, [step.tag for step in row.steps])
             if against:
                 row.refusals += against
@@ -304,5 +320,13 @@ class _Line:
     def _steps(
         self, row: Publication, found: Found, tags: Sequence[Tag]
     ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
-        digest, overwrite = found.staged.digest, self.order.overwrite
-        return steps(self.registry, row.target, row.cell, tags, digest, overwrite=overwrite)
+        cells = self.matrices[row.cell.matrix].cells
+        return steps(
+            self.registry,
+            row.target,
+            row.cell,
+            tags,
+            found.staged.digest,
+            others={cell.id for cell in cells if cell.excluded is None} - {row.cell.id},
+            overwrite=self.order.overwrite,
+        )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from builder.publish.measure import immutable_tag, tag_of
 from builder.publish.reports import Refusal
-from builder.publish.staging import MATRIX_LABEL, NoImageError, look
+from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from builder.model import Cell
     from builder.publish.measure import Measured
@@ -78,12 +78,20 @@ def clashes(wanted: Mapping[tuple[str, str], Sequence[Tag]]) -> dict[tuple[str, 
 
 
 def steps(
-    registry: Reading, repository: str, cell: Cell, tags: Sequence[Tag], digest: str, *, overwrite: bool
+    registry: Reading,
+    repository: str,
+    cell: Cell,
+    tags: Sequence[Tag],
+    digest: str,
+    *,
+    others: Container[str] = (),
+    overwrite: bool,
 ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
     """What each tag needs, and which may not be moved. Raises RegistryError.
 
     A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
-    all, is moved only by ``overwrite``.
+    all, is moved only by ``overwrite``. So is a measured one that has another cell of this matrix: ``others``
+    are the ids of those that are still in it.
     """
     found, against = [], []
     for tag in tags:
@@ -100,25 +108,37 @@ def steps(
                     hint="somebody put it there by hand; delete it in the registry",
                 )
             )
-        elif not overwrite and (owner := _owner(registry, f"{repository}:{tag.name}")) != cell.matrix:
+            continue
+        if overwrite:
+            continue
+        matrix, other = _owner(registry, f"{repository}:{tag.name}")
+        if matrix != cell.matrix:
             against.append(
                 Refusal(
                     kind="tag",
                     text=f"{repository}:{tag.name} is {was}, which "
-                    + (f"the matrix {owner} published" if owner else "rtbuild did not publish"),
+                    + (f"the matrix {matrix} published" if matrix else "rtbuild did not publish"),
                     hint="publish to another repository, or say --overwrite",
+                )
+            )
+        elif tag.kind == "measured" and other in others:
+            against.append(
+                Refusal(
+                    kind="tag",
+                    text=f"{repository}:{tag.name} is {was}, the image of {other}, which measures the same",
+                    hint="give one of them a 'variant'; --overwrite moves the tag",
                 )
             )
     return tuple(found), tuple(against)
 
 
-def _owner(registry: Reading, reference: str) -> str | None:
-    """The matrix whose image a tag names; None where it is no image of rtbuild's.
+def _owner(registry: Reading, reference: str) -> tuple[str | None, str | None]:
+    """Matrix and cell whose image a tag names; None where it is no image of rtbuild's.
 
     Raises RegistryError where the registry does not say: that is no reason to blame somebody else.
     """
     try:
         image = look(registry, reference)
     except NoImageError:
-        return None
-    return image.label(MATRIX_LABEL) if image is not None else None
+        return None, None
+    return (image.label(MATRIX_LABEL), image.label(CELL_LABEL)) if image is not None else (None, None)

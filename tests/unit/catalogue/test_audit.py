@@ -318,6 +318,30 @@ def test_several_machines(registry: Registry, pushed: Staged) -> None:
     assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
 
 
+A100 = {
+    "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+    "driver": {"version": "550.54.15", "api": "12.4"},
+}
+
+
+def test_an_exemption_takes_back_what_an_earlier_statement_claims(registry: Registry, pushed: Staged) -> None:
+    """Published for both; then the A100 is found not to run it, and exempted. Nothing is ever removed."""
+    monday, tuesday, wednesday = (doubles.moment(days=days) for days in (3, 2, 1))
+    t4 = doubles.verification(pushed, verified=monday)
+    a100 = doubles.verification(pushed, document=doubles.double_report(**A100), verified=tuesday)
+    evidence = replace(doubles.evidence(pushed), verifications=(t4, a100), claims=("A100", "T4"))
+    attach_all(registry, pushed, evidence)
+    assert ask(registry, pushed, gpu="A100").works
+    taken = replace(evidence, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=wednesday)
+    attach_all(registry, pushed, taken)
+    assert not ask(registry, pushed, gpu="A100").works
+    found = ask(registry, pushed, gpu="T4")
+    assert (found.works, found.claims) == (True, ("T4",))
+    mended = replace(a100, verified=doubles.moment(hours=1))
+    attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
+    assert ask(registry, pushed, gpu="A100").works, "a newer report brings the claim back"
+
+
 def test_cosign_is_sent_where_the_mirror_is() -> None:
     from builder.lock.registry import Registry as Client
 

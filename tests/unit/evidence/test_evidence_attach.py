@@ -138,11 +138,24 @@ def test_each_report_is_a_statement_of_its_own(registry: Registry, pushed: Stage
     assert [s.predicate["rtbuildVerification"]["claims"] for s in made[:2]] == [["T4"], ["A100"]]
 
 
+US = "https://github.com/o/r/.github/workflows/images.yml@refs/heads/main"
+
+
+@pytest.fixture
+def workflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CI job of ours."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.com")
+    monkeypatch.setenv("GITHUB_WORKFLOW_REF", US.removeprefix("https://github.com/"))
+
+
 class CosignDouble:
     """A test double of cosign, in whose registry another signer overwrites what was signed."""
 
     def __init__(self, *, loses: int) -> None:
         self.kept: list[Statement] = []
+        self.foreign: list[Statement] = []
+        """What somebody else has signed, with an identity of his."""
         self.calls = 0
         self.loses = loses
 
@@ -155,7 +168,8 @@ class CosignDouble:
             self.kept.append(statement)
 
     def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
-        return Signed(statements=tuple(s for s in self.kept if s.predicate_type == kind))
+        known = self.kept if verifier.key or verifier.identity == US else self.foreign
+        return Signed(statements=tuple(s for s in known if s.predicate_type == kind))
 
 
 @pytest.fixture
@@ -191,9 +205,32 @@ def test_signatures_that_cosign_does_not_verify_are_no_other_publisher_s_fault(
         attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer(key="k"))
 
 
+@pytest.mark.usefixtures("workflow")
 @pytest.mark.parametrize("cosign", [0], indirect=True)
 def test_an_identity_signs_once(cosign: CosignDouble, registry: Registry, pushed: Staged) -> None:
     evidence = doubles.evidence(pushed)
     for _ in range(2):
         attach_all(registry, pushed, evidence, signer=Signer())
     assert cosign.calls == 3
+
+
+@pytest.mark.usefixtures("workflow")
+@pytest.mark.parametrize("cosign", [0], indirect=True)
+def test_what_another_identity_signed_does_not_keep_our_signature_away(
+    cosign: CosignDouble, registry: Registry, pushed: Staged
+) -> None:
+    """Whoever may push can sign the very same statements; our readers ask for our name."""
+    evidence = doubles.evidence(pushed)
+    cosign.foreign = list(statements(registry, pushed, evidence))
+    attach_all(registry, pushed, evidence, signer=Signer())
+    assert cosign.kept == cosign.foreign
+
+
+@pytest.mark.parametrize("cosign", [0], indirect=True)
+def test_who_does_not_know_his_identity_signs_anew(
+    cosign: CosignDouble, registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    for _ in range(2):
+        attach_all(registry, pushed, doubles.evidence(pushed), signer=Signer())
+    assert cosign.calls == 6

@@ -12,6 +12,7 @@ import pytest
 from builder.errors import CommandError, MissingToolError
 from builder.evidence import Cosign, Signer, Statement, Verifier
 from builder.evidence import cosign as module
+from builder.evidence.cosign import ci_identity
 from builder.evidence.statement import TEST_RESULT
 
 IMAGE = "registry.example/team/tf@sha256:" + "1" * 64
@@ -100,12 +101,21 @@ def test_checking_an_identity_needs_the_log(tmp_path: Path) -> None:
     assert not any("insecure" in text for text in given)
 
 
-def test_any_identity_for_what_was_signed_before(tmp_path: Path) -> None:
-    anyone = Verifier(identity=".*", issuer=".*", pattern=True)
-    double(tmp_path, "exit 1").verify(IMAGE, TEST_RESULT, anyone)
-    given = argv(tmp_path)
-    assert given[given.index("--certificate-identity-regexp") + 1] == ".*"
-    assert given[given.index("--certificate-oidc-issuer-regexp") + 1] == ".*"
+GITHUB = {
+    "GITHUB_ACTIONS": "true",
+    "GITHUB_SERVER_URL": "https://github.com",
+    "GITHUB_WORKFLOW_REF": "o/r/.github/workflows/images.yml@refs/heads/main",
+}
+
+
+def test_the_identity_of_a_workflow() -> None:
+    assert ci_identity(GITHUB) == (
+        "https://github.com/o/r/.github/workflows/images.yml@refs/heads/main",
+        "https://token.actions.githubusercontent.com",
+    )
+    assert ci_identity({}) is None
+    assert ci_identity({"GITHUB_WORKFLOW_REF": GITHUB["GITHUB_WORKFLOW_REF"]}) is None
+    assert ci_identity(GITHUB | {"GITHUB_SERVER_URL": "https://github.example.com"}) is None
 
 
 @pytest.mark.parametrize(

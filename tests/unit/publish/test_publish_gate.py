@@ -94,7 +94,7 @@ def test_a_good_report_beside_bad_ones(cell: Cell) -> None:
         entry(cell, verdict="host", driver={"version": "470.1", "api": "11.4"}),
         entry(cell, digest="sha256:" + "e" * 64),
         entry(cell, verified=NOW - timedelta(days=300), driver={"version": "525.1", "api": "12.0"}),
-        Damaged(where="x", why="x was changed after it was written", name="c" * 16 + "-x.json"),
+        Damaged(where="x", why="x was changed after it was written", name="f" * 16 + "-x.json"),
     )
     decision = judge(cell, *bad, entry(cell))
     assert decision.open
@@ -166,9 +166,16 @@ def test_an_edited_report_is_named(cell: Cell) -> None:
     mine = Damaged(where="a", why="a was changed after it was written", name="c" * 16 + "-1.json")
     another = Damaged(where="b", why="b was changed after it was written", name="f" * 16 + "-1.json")
     folder = Damaged(where="r", why="r cannot be read (Permission denied)", name="")
-    decision = judge(cell, mine, another, folder)
-    assert kinds(decision) == ["edited", "edited"]
-    assert [refusal.text for refusal in decision.refusals] == [mine.why, folder.why]
+    for beside in ((), (entry(cell),)):  # it may be the one that said broken, and was cut off
+        decision = judge(cell, mine, another, folder, *beside)
+        assert kinds(decision) == ["edited", "edited"]
+        assert [refusal.text for refusal in decision.refusals] == [mine.why, folder.why]
+
+
+def test_the_newest_report_is_how_much_was_known(cell: Cell) -> None:
+    newest = entry(cell, verdict="busy", verified=NOW - timedelta(hours=1))
+    future = entry(cell, verdict="host", verified=NOW + timedelta(days=9))
+    assert judge(cell, entry(cell), newest, future).as_of == newest.verified
 
 
 def test_the_claims_are_what_was_verified(cell: Cell) -> None:

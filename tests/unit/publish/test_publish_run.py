@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from publish_doubles import CELL, PROBE, Project
+from evidence_doubles import moment
+from publish_doubles import A100, CELL, PROBE, Project, report
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
 from builder.digests import canonical_json
 from builder.lock.http import Client
 from builder.lock.registry import Registry
 from builder.publish.run import Order, publish
+from builder.publish.staging import read_image, staged_tag
+from builder.publish.travel import share
+from builder.verify.document import parse
+from builder.verify.entry import key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,3 +96,36 @@ def test_and_is_moved_where_that_was_asked_for(project: Project, server: Registr
     assert row.found is not None
     assert server.tags["latest"] == row.found.staged.digest
     assert [step.was for step in row.steps if step.tag.name == "latest"] == [FOREIGN]
+
+
+def test_a_report_that_came_while_it_was_copied_is_heard(project: Project, server: RegistryDouble) -> None:
+    """Another machine finds it broken after the gate, and before the tags."""
+    door = Registry(client=Client(retries=0), login=lambda _host: None)
+    staged = read_image(door, f"{server.host}/staging", next(iter(server.manifests)))
+    document = report(staged, verdict="broken", cause="cudnn-shadowed", gpu=A100)
+    key = key_of(staged.content, parse(json.dumps(document)), staged.digest)
+    assert key is not None
+    text = seal(key, document, cell=project.cell.id, matrix="tf", verified=moment(hours=1))
+    before = dict(server.manifests)
+    share(door, staged, [read_entry(text, "there")])
+    after, server.manifests = server.manifests, before
+    server.before_put = lambda _reference: server.manifests.update(after)
+    row = publish_one(project, server)
+    assert (row.state, [refusal.kind for refusal in row.refusals]) == ("refused", ["broken"])
+    assert server.tags.keys() == {staged_tag(staged.inputs or "")}
+
+
+def test_a_full_disk_ends_its_cell_and_not_the_run(
+    project: Project, server: RegistryDouble, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/rtbuild-copy-x/blob")
+
+    monkeypatch.setattr("builder.publish.run.copy_image", full)
+    row = publish_one(project, server)
+    assert (row.state, row.refusals) == ("failed", [])
+    assert row.error is not None
+    assert "No space left on device" in row.error.message
+    assert "TMPDIR" in (row.error.hint or "")
+    assert CELL not in server.tags
+    monkeypatch.undo()

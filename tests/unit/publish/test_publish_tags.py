@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -136,3 +137,22 @@ def test_a_registry_that_does_not_answer_is_nobody_else_s_tag(cell: Cell) -> Non
     registry = Tags({"r:m": "sha256:other"}, down=True)
     with pytest.raises(RegistryError, match="HTTP 503"):
         steps(registry, "r", cell, [Tag(name="m", kind="measured")], DIGEST, overwrite=False)
+
+
+def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published one after the other they are told apart as well; a cell that is gone leaves its tag."""
+    labels = {"io.rtbuild.matrix": cell.matrix, "io.rtbuild.cell": "other"}
+    image = SimpleNamespace(label=labels.get)
+    monkeypatch.setattr("builder.publish.tags.look", lambda _registry, _reference: image)
+    registry = Tags({"r:m": "sha256:other", "r:latest": "sha256:other"})
+    tags = [Tag(name="m", kind="measured"), Tag(name="latest", kind="alias")]
+
+    def against(*, others: set[str], overwrite: bool = False) -> list[str]:
+        _, refusals = steps(registry, "r", cell, tags, DIGEST, others=others, overwrite=overwrite)
+        return [refusal.text for refusal in refusals]
+
+    assert against(others={"other"}) == ["r:m is sha256:other, the image of other, which measures the same"]
+    assert against(others={"other"}, overwrite=True) == []
+    assert against(others=set()) == []
