@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from builder.layers.archive import Archive
+    from builder.layers.excerpt import Excerpt
     from builder.layers.types import Compression
 
 LAYOUT = 1
@@ -38,8 +39,11 @@ def write_layer(
     advance: Callable[[int], None],
     *,
     as_listed: bool = False,
+    excerpt: Excerpt | None = None,
 ) -> tuple[Written, Listing]:
     """Write one layer with the trees of all ``sources``; ``advance`` is told of each piece's size in bytes.
+
+    What the recipe's steps look at goes into ``excerpt``, too.
 
     Raises :class:`~builder.errors.CellError` for a file that is not what its ``RECORD`` says, and for two
     wheels that differ about a path, unless ``as_listed``: then it is the file that pip would leave.
@@ -62,9 +66,12 @@ def write_layer(
             source, file = owners[path]
             writer.write(tar.file_header(path, mode=file.mode, size=file.size))
             digest = hashlib.sha256()
+            feed = excerpt.take(path, file.mode, file.size) if excerpt is not None else None
             for piece in _pieces(source, file):
                 digest.update(piece)
                 writer.write(piece)
+                if feed is not None:
+                    feed(piece)
                 advance(len(piece))
             writer.write(tar.padding(file.size))
             digests[path] = digest.hexdigest()

@@ -8,7 +8,6 @@ of a file of hundreds of megabytes. The rest of such a file need not be on a dis
 from __future__ import annotations
 
 import struct
-from typing import BinaryIO, Protocol
 
 _LOAD, _DYNAMIC, _INTERP, _NOTE, _PROPERTY = 1, 2, 3, 4, 0x6474E553
 _KEPT = frozenset({_DYNAMIC, _INTERP, _NOTE, _PROPERTY})
@@ -16,53 +15,89 @@ _STRTAB, _STRSZ = 5, 10
 _HEADER, _SEGMENT = 64, 56
 _HEAD = 32 << 20
 """Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
-_PIECE = 1 << 20
 
 Range = tuple[int, int]
 """Offset and length, in bytes."""
 
 
-class Source(Protocol):
-    """A stream that can be read forward only."""
+class Skeleton:
+    """Takes a library of ``size`` bytes in pieces, from its start, and keeps what ``ldconfig`` reads."""
 
-    def read(self, size: int, /) -> bytes: ...
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._first: list[bytes] = []
+        self._held = 0
+        self._position = 0
+        self._head = b""
+        """The start, as long as the names may stand in it."""
+        self._segments: list[tuple[int, int, int, int]] = []
+        self._wanted: list[Range] = []
+        self._dynamic: Range | None = None
+        self._found = b""
+        self._names: Range | None = None
+        self._given_up = False
+        self._kept: list[tuple[int, bytes]] = []
 
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        if self._position == 0:
+            self._first.append(piece)
+            self._held += len(piece)
+            if self._held < min(self._size, _HEAD):
+                return
+            piece = self._head = b"".join(self._first)
+            self._first = []
+            self._begin(piece)
+        self._scan(piece)
+        self._position += len(piece)
 
-def write_skeleton(source: Source, size: int, target: BinaryIO) -> bool:
-    """Copy what ``ldconfig`` reads to the same places of ``target``, a sparse file of ``size`` bytes.
+    def ranges(self) -> list[tuple[int, bytes]] | None:
+        """What was kept, by offset, after the last piece.
 
-    False where one reading was not enough: the names stand too far in front of what points to them, or the
-    file is an ELF file of an unusual kind. What is no ELF file is left empty, as ``ldconfig`` passes it over.
-    """
-    head = source.read(min(size, _HEAD))
-    target.truncate(size)
-    if head[:4] != b"\x7fELF":
-        _put(target, 0, head[:_HEADER])
-        return True
-    segments = _segments(head)
-    if segments is None:
-        return False
-    wanted = [(0, _HEADER + _SEGMENT * len(segments))]
-    wanted += [(offset, length) for kind, offset, _, length in segments if kind in _KEPT]
-    dynamic = next(((offset, length) for kind, offset, _, length in segments if kind == _DYNAMIC), None)
-    names: Range | None = None
-    found = b""
-    position, piece = 0, head
-    while piece:
-        for one in wanted:
-            _put(target, max(one[0], position), _overlap(one, position, piece))
-        if dynamic is not None and names is None:
-            found += _overlap(dynamic, position, piece)
-            if len(found) == dynamic[1]:
-                names = _names(found, segments)
-                if names is None or (sum(names) > len(head) and names[0] < position):
-                    return False
-                _put(target, names[0], _overlap(names, 0, head))
-        if names is not None:
-            _put(target, max(names[0], position), _overlap(names, position, piece))
-        position += len(piece)
-        piece = source.read(min(_PIECE, size - position))
-    return dynamic is None or names is not None
+        None where one reading was not enough: the names stand too far in front of what points to them, or
+        the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as
+        ``ldconfig`` passes it over.
+        """
+        if self._given_up or (self._dynamic is not None and self._names is None):
+            return None
+        return self._kept
+
+    def _begin(self, head: bytes) -> None:
+        if head[:4] != b"\x7fELF":
+            self._wanted = [(0, min(_HEADER, len(head)))]
+            return
+        segments = _segments(head)
+        if segments is None:
+            self._given_up = True
+            return
+        self._segments = segments
+        self._wanted = [(0, _HEADER + _SEGMENT * len(segments))]
+        self._wanted += [(offset, length) for kind, offset, _, length in segments if kind in _KEPT]
+        self._dynamic = next(
+            ((offset, length) for kind, offset, _, length in segments if kind == _DYNAMIC), None
+        )
+
+    def _scan(self, piece: bytes) -> None:
+        for one in self._wanted:
+            self._keep(one, piece)
+        if self._dynamic is not None and self._names is None and not self._given_up:
+            self._found += _overlap(self._dynamic, self._position, piece)
+            if len(self._found) == self._dynamic[1]:
+                names = _names(self._found, self._segments)
+                if names is None or (sum(names) > len(self._head) and names[0] < self._position):
+                    self._given_up = True
+                    return
+                self._names = names
+                if self._position:
+                    self._kept.append((names[0], _overlap(names, 0, self._head)))
+                self._head = b""
+        if self._names is not None:
+            self._keep(self._names, piece)
+
+    def _keep(self, wanted: Range, piece: bytes) -> None:
+        data = _overlap(wanted, self._position, piece)
+        if data:
+            self._kept.append((max(wanted[0], self._position), data))
 
 
 def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
@@ -93,9 +128,3 @@ def _names(dynamic: bytes, segments: list[tuple[int, int, int, int]]) -> Range |
         if kind == _LOAD and start <= address < start + size:
             return offset + address - start, length
     return None
-
-
-def _put(target: BinaryIO, offset: int, data: bytes) -> None:
-    if data:
-        target.seek(offset)
-        target.write(data)

@@ -1,30 +1,28 @@
-"""The layers above the wheels, made by the recipe's own steps, and the image's config: without an engine.
+"""The layers above the wheels, made by the recipe's own steps: without an engine.
 
-The steps run in the base's own system (:mod:`builder.layers.sandbox`), over as much of the wheels as they
-look at (:mod:`builder.layers.scratch`), and what they leave is written as BuildKit writes it
-(:mod:`builder.layers.difftar`): the diff ids are those of the engine's image, and so is the config.
+The steps run in the base's own system (:mod:`builder.layers.sandbox`), laid out in memory, over as much of
+the wheels as they look at (:mod:`builder.layers.excerpt`), and what they leave is written as BuildKit writes
+it (:mod:`builder.layers.difftar`): the diff ids are those of the engine's image.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
-import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
+from builder.layers.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
 from builder.layers.codec import codec
-from builder.layers.compose import image_config
+from builder.layers.config import settings_of
 from builder.layers.difftar import write_folder
+from builder.layers.excerpt import excerpt_of, is_library
 from builder.layers.locking import disk_errors
+from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.sandbox import environment, run_script, way_in
 from builder.layers.scratch import Scratch
 from builder.layers.store import Record
@@ -32,21 +30,20 @@ from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from builder.layers.dockerfile import Ending, Setting, Step
+    from builder.layers.dockerfile import Ending, Step
+    from builder.layers.pack import Pack
     from builder.layers.store import LayerStore, Lease
     from builder.model import Recipe, RecipeFile
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
 _WHEELS = "/opt/runtime"
-
-_CONFIG_ORDER = (
-    *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
-    *("ArgsEscaped", "Healthcheck", "OnBuild", "StopTimeout", "Shell"),
-)
-"""The order of the fields of Go's structure:
-https://github.com/moby/docker-image-spec/blob/main/specs-go/v1/image.go"""
+_EXPANSION = 4
+"""How much larger a layer is unpacked, where only its size is known."""
+_LOOKED_AT = 512 << 20
+"""Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,27 +76,30 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
         found[name] = found[name] or work.fetched(key, work.lease)
     missing = [name for name, record in found.items() if record is None]
     if missing:
-        way_in()  # before gigabytes are unpacked
-    with_wheels = [name for name in missing if any(map(_sees_wheels, work.ending.steps_of(name)))]
-    only_base = [name for name in missing if name not in with_wheels]
-    with disk_errors(work.store.root):
-        for names, root in ((only_base, work.bench.base), (with_wheels, _whole)):
-            if names:
-                with root(work) as scratch:
-                    _run(work, names, scratch)
-                    for name in names:
-                        found[name] = _keep(work, keys[name], name, scratch.root / "out" / name)
+        way_in()  # before anything is laid out
+        with disk_errors(work.store.root):
+            try:
+                made = _made(work, {name: keys[name] for name in missing}, memory=True)
+            except MemoryFullError:
+                made = _made(work, {name: keys[name] for name in missing}, memory=False)
+        found |= made
     return tuple(record.layer for record in found.values() if record is not None), len(missing)
 
 
-class Workbench:
-    """Bases that were unpacked in a run, for steps that see no wheels: of any cell, one after another.
+def _made(work: Finisher, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
+    """The folders with these keys, each as a layer in the store."""
+    with_wheels = any(_sees_wheels(step) for name in keys for step in work.ending.steps_of(name))
+    with work.bench.system(work, alone=with_wheels, memory=memory) as scratch:
+        _run(work, list(keys), scratch)
+        return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
 
-    They lie in the store, where a later prune finds what a killed process left.
-    """
+
+class Workbench:
+    """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
 
     def __init__(self, store: LayerStore) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="bases-", dir=store.folder("tmp")))
+        self._store = store
+        self._open = ExitStack()
         self._bases: dict[str, Scratch] = {}
         self._guard = threading.Lock()
 
@@ -107,16 +107,25 @@ class Workbench:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._folder)
+        self._open.close()
 
     @contextmanager
-    def base(self, work: Finisher) -> Iterator[Scratch]:
-        """The base of ``work``, with nothing below ``/out``; nobody else has it until the block ends."""
+    def system(self, work: Finisher, *, alone: bool, memory: bool) -> Iterator[Scratch]:
+        """The base of ``work``, with nothing below ``/out``; nobody else has it until the block ends.
+
+        ``alone`` where it will be changed: then it is of no use to anybody later.
+        """
+        if alone:
+            with workplace(self._store, _need(work), memory=memory) as folder:
+                yield _lay_base(work, folder)
+            return
         name = digest_of([layer.diff_id for layer in work.base.layers])
         with self._guard:
             if name not in self._bases:
-                scratch = Scratch(self._folder / f"{len(list(self._folder.iterdir()))}", work.cancel)
-                _unpack_base(work, scratch)
+                with ExitStack() as undo:
+                    folder = undo.enter_context(workplace(self._store, _need(work), memory=memory))
+                    scratch = _lay_base(work, folder)
+                    self._open.push(undo.pop_all())
                 self._bases[name] = scratch
             scratch = self._bases[name]
             try:
@@ -125,20 +134,18 @@ class Workbench:
                 shutil.rmtree(scratch.root / "out", ignore_errors=True)
 
 
-@contextmanager
-def _whole(work: Finisher) -> Iterator[Scratch]:
-    """The base with the wheels on it, for one use."""
-    with tempfile.TemporaryDirectory(prefix="finish-", dir=work.store.folder("tmp")) as folder:
-        scratch = Scratch(Path(folder) / "root", work.cancel)
-        _unpack_base(work, scratch)
-        _unpack_wheels(work, scratch)
-        yield scratch
+def _need(work: Finisher) -> int:
+    """Bytes that the systems of these steps take: the base, what is looked at, and what is made of that."""
+    base = sum(layer.unpacked or _EXPANSION * layer.size for layer in work.base.layers)
+    return base + _LOOKED_AT
 
 
-def _unpack_base(work: Finisher, scratch: Scratch) -> None:
+def _lay_base(work: Finisher, folder: Path) -> Scratch:
+    scratch = Scratch(folder / "root", work.cancel)
     for layer in work.base.layers:
         work.progress(f"looking into {layer.title}")
-        scratch.unpack(work.blob(layer), layer.media_type, whole=True)
+        scratch.unpack(work.blob(layer), layer.media_type)
+    return scratch
 
 
 def layer_keys(
@@ -185,9 +192,8 @@ def _sees_wheels(step: Step) -> bool:
 
 def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
     """Run the steps that make these folders, in the recipe's order."""
-    settings = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
-    given = dict(pair.partition("=")[::2] for pair in _config_of(work.base).get("Env") or ())
     needed = {step for name in names for step in work.ending.steps_of(name)}
+    packs = _lay_wheels(work, scratch) if any(map(_sees_wheels, needed)) else []
     for step in work.ending.steps:
         if step not in needed:
             continue
@@ -196,30 +202,54 @@ def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
         for path, file in _seen(work.recipe, step).items():
             scratch.put(path, file.content, file.mode)
         scratch.put("/dev/null", b"", 0o666)
-        run_script(
-            step.script,
-            scratch.root,
-            what=f"the step that makes {makes}",
-            env=environment({**given, **settings}),
-            cancel=work.cancel,
-        )
+        if makes_bytecode(step):
+            _compile(work, step, scratch, packs)
+        else:
+            if ".py" in step.script:
+                lay_sources(lambda _file: True, packs, scratch)
+            _run_step(work, step, scratch)
 
 
-def _unpack_wheels(work: Finisher, scratch: Scratch) -> None:
-    """Two at a time: most of it is decompression, and no two wheels share a file."""
+def _run_step(work: Finisher, step: Step, scratch: Scratch) -> None:
+    epoch = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
+    run_script(
+        step.script,
+        scratch.root,
+        what=f"the step that makes {', '.join(sorted(step.makes))}",
+        env=environment({**_given(work), **epoch}),
+        cancel=work.cancel,
+    )
 
-    def unpack(layer: Layer) -> None:
-        work.progress(f"looking into {layer.title}")
-        scratch.unpack(work.blob(layer), layer.media_type, whole=False)
 
-    with ThreadPoolExecutor(2, thread_name_prefix="unpack") as pool:
-        futures = [pool.submit(unpack, layer) for layer in sorted(work.wheels, key=lambda one: -one.size)]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+def _given(work: Finisher) -> dict[str, str]:
+    """The environment that the base gives to every step."""
+    return dict(pair.partition("=")[::2] for pair in settings_of(work.base).get("Env") or ())
+
+
+def _lay_wheels(work: Finisher, scratch: Scratch) -> list[Pack]:
+    """The folders and libraries of the wheels, and where their sources can be had."""
+    packs = []
+    for layer in work.wheels:
+        work.progress(f"looking at {layer.title}")
+        pack = excerpt_of(layer, work.blob, store=work.store, lease=work.lease, cancel=work.cancel)
+        for folder in pack.notes["folders"]:
+            scratch.folder(folder)
+        for content in pack.contents(lambda file: is_library(file.path)):
+            scratch.lay(content)
+        packs.append(pack)
+    return packs
+
+
+def _compile(work: Finisher, step: Step, scratch: Scratch, packs: Sequence[Pack]) -> None:
+    """Run the bytecode step over what was not compiled before."""
+    parts = parts_of(packs, made_by=compiler(step, scratch.root, _given(work)))
+    missing = lay_known(parts, scratch, store=work.store, lease=work.lease)
+    wanted = {file.path for part in missing for file in part.files}
+    if wanted:
+        lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
+        work.progress(f"compiling {len(wanted)} files")
+    _run_step(work, step, scratch)
+    keep_compiled(missing, scratch.root, store=work.store, lease=work.lease)
 
 
 def _keep(work: Finisher, key: str, name: str, folder: Path) -> Record:
@@ -235,70 +265,3 @@ def _keep(work: Finisher, key: str, name: str, folder: Path) -> Record:
     record, _ = work.store.obtain(key, work.lease, make)
     shutil.rmtree(folder)
     return record
-
-
-def final_config(
-    base: BaseLayers, wheels: Sequence[Layer], added: Sequence[Layer], ending: Ending, epoch: int
-) -> bytes:
-    """The image's config as BuildKit writes it, byte for byte."""
-    document = image_config(base, [*wheels, *added])
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
-    history = document["history"][: len(document["history"]) - len(added)]
-    history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in ending.copies]
-    history += [{**by_kit, "created_by": one.said, "empty_layer": True} for one in ending.settings]
-    document["history"] = [_ordered(entry, _HISTORY_ORDER) for entry in history]
-    document["config"] = _ordered(_configured(_config_of(base), ending.settings), _CONFIG_ORDER)
-    document["rootfs"] = _ordered(document["rootfs"], ("type", "diff_ids"))
-    return go_json(dict(sorted(document.items())))
-
-
-_HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
-
-
-def _config_of(base: BaseLayers) -> dict[str, Any]:
-    return dict(base.config.get("config") or {})
-
-
-def _configured(config: dict[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
-    environment_ = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
-    labels = dict(config.get("Labels") or {})
-    for one in settings:
-        match one.kind:
-            case "ENV":
-                environment_[one.name] = str(one.value)
-            case "LABEL":
-                labels[one.name] = str(one.value)
-            case "CMD":
-                config["Cmd"], config["ArgsEscaped"] = one.value, True
-            case "ENTRYPOINT":
-                config["Entrypoint"] = one.value
-                if not any(other.kind == "CMD" for other in settings):
-                    config.pop("Cmd", None)
-            case "HEALTHCHECK":
-                times = {name: seconds * 10**9 for name, seconds in one.durations}
-                config["Healthcheck"] = {"Test": one.value, **times}
-            case "WORKDIR":
-                config["WorkingDir"] = one.value
-            case "USER":
-                config["User"] = one.value
-            case _:  # EXPOSE
-                ports = one.value if "/" in str(one.value) else f"{one.value}/tcp"
-                config["ExposedPorts"] = {**(config.get("ExposedPorts") or {}), str(ports): {}}
-    config["Env"] = [f"{name}={text}" for name, text in environment_.items()]
-    if labels:
-        config["Labels"] = dict(sorted(labels.items()))
-    return config
-
-
-def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
-    known = {key: document[key] for key in order if key in document}
-    return known | {key: value for key, value in document.items() if key not in known}
-
-
-def go_json(document: object) -> bytes:
-    """As Go's ``encoding/json`` writes it: no blanks, and HTML's own characters escaped."""
-    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text.encode()

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from builder.digests import canonical_json, content_of
 from builder.errors import UsageError
+from builder.layers.config import final_config
 from builder.layers.dockerfile import read_ending
-from builder.layers.finish import Finisher, added_layers, final_config, layer_keys
+from builder.layers.finish import Finisher, added_layers, layer_keys
 from builder.layers.locking import disk_errors, locked
 from builder.layers.stack import check_collisions
 from builder.layers.store import Record

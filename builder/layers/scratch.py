@@ -1,40 +1,32 @@
-"""Unpacks an image's layers for a moment, as far as the recipe's own steps look at them.
+"""A folder that stands for an image for a moment: its base as far as a script needs it, and excerpts.
 
-They read Python sources, and let ``ldconfig`` look at libraries. So a large library is kept as the skeleton
-that ``ldconfig`` reads (:mod:`builder.layers.elf`), and any other large file is left out, as are headers (of
-TensorFlow's files three of four): a step that opened one would fail, and not work with something else. 4.7 GB
-of layers so take 0.3 GB on the disk.
+Laid out in memory where there is room (:mod:`builder.layers.memory`). Of the base what no script reads stays
+away: zones, documentation, the package manager's lists, two files of three in a small Debian.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import tarfile
-from typing import TYPE_CHECKING, Any
-
-import zstandard
+from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CellError
-from builder.layers.elf import write_skeleton
+from builder.layers.untar import open_layer
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator
     from pathlib import Path
 
-_LARGE = 1 << 20
-"""Bytes from which a file is not unpacked whole."""
-_WHOLE = re.compile(r"\.(py|pth|txt|json|conf)$")
-_HEADER = re.compile(r"\.(h|hh|hpp|cuh|inc|inl|ipp|def|proto)$")
-_LIBRARY = re.compile(r"\.so(\.[\w.]+)?$")
-_BUFFER = 1 << 20
+    from builder.layers.pack import Content
+    from builder.layers.untar import Entry, TarReader
+
+_UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
-    """A folder that layers are unpacked into. Modes and links are kept, owners and times are not."""
+    """Modes and links are kept, owners are not, nor times, but for those of the wheels' sources."""
 
     def __init__(self, root: Path, cancel: threading.Event) -> None:
         root.mkdir(mode=0o755)
@@ -43,91 +35,93 @@ class Scratch:
         self._cancel = cancel
         self._folders: dict[str, Path] = {"": self.root}
 
-    def unpack(self, blob: Path, media_type: str, *, whole: bool) -> None:
-        """Unpack one layer, ``whole`` with every byte of it.
+    def unpack(self, blob: Path, media_type: str) -> None:
+        """Unpack one layer of the base.
 
         Raises :class:`~builder.errors.CellError` for a layer that is damaged or leads out of the folder.
         """
-        again = self._pass(blob, media_type, whole=whole, only=None)
-        if again:
-            self._pass(blob, media_type, whole=True, only=again)
+        with open_layer(blob, media_type) as archive:
+            for entry in archive:
+                if self._cancel.is_set():
+                    raise CancelledError("unpacking was not finished")
+                self._entry(archive, entry)
 
     def put(self, path: str, content: bytes, mode: int) -> None:
         """Write one more file; ``path`` is absolute."""
-        target = self._place(path.lstrip("/"))
-        target.unlink(missing_ok=True)
-        target.write_bytes(content)
-        target.chmod(mode)
+        self._write(self._place(path.lstrip("/")), [(0, content)], len(content), mode)
 
-    def _pass(
-        self, blob: Path, media_type: str, *, whole: bool, only: frozenset[str] | None
-    ) -> frozenset[str]:
-        """Unpack all or ``only`` some; the names of libraries that one reading was not enough for."""
-        again: set[str] = set()
-        with _stream(blob, media_type) as stream, _archive(stream, blob) as archive:
-            while (member := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined]  # it would remember every one of them
-                if self._cancel.is_set():
-                    raise CancelledError("unpacking was not finished")
-                if only is not None and member.name not in only:
-                    continue
-                if not self._member(archive, member, whole=whole):
-                    again.add(member.name)
-        return frozenset(again)
+    def lay(self, content: Content, below: str = "", *, mtime: int | None = None) -> None:
+        """Write a packed file, as much of it as there is, ``below`` a folder."""
+        file = content.file
+        ranges = [(offset, data) for (offset, _), data in zip(file.ranges, content.pieces, strict=True)]
+        target = self._place(below + file.path)
+        self._write(target, ranges, file.size, file.mode)
+        if mtime is not None:
+            os.utime(target, (mtime, mtime))
 
-    def _member(self, archive: tarfile.TarFile, member: tarfile.TarInfo, *, whole: bool) -> bool:
-        name = member.name.removeprefix("./").strip("/")
-        if name in ("", "."):
-            return True
-        base = name.rpartition("/")[2]
+    def folder(self, name: str) -> None:
+        """Make a folder of a wheel, if it is not there."""
+        self._real(name)
+
+    def _entry(self, archive: TarReader, entry: Entry) -> None:
+        if entry.name in ("", ".") or _UNREAD.match(entry.name):
+            return
+        base = entry.name.rpartition("/")[2]
         if base.startswith(".wh."):
-            self._whiteout(name, base)
-            return True
-        target = self._place(name)
-        if member.isdir():
-            self._folder(target)
-            if not target.is_symlink():
-                target.chmod((member.mode & 0o777) | 0o700)
-            return True
-        self._remove(target)
-        if member.issym():
-            target.symlink_to(member.linkname)
-        elif member.islnk():
-            self._link(self._place(member.linkname.removeprefix("./")), target)
-        elif member.isfile():
-            return self._file(archive, member, target, whole=whole)
-        # Devices, pipes and sockets are nothing that a step reads.
-        return True
-
-    def _file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path, *, whole: bool) -> bool:
-        source = archive.extractfile(member)
-        assert source is not None  # noqa: S101 - it is a file
-        if not whole and _HEADER.search(member.name):
-            return True
-        large = member.size >= _LARGE and not whole and not _WHOLE.search(member.name)
-        if large and not _LIBRARY.search(member.name):
-            return True
-        with source, target.open("wb") as file:
-            if large:
-                done = write_skeleton(source, member.size, file)
+            self._whiteout(entry.name, base)
+            return
+        target = self._place(entry.name)
+        if entry.kind == "folder":
+            self._make_folder(target, entry.mode)
+        elif entry.kind == "file":
+            pieces, at = [], 0
+            for piece in archive.content():
+                pieces.append((at, piece))
+                at += len(piece)
+            self._write(target, pieces, entry.size, entry.mode)
+        elif entry.kind in ("symlink", "hardlink"):
+            self._remove(target)
+            if entry.kind == "symlink":
+                target.symlink_to(entry.link)
             else:
-                shutil.copyfileobj(source, file, _BUFFER)
-                done = True
-        target.chmod((member.mode & 0o777) | 0o600)
-        return done
+                self._link(entry.link.removeprefix("./").strip("/"), target)
+        # Devices, pipes and sockets are nothing that a step reads.
 
-    def _folder(self, target: Path) -> None:
-        """Make a folder, which another layer's thread may do at the same time: what is in one stays."""
+    def _write(self, target: Path, ranges: list[tuple[int, bytes]], size: int, mode: int) -> None:
+        try:
+            file = os.open(target, _NEW, 0o600)
+        except FileExistsError:
+            self._remove(target)
+            file = os.open(target, _NEW, 0o600)
+        try:
+            for start, data in ranges:
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(file, memoryview(data)[written:], start + written)
+            if sum(len(data) for _, data in ranges) != size:
+                os.ftruncate(file, size)
+            os.fchmod(file, (mode & 0o777) | 0o600)
+        finally:
+            os.close(file)
+
+    def _make_folder(self, target: Path, mode: int) -> None:
         try:
             target.mkdir()
         except FileExistsError:
             if not target.is_dir():  # a lower layer's file, or a link to nothing
-                target.unlink(missing_ok=True)
-                target.mkdir(exist_ok=True)
+                target.unlink()
+                target.mkdir()
+        if not target.is_symlink():
+            target.chmod((mode & 0o777) | 0o700)
 
-    def _link(self, source: Path, target: Path) -> None:
+    def _link(self, name: str, target: Path) -> None:
+        if _UNREAD.match(name):
+            return
+        source = self._place(name)
         try:
             os.link(source, target, follow_symlinks=False)
+        except FileNotFoundError:
+            raise CellError(f"a layer holds a link to {name!r}, which is not there") from None
         except OSError:  # no hard links here: for what reads it a copy is the same
             shutil.copy2(source, target, follow_symlinks=False)
 
@@ -150,32 +144,25 @@ class Scratch:
     def _place(self, name: str) -> Path:
         """Where ``name`` goes; never outside of the folder, whatever links say."""
         folder, _, base = name.rpartition("/")
-        if base in ("", ".", "..") or ".." in folder.split("/"):
+        if base in ("", ".", ".."):
             raise CellError(f"a layer holds {name!r}, which is no plain path")
-        real = self._folders.get(folder)
-        if real is None:
-            real = (self.root / folder).resolve()
-            if not real.is_relative_to(self.root):
-                raise CellError(f"a layer puts {name!r} behind a link that leads out of the image")
-            real.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self._folders[folder] = real
-        return real / base
+        return self._real(folder) / base
 
-
-@contextlib.contextmanager
-def _stream(blob: Path, media_type: str) -> Iterator[Any]:
-    with blob.open("rb") as file:
-        if media_type.endswith("zstd"):
-            with zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER) as stream:
-                yield stream
-        else:
-            yield file
-
-
-@contextlib.contextmanager
-def _archive(stream: Any, blob: Path) -> Iterator[tarfile.TarFile]:
-    try:
-        with tarfile.open(fileobj=stream, mode="r|*", bufsize=_BUFFER) as archive:
-            yield archive
-    except (tarfile.TarError, zstandard.ZstdError, EOFError) as problem:
-        raise CellError(f"the layer {blob.name[:12]} cannot be unpacked: {problem}") from problem
+    def _real(self, folder: str) -> Path:
+        """Where a folder is, which is made if it is not there."""
+        path = self._folders.get(folder)
+        if path is not None:
+            return path
+        path = self._place(folder)
+        try:
+            path.mkdir(0o755)
+        except FileExistsError:
+            if path.is_symlink():
+                path = path.resolve()
+                if not path.is_relative_to(self.root):
+                    raise CellError(
+                        f"a layer puts {folder!r} behind a link that leads out of the image"
+                    ) from None
+                path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._folders[folder] = path
+        return path

@@ -18,6 +18,7 @@ from builder.layers.base import rootfs_key, rootfs_layer
 from builder.layers.codec import codec
 from builder.layers.collide import refuse_collisions
 from builder.layers.convert import LAYOUT, Source, write_layer
+from builder.layers.excerpt import Excerpt, keep_excerpt
 from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
@@ -258,7 +259,12 @@ def _layer(wheels: Group, work: _Work) -> Known:
         sources = [_open(wheel, work, files) for wheel in wheels]
         # Without scripts the layer is the same for every Python and pip.
         key = keys[-1] if any(source.tree.scripts for source in sources) else keys[0]
-        record, new = given.store.obtain(key, given.lease, lambda target: _make(sources, target, work))
+        excerpt = Excerpt()
+        record, new = given.store.obtain(
+            key, given.lease, lambda target: _make(sources, target, work, excerpt)
+        )
+    if new:
+        keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
     work.ready(record.layer)
     return Known(key=key, record=record, new=new)
 
@@ -288,7 +294,7 @@ def _open(wheel: Wheel, work: _Work, files: ExitStack) -> Source:
     return Source(archive=archive, tree=installed)
 
 
-def _make(sources: Sequence[Source], target: Path, work: _Work) -> Record:
+def _make(sources: Sequence[Source], target: Path, work: _Work, excerpt: Excerpt) -> Record:
     compression = work.plan.pinned.cell.options.compression
     first = sources[0].tree.wheel
     title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
@@ -300,6 +306,7 @@ def _make(sources: Sequence[Source], target: Path, work: _Work) -> Record:
             compression,
             work.meter(title, total),
             as_listed=_as_listed(work.plan.pinned),
+            excerpt=excerpt,
         )
     return Record(
         layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),

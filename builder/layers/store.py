@@ -24,6 +24,7 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from builder.layers import memory
 from builder.layers.locking import disk_errors, locked, try_lock
 from builder.layers.types import Layer
 
@@ -144,6 +145,7 @@ class LayerStore:
         allowed = self.limit if limit is None else limit
         if allowed is None:
             return 0
+        memory.sweep()
         freed = 0
         with self._lock():
             leased = self._leased()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import io
 import json
@@ -19,11 +20,13 @@ import zstandard
 from layer_wheels import Builder, pinned
 
 from builder.errors import CellError, MissingToolError, UsageError
-from builder.layers import LayerStore
+from builder.layers import LayerStore, memory
+from builder.layers.config import go_json
 from builder.layers.context import base_of
-from builder.layers.finish import Workbench, go_json
+from builder.layers.finish import Workbench
 from builder.layers.image import ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
+from builder.layers.scratch import Scratch
 from builder.layers.stack import make_missing, plan
 from builder.model import Recipe, RecipeFile
 
@@ -181,11 +184,13 @@ def test_cells_of_one_run_unpack_a_base_once(bench: Bench) -> None:
         shared = contextlib.nullcontext(bench_of_all)
         together = dataclasses.replace(bench, workbench=shared)
         first = together.compose(probe=b"1")
-        assert together.looked.count("rootfs bookworm") == 2, "once alone, once with the wheels on it"
+        assert together.looked == ["rootfs bookworm"], "once for all steps of a cell"
         second = together.compose(probe=b"2")
+        assert together.looked == ["rootfs bookworm"], "the other one has wheels on it"
+        third = together.compose(probe=b"3")
         assert together.looked == []
-    assert members(bench, first.layers[-1]) == {"probe": b"1"}
-    assert members(bench, second.layers[-1]) == {"probe": b"2"}
+    for number, image in enumerate((first, second, third), 1):
+        assert members(bench, image.layers[-1]) == {"probe": str(number).encode()}
 
 
 def test_umask_and_root_folder_do_not_show(bench: Bench, tmp_path: Path, monkeypatch: Any) -> None:
@@ -199,17 +204,34 @@ def test_umask_and_root_folder_do_not_show(bench: Bench, tmp_path: Path, monkeyp
     assert list((aside.store.root / "tmp").iterdir()) == []
 
 
-def test_what_a_killed_process_had_unpacked_goes_with_a_later_prune(store: LayerStore) -> None:
-    with Workbench(store) as bench:
-        (left,) = store.folder("tmp").iterdir()
-        (left / "0").mkdir()
-        store.prune(0)
-        assert left.is_dir(), "somebody works in it"
-        os.utime(left, (0, 0))
-        store.prune(0)
-        assert not left.exists()
-        left.mkdir()  # for the bench's own end
-    assert bench is not None
+def test_memory_that_is_not_enough_is_no_error(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where it is seen before, nor where it runs out on the way."""
+    first = bench.compose()
+    places: list[Path] = []
+    put = Scratch.put
+
+    def full(scratch: Scratch, path: str, content: bytes, mode: int) -> None:
+        places.append(scratch.root)
+        if scratch.root.is_relative_to(memory.SHARED):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put(scratch, path, content, mode)
+
+    monkeypatch.setattr(Scratch, "put", full)
+    if memory.roomy(1 << 30):
+        aside = Bench(LayerStore(tmp_path / "one"), bench.system, bench.builder)
+        with pytest.raises(MissingToolError, match="no room left"):
+            aside.compose()  # with room left in memory the error is another's
+        monkeypatch.setattr(memory, "_NEARLY_FULL", 1 << 60)
+        aside = Bench(LayerStore(tmp_path / "two"), bench.system, bench.builder)
+        assert aside.compose().digest == first.digest
+        assert places[-1].is_relative_to(tmp_path)
+    monkeypatch.setattr(memory, "available", lambda: 1 << 30)
+    places.clear()
+    aside = Bench(LayerStore(tmp_path / "three"), bench.system, bench.builder)
+    assert aside.compose().digest == first.digest
+    assert all(place.is_relative_to(tmp_path) for place in places)
 
 
 def test_a_step_that_leaves_nothing_is_a_fault(bench: Bench) -> None:

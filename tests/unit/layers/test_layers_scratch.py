@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import shutil
 import subprocess
 import tarfile
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
 
 from builder.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.layers.elf import write_skeleton
 from builder.layers.sandbox import run_script, way_in
 from builder.layers.scratch import Scratch
 from builder.layers.types import MEDIA_TYPES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ZSTD = MEDIA_TYPES["zstd"]
 
@@ -48,103 +51,66 @@ def scratch(tmp_path: Path) -> Scratch:
     return Scratch(tmp_path / "root", threading.Event())
 
 
-@pytest.fixture(scope="module")
-def library() -> Path:
-    """A large shared library of this machine."""
-    for path in sorted(Path("/usr/lib").glob("*-linux-gnu/lib*.so.*")):
-        if not path.is_symlink() and 2 << 20 < path.stat().st_size < 20 << 20:
-            return path
-    pytest.skip("no large shared library here")
-
-
-def test_sources_are_whole_libraries_are_skeletons_and_the_rest_is_left_out(
-    tmp_path: Path, scratch: Scratch
-) -> None:
-    large = b"#" * (2 << 20)
+def test_what_no_step_reads_stays_away(tmp_path: Path, scratch: Scratch) -> None:
     path = layer(
-        tmp_path, ("./site/big.py", large), ("./site/data.bin", large), ("./site/small.bin", b"1"),
-        ("./site/include/x.h", b"1"), ("./site/lib.so.1", large),
+        tmp_path, ("./usr/share/doc/a", b"1"), ("./usr/lib/a", b"2"), ("./var/lib/dpkg/status", b"3"),
+        link("./usr/share/b", "usr/share/doc/a", tarfile.LNKTYPE),
+        link("./usr/lib/c", "./usr/share/doc/a", tarfile.LNKTYPE),
     )  # fmt: skip
-    scratch.unpack(path, ZSTD, whole=False)
-    site = scratch.root / "site"
-    assert {one.name for one in site.rglob("*") if one.is_file()} == {"big.py", "small.bin", "lib.so.1"}
-    assert (site / "big.py").read_bytes() == large
-    assert (site / "lib.so.1").stat().st_size == len(large)
-    scratch.unpack(path, ZSTD, whole=True)
-    assert (site / "data.bin").read_bytes() == large
+    scratch.unpack(path, ZSTD)
+    assert {one.name for one in scratch.root.rglob("*") if one.is_file()} == {"a"}
+    assert (scratch.root / "usr/lib/a").read_bytes() == b"2"
 
 
-@pytest.mark.skipif(shutil.which("ldconfig", path="/sbin:/usr/sbin") is None, reason="has no ldconfig")
-def test_ldconfig_sees_no_difference(tmp_path: Path, library: Path) -> None:
-    seen = []
-    for name in ("whole", "skeleton"):
-        folder = tmp_path / name / "lib"
-        folder.mkdir(parents=True)
-        if name == "whole":
-            shutil.copyfile(library, folder / library.name)
-        else:
-            with library.open("rb") as source, (folder / library.name).open("wb") as target:
-                assert write_skeleton(source, library.stat().st_size, target)
-        (tmp_path / name / "etc").mkdir()
-        (tmp_path / name / "etc/ld.so.conf").write_text("/lib\n")
-        command = [shutil.which("ldconfig", path="/sbin:/usr/sbin"), "-X", "-r", tmp_path / name]
-        subprocess.run(command, check=True, capture_output=True)
-        seen.append((tmp_path / name / "etc/ld.so.cache").read_bytes())
-    assert library.name.encode().partition(b".so")[0] in seen[0]
-    assert seen[0] == seen[1]
-    blocks = (tmp_path / "skeleton" / "lib" / library.name).stat().st_blocks
-    assert blocks * 512 < library.stat().st_size
+def test_headers_of_every_kind(tmp_path: Path, scratch: Scratch) -> None:
+    """Each form in which archives hold long names, and numbers that do not fit."""
+    deep = "d" * 90 + "/" + "e" * 90 + "/" + "ü" * 40
+    for number, kind in enumerate((tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)):
+        content = io.BytesIO()
+        name = f"{number}/" + ("d" * 90 + "/" + "e" * 90 if kind == tarfile.USTAR_FORMAT else deep)
+        with tarfile.open(fileobj=content, mode="w", format=kind) as archive:
+            info = tarfile.TarInfo(name)
+            info.size, info.uid = 3, (1 << 22 if kind != tarfile.USTAR_FORMAT else 0)
+            archive.addfile(info, io.BytesIO(b"abc"))
+            if kind != tarfile.USTAR_FORMAT:
+                archive.addfile(link(f"{number}/link", "x" * 300))
+        path = tmp_path / f"{number}.gz"
+        path.write_bytes(gzip.compress(content.getvalue()))
+        scratch.unpack(path, MEDIA_TYPES["gzip"])
+        assert (scratch.root / name).read_bytes() == b"abc"
+        if kind != tarfile.USTAR_FORMAT:
+            assert str((scratch.root / str(number) / "link").readlink()) == "x" * 300
 
 
-def test_names_far_in_front_take_a_second_reading(
-    tmp_path: Path, scratch: Scratch, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("builder.layers.elf._HEAD", 4096)
-    with library.open("rb") as source, (tmp_path / "out").open("wb") as target:
-        assert not write_skeleton(source, library.stat().st_size, target)
-    scratch.unpack(layer(tmp_path, ("./lib/libx.so.1", library.read_bytes())), ZSTD, whole=False)
-    assert (scratch.root / "lib/libx.so.1").read_bytes() == library.read_bytes()
+def test_no_tar_stream_is_an_error(tmp_path: Path, scratch: Scratch) -> None:
+    for damage in (b"x" * 512, b"", b"\1" * 1024):
+        (tmp_path / "layer").write_bytes(zstandard.compress(damage))
+        with pytest.raises(CellError, match="cannot be unpacked"):
+            scratch.unpack(tmp_path / "layer", ZSTD)
+    sparse = tarfile.TarInfo("./a")
+    sparse.type = tarfile.GNUTYPE_SPARSE
+    with pytest.raises(CellError, match="no layer needs"):
+        scratch.unpack(layer(tmp_path, sparse), ZSTD)
 
 
 def test_links_whiteouts_and_modes(tmp_path: Path, scratch: Scratch) -> None:
     folder = tarfile.TarInfo("./etc")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o700
-    scratch.unpack(layer(tmp_path, folder, ("./etc/a", b"a"), link("./usr/b", "../etc/a")), ZSTD, whole=True)
+    scratch.unpack(layer(tmp_path, folder, ("./etc/a", b"a"), link("./usr/b", "../etc/a")), ZSTD)
     assert (scratch.root / "usr/b").read_text() == "a"
     upper = layer(
         tmp_path, ("./etc/.wh.a", b""), ("./etc/c", b"c"), link("./etc/d", "./etc/c", tarfile.LNKTYPE)
     )
-    scratch.unpack(upper, ZSTD, whole=True)
+    scratch.unpack(upper, ZSTD)
     assert sorted(path.name for path in (scratch.root / "etc").iterdir()) == ["c", "d"]
     assert (scratch.root / "etc/d").read_text() == "c"
-
-
-def test_a_folder_that_another_layers_thread_makes_meanwhile(
-    tmp_path: Path, scratch: Scratch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tarfile.TarInfo("./shared")
-    folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-    mkdir = Path.mkdir
-    racing: list[Path] = []
-
-    def somebody_is_faster(path: Path, *args: object, **options: object) -> None:
-        if path == scratch.root / "shared" and not racing:
-            racing.append(path)
-            mkdir(path)
-            (path / "theirs").write_bytes(b"b")
-        mkdir(path, *args, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Path, "mkdir", somebody_is_faster)
-    scratch.unpack(layer(tmp_path, folder, ("./shared/a", b"a")), ZSTD, whole=True)
-    assert racing
-    assert sorted(path.name for path in (scratch.root / "shared").iterdir()) == ["a", "theirs"]
 
 
 @pytest.mark.parametrize("name", ["../outside", "./a/../../outside", "./link/outside"])
 def test_nothing_is_written_outside(tmp_path: Path, scratch: Scratch, name: str) -> None:
     path = layer(tmp_path, link("./link", str(tmp_path)), (name, b"x"))
     with pytest.raises(CellError, match=r"no plain path|leads out of the image"):
-        scratch.unpack(path, ZSTD, whole=True)
+        scratch.unpack(path, ZSTD)
     assert not (tmp_path / "outside").exists()
 
 
@@ -152,11 +118,11 @@ def test_a_damaged_layer_and_a_cancelled_run(tmp_path: Path) -> None:
     path = layer(tmp_path, ("./a", os.urandom(1 << 16)))
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CellError, match="cannot be unpacked"):
-        Scratch(tmp_path / "one", threading.Event()).unpack(path, ZSTD, whole=True)
+        Scratch(tmp_path / "one", threading.Event()).unpack(path, ZSTD)
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(CancelledError):
-        Scratch(tmp_path / "two", cancel).unpack(layer(tmp_path, ("./a", b"")), ZSTD, whole=True)
+        Scratch(tmp_path / "two", cancel).unpack(layer(tmp_path, ("./a", b"")), ZSTD)
 
 
 @pytest.fixture

@@ -1,0 +1,171 @@
+"""Bytecode is compiled once for a distribution, and laid before the recipe's step as if it had just made it.
+
+The step compiles the files of each distribution in processes of their own, as its comment in the template
+says, and leaves alone what is there. So what a distribution's files become depends on these files, the
+script and the interpreter, which is what they are looked up by here. What several distributions name, or
+none, is compiled together, and looked up in the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.digests import digest_of
+from builder.layers.excerpt import is_source
+from builder.layers.pack import FORMAT, Content, Packed, find_pack, keep_pack
+from builder.layers.tar import MTIME
+from builder.layers.wheel import SITE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from builder.layers.dockerfile import Step
+    from builder.layers.pack import Pack
+    from builder.layers.scratch import Scratch
+    from builder.layers.store import LayerStore, Lease
+
+FOLDER = "bytecode"
+"""What the template calls the layer."""
+_OUT = f"out/{FOLDER}/"
+_PYTHON = re.compile(
+    r"(usr/|usr/local/)?lib/python[\d.]*|etc/python[\d.]*|(usr/|usr/local/)?bin/python[\d.]+"
+)
+_LIBRARIES = re.compile(r"(libc|libm|libpython[\d.]+)(-[\d.]+)?\.so[.\d]*")
+"""``libm``: the compiler works out powers of constants."""
+_SYSTEM = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Sources that are compiled together, and nowhere else."""
+
+    title: str
+    files: tuple[Packed, ...]
+    key: str
+
+
+def makes_bytecode(step: Step) -> bool:
+    """Whether this is the step whose work is kept by distribution."""
+    return step.makes == {FOLDER}
+
+
+def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[Part]:
+    """What the sources in ``packs`` are split into; ``made_by`` stands for script and interpreter.
+
+    The same rule as in the script: by the RECORD that names a file, if it is one alone.
+    """
+    owners: dict[str, str] = {}
+    for pack in packs:
+        for info, names in pack.notes["records"].items():
+            for path in (f"{SITE}/{name}" for name in names):
+                owners[path] = info if owners.get(path, info) == info else ""
+    groups: dict[str, dict[str, Packed]] = {}
+    for pack in packs:
+        for file in pack.files:
+            if file.path.endswith(".py") and file.path.startswith(f"{SITE}/"):
+                groups.setdefault(owners.get(file.path, ""), {})[file.path] = file
+    return [_part(info, groups[info], made_by) for info in sorted(groups)]
+
+
+def _part(info: str, files: Mapping[str, Packed], made_by: str) -> Part:
+    ordered = tuple(files[path] for path in sorted(files))
+    document = {"files": [[file.path, file.mode, file.sha256] for file in ordered], "by": made_by}
+    return Part(
+        title=f"bytecode of {info.removesuffix('.dist-info') or 'what is shared'}",
+        files=ordered,
+        key=f"bytecode{FORMAT}-{digest_of(document).removeprefix('sha256:')}",
+    )
+
+
+def compiler(step: Step, root: Path, env: Mapping[str, str]) -> str:
+    """A digest of all that decides what a source becomes: the script, Python, and what it is told."""
+    return digest_of({"script": step.script, "env": dict(sorted(env.items())), "python": _interpreter(root)})
+
+
+def _interpreter(root: Path) -> str:
+    """A digest of every file of Python below ``root``, and of the libraries that it counts with."""
+    found = hashlib.sha256()
+    for path in _python_files(root):
+        name = str(path.relative_to(root))
+        content = bytes(path.readlink()) if path.is_symlink() else path.read_bytes()
+        found.update(
+            f"{len(name)} {name} {path.is_symlink()} {len(content)} ".encode("utf-8", "surrogateescape")
+        )
+        found.update(content)
+    return found.hexdigest()
+
+
+def _python_files(root: Path) -> list[Path]:
+    tops: list[Path] = []
+    for folder in (*_SYSTEM, "etc", "bin", "usr/bin", "usr/local/bin"):
+        if (root / folder).is_dir() and not (root / folder).is_symlink():
+            tops += [
+                path
+                for path in (root / folder).iterdir()
+                if _PYTHON.fullmatch(f"{folder}/{path.name}") or _LIBRARIES.fullmatch(path.name)
+            ]
+            tops += [
+                path for path in (root / folder).glob("*-linux-gnu*/lib*") if _LIBRARIES.fullmatch(path.name)
+            ]
+    found = [path for path in tops if path.is_symlink() or path.is_file()]
+    for top in tops:
+        if top.is_dir() and not top.is_symlink():
+            for folder_, folders, files in os.walk(top):
+                found += [Path(folder_, name) for name in files]
+                found += [path for name in folders if (path := Path(folder_, name)).is_symlink()]
+    return sorted(found)
+
+
+def lay_known(parts: Sequence[Part], scratch: Scratch, *, store: LayerStore, lease: Lease) -> list[Part]:
+    """Lay out the bytecode that is in the store, and return the parts that have to be compiled."""
+    missing = []
+    for part in parts:
+        pack = find_pack(part.key, store=store, lease=lease)
+        if pack is None:
+            missing.append(part)
+            continue
+        for content in pack.contents(lambda _file: True):
+            scratch.lay(content, _OUT)
+    return missing
+
+
+def lay_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], scratch: Scratch) -> None:
+    """Lay out sources that are ``wanted``, with the RECORDs, as old as they are in their layers."""
+    for pack in packs:
+        for content in pack.contents(lambda file: is_source(file.path) and wanted(file)):
+            scratch.lay(content, mtime=MTIME)
+
+
+def keep_compiled(parts: Sequence[Part], root: Path, *, store: LayerStore, lease: Lease) -> None:
+    """Keep what the step made of each part."""
+    made: dict[str, dict[str, str]] = {}
+    for part in parts:
+
+        def make(part: Part = part) -> tuple[list[Content], dict[str, str]]:
+            found = (_compiled(file.path, root / _OUT, made) for file in part.files)
+            return [content for content in found if content is not None], {}
+
+        keep_pack(part.key, part.title, make, store=store, lease=lease)
+
+
+def _compiled(path: str, root: Path, made: dict[str, dict[str, str]]) -> Content | None:
+    """The bytecode of a source; None where it is for another Python, and did not compile."""
+    folder, _, name = path.rpartition("/")
+    cache = f"{folder}/__pycache__"
+    if cache not in made:
+        # module.cpython-39.pyc
+        found = [one.name for one in (root / cache).iterdir()] if (root / cache).is_dir() else []
+        made[cache] = {file.rsplit(".", 2)[0]: file for file in found}
+    file = made[cache].get(name.removesuffix(".py"))
+    if file is None:
+        return None
+    target = root / cache / file
+    data = target.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    packed = Packed(f"{cache}/{file}", target.stat().st_mode & 0o777, len(data), digest, ((0, len(data)),))
+    return Content(packed, [data])

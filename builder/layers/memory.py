@@ -1,0 +1,122 @@
+"""Where a system is laid out for a moment: in memory where there is room, else beside the store.
+
+Small files cost a tenth there of what they cost on a disk: 4,000 in 0.10 s, and in 1.48 s on ext4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.errors import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.layers.store import LayerStore
+
+SHARED = Path("/dev/shm")  # noqa: S108 - memory by name, and on every Linux
+_SPARE = 1 << 30
+"""Bytes of memory that are left alone."""
+_NEARLY_FULL = 4 << 20
+
+
+def roomy(need: int) -> bool:
+    """Whether ``need`` bytes may be put into memory, as programs that run there."""
+    try:
+        status = os.statvfs(SHARED)
+    except OSError:
+        return False
+    if status.f_flag & (os.ST_NOEXEC | os.ST_RDONLY) or not os.access(SHARED, os.W_OK | os.X_OK):
+        return False
+    free = min(status.f_bavail * status.f_frsize, available() - _SPARE)
+    return free >= need
+
+
+def available() -> int:
+    """Bytes of memory that this process may still take, by the kernel and by its control group."""
+    found = 0
+    for line in _read(Path("/proc/meminfo")).splitlines():
+        if line.startswith("MemAvailable:"):
+            found = int(line.split()[1]) * 1024
+    for line in _read(Path("/proc/self/cgroup")).splitlines():
+        if line.startswith("0::"):
+            # https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+            folder = Path("/sys/fs/cgroup") / line[3:].strip("/")
+            limit, used = _read(folder / "memory.max").strip(), _read(folder / "memory.current").strip()
+            if limit.isdecimal() and used.isdecimal():
+                found = min(found, int(limit) - int(used))
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+class MemoryFullError(Exception):
+    """The room in memory that there seemed to be was not enough, or somebody else took it."""
+
+
+@contextlib.contextmanager
+def workplace(store: LayerStore, need: int, *, memory: bool) -> Iterator[Path]:
+    """A new folder with room for about ``need`` bytes, removed when the block ends; in ``memory`` if it may.
+
+    What a process that was killed has left is removed by the next that comes here, or by a prune. Raises
+    :class:`MemoryFullError` in the place of any error of the block that lack of memory explains.
+    """
+    sweep()
+    if memory and roomy(need):
+        with _in_memory() as folder:
+            try:
+                yield folder
+            except (OSError, CommandError) as problem:
+                status = os.statvfs(folder)
+                if status.f_bavail * status.f_frsize < _NEARLY_FULL:
+                    raise MemoryFullError from problem
+                raise
+    else:
+        with tempfile.TemporaryDirectory(prefix="bases-", dir=store.folder("tmp")) as name:
+            yield Path(name)
+
+
+@contextlib.contextmanager
+def _in_memory() -> Iterator[Path]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED))
+        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not folder.exists():
+                continue  # somebody swept it before the lock was held
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder)
+            return
+        finally:
+            os.close(file)
+
+
+def sweep() -> None:
+    """Remove what dead processes of this user left in memory: a folder whose lock nobody holds."""
+    for folder in SHARED.glob(f"{_prefix()}*"):
+        with contextlib.suppress(OSError):
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(file).st_uid == os.geteuid():
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(file)
+
+
+def _prefix() -> str:
+    return f"rtbuild-{os.geteuid()}-"

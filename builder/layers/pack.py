@@ -1,0 +1,139 @@
+"""A few files in one blob of the store, whole or in parts, with an index that can be read alone.
+
+::
+
+    length of the index, 8 bytes, big-endian
+    index: JSON, compressed
+    contents, one after another, compressed
+
+Not a tar file, because a library of a gigabyte of which some kilobytes are kept would be one of zeros there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import zstandard
+
+from builder.digests import canonical_json
+from builder.errors import CellError
+from builder.layers.codec import ZSTD_LEVEL
+from builder.layers.store import Record
+from builder.layers.types import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from builder.layers.store import LayerStore, Lease
+
+FORMAT = 1
+"""Part of every key that a pack is looked up by. To be raised with every change to what is in one."""
+_LENGTH = 8
+_MEDIA_TYPE = "application/vnd.rtbuild.pack"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A file. ``path`` is relative to the image's root, ``size`` that of the whole file in bytes."""
+
+    path: str
+    mode: int
+    size: int
+    sha256: str
+    """Of the content, in hexadecimal; empty where it is not all here."""
+    ranges: tuple[tuple[int, int], ...]
+    """Offset and length of what is here."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What :func:`write_pack` takes for a file."""
+
+    file: Packed
+    pieces: Sequence[bytes]
+    """One for each of its ranges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack:
+    """A pack whose index was read."""
+
+    path: Path
+    files: tuple[Packed, ...]
+    """In the order of their contents."""
+    notes: Mapping[str, Any]
+    """What the maker wanted to be known without reading contents."""
+    _start: int
+
+    def contents(self, wanted: Callable[[Packed], bool]) -> Iterator[Content]:
+        """The files that are ``wanted``; nothing is read beyond the last of them."""
+        left = sum(map(wanted, self.files))
+        with self.path.open("rb") as blob:
+            blob.seek(self._start)
+            with zstandard.ZstdDecompressor().stream_reader(blob) as stream:
+                for file in self.files:
+                    if not left:
+                        return
+                    pieces = [stream.read(length) for _, length in file.ranges]
+                    if [len(piece) for piece in pieces] != [length for _, length in file.ranges]:
+                        raise CellError(f"{self.path.name[:12]} in the layer cache is cut short")
+                    if wanted(file):
+                        left -= 1
+                        yield Content(file, pieces)
+
+
+def open_pack(path: Path) -> Pack:
+    """Read the index of a pack that the store found sound."""
+    with path.open("rb") as blob:
+        length = int.from_bytes(blob.read(_LENGTH), "big")
+        index = json.loads(zstandard.decompress(blob.read(length)))
+    files = tuple(
+        Packed(path_, mode, size, sha256, tuple((start, end) for start, end in ranges))
+        for path_, mode, size, sha256, ranges in index["files"]
+    )
+    return Pack(path=path, files=files, notes=index["notes"], _start=_LENGTH + length)
+
+
+def keep_pack(
+    key: str,
+    title: str,
+    make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]],
+    *,
+    store: LayerStore,
+    lease: Lease,
+) -> Pack:
+    """The pack of ``key``, made of the contents and notes that ``make`` gives, if nobody has made it yet."""
+
+    def write(target: Path) -> Record:
+        contents, notes = make()
+        entries = [
+            [one.file.path, one.file.mode, one.file.size, one.file.sha256, one.file.ranges]
+            for one in contents
+        ]
+        index = _compressed([canonical_json({"files": entries, "notes": notes})])
+        data = _compressed([piece for one in contents for piece in one.pieces])
+        blob = len(index).to_bytes(_LENGTH, "big") + index + data
+        target.write_bytes(blob)
+        digest = "sha256:" + hashlib.sha256(blob).hexdigest()
+        return Record(
+            layer=Layer(
+                title=title, digest=digest, diff_id=digest, size=len(blob), unpacked=0, media_type=_MEDIA_TYPE
+            )
+        )
+
+    record, _ = store.obtain(key, lease, write)
+    return open_pack(store.blob(record.layer.digest))
+
+
+def find_pack(key: str, *, store: LayerStore, lease: Lease) -> Pack | None:
+    """The pack of ``key``, kept by ``lease``; None where it must be made."""
+    record = store.find(key, lease)
+    return None if record is None else open_pack(store.blob(record.layer.digest))
+
+
+def _compressed(pieces: Sequence[bytes]) -> bytes:
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(b"".join(pieces))

@@ -1,0 +1,197 @@
+"""Bytecode kept by distribution, laid together again, is that of one run of the recipe's step over all."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builder.layers import LayerStore, sandbox
+from builder.layers.bytecode import (
+    compiler,
+    keep_compiled,
+    lay_known,
+    lay_sources,
+    makes_bytecode,
+    parts_of,
+)
+from builder.layers.dockerfile import read_ending
+from builder.layers.excerpt import Excerpt
+from builder.layers.pack import Pack, keep_pack
+from builder.layers.scratch import Scratch
+
+if TYPE_CHECKING:
+    from builder.layers.dockerfile import Step
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "recipe" / "rootfs-wheels" / "Dockerfile"
+SITE = "opt/runtime/lib/python/site-packages"
+MOUNTS = """
+for folder in usr bin lib lib64 root; do
+    if [ -d "/$folder" ]; then mkdir -p "$0/$folder" && mount --rbind "/$folder" "$0/$folder"; fi
+done
+exec chroot "$0" "$@"
+"""
+
+
+def pythons() -> list[str]:
+    """Every CPython from 3.6 on that is here, as the command in ``/usr/bin`` or below a pyenv."""
+    found = [str(path) for path in Path("/usr/bin").glob("python3.*") if path.name[8:].isdigit()]
+    versions = Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")
+    return sorted(found) + sorted(map(str, versions))
+
+
+@pytest.fixture(params=pythons(), ids=lambda path: path.strip("/").replace("/", "-"))
+def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Step:
+    """The recipe's step, run by one of this machine's interpreters, which is mounted into the scratch."""
+    words = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
+    if subprocess.run([*words, "mount --rbind /usr /mnt"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine makes no namespaces")
+    monkeypatch.setattr(sandbox, "way_in", lambda: (*words, MOUNTS))
+    (found,) = filter(makes_bytecode, read_ending(GOLDEN.read_text()).steps)
+    assert '"/usr/bin/$python" -B' in found.script
+    script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')
+    return type(found)(script=script, files=found.files)
+
+
+WORDS = "".join(f"name_{number} = 'value_{number}'\n" for number in range(40)).encode()
+"""Names that several files share: what one becomes depends on what its process has compiled before."""
+FILES: dict[str, dict[str, bytes]] = {
+    "one": {f"one/m{number}.py": WORDS + b"x = %d" % number for number in range(9)}
+    | {"space/__init__.py": b"", "space/one.py": WORDS},
+    "two": {
+        "space/__init__.py": b"",
+        "space/two.py": WORDS + b"\nx = 'x', 2.5 ** 0.5, (), {1} < {2}\n",
+        "space/wrong.py": b"print 'for another Python'\n",
+        "space/nul.py": b"x = 1\0\n",
+        "space/latin.py": b"# coding: latin-1\nx = '\xe4'\n",
+        "space/ver\u00fcckt \u2028name,.py": WORDS,
+        "space/a.b.py": b"name_1 = 'value_1'\n",
+    },
+    "three": {"three.py": WORDS[::-1], "tests/data/template.py": b"{{ no python }}", "m.py": WORDS},
+    "": {"stray.py": WORDS, "space/stray.py": WORDS + b"y = 1\n"},
+}
+"""Distributions that get into each other's way, and files that no RECORD names."""
+
+
+def packed(store: LayerStore, *names: str) -> list[Pack]:
+    """The excerpt of a layer for each of these distributions."""
+    found = []
+    for name in names:
+        excerpt = Excerpt()
+        rows = io.StringIO(newline="")
+        csv.writer(rows).writerows((path, "", "") for path in FILES[name])
+        record = {f"{name}-1.dist-info/RECORD": rows.getvalue().encode()} if name else {}
+        for path, content in {**FILES[name], **record}.items():
+            feed = excerpt.take(f"{SITE}/{path}", 0o755 if "two" in path else 0o644, len(content))
+            assert feed is not None
+            feed(content)
+        found.append(keep_pack(f"test-{name}", name, excerpt.contents, store=store, lease=store.lease()))
+    return found
+
+
+def compiled(
+    step: Step, root: Path, packs: list[Pack], store: LayerStore
+) -> tuple[list[str], dict[str, Any]]:
+    """Which parts were compiled now, and the layer: each path with mode, time and content."""
+    scratch = Scratch(root, threading.Event())
+    lease = store.lease()
+    for pack in packs:
+        for folder in pack.notes["folders"]:
+            scratch.folder(folder)
+    parts = parts_of(packs, made_by=compiler(step, scratch.root, {}))
+    missing = lay_known(parts, scratch, store=store, lease=lease)
+    wanted = {file.path for part in missing for file in part.files}
+    lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
+    env = sandbox.environment({"SOURCE_DATE_EPOCH": "1700000000"})
+    scratch.put("/dev/null", b"", 0o666)
+    sandbox.run_script(step.script, scratch.root, what="it", env=env, cancel=threading.Event())
+    keep_compiled(missing, scratch.root, store=store, lease=lease)
+    out = scratch.root / "out/bytecode"
+    found = {}
+    for path in sorted(out.rglob("*")):
+        status = path.stat()
+        content = path.read_bytes() if path.is_file() else None
+        found[str(path.relative_to(out))] = (status.st_mode, status.st_mtime, content)
+    return [part.title.removeprefix("bytecode of ") for part in missing], found
+
+
+def test_parts_of_several_runs_are_what_one_run_makes(step: Step, tmp_path: Path) -> None:
+    one, two = LayerStore(tmp_path / "one"), LayerStore(tmp_path / "two")
+    names = ("one", "two", "three", "")
+    made, whole = compiled(step, tmp_path / "whole", packed(one, *names), one)
+    assert made == ["what is shared", "one-1", "three-1", "two-1"]
+    compiled(step, tmp_path / "first", packed(two, "one"), two)
+    compiled(step, tmp_path / "second", packed(two, "three"), two)
+    made, parts = compiled(step, tmp_path / "parts", packed(two, *names), two)
+    assert made == ["what is shared", "one-1", "two-1"], "alone, its __init__.py was nobody else's"
+    made, again = compiled(step, tmp_path / "again", packed(two, *names), two)
+    assert made == []
+    assert parts == whole
+    assert again == whole
+    assert {time for _, time, _ in whole.values()} == {1_700_000_000}
+    names_ = {path.rpartition("/")[2].partition(".cpython")[0] for path in whole if path.endswith(".pyc")}
+    assert names_ >= {"__init__", "stray", "a.b", "latin", "ver\u00fcckt \u2028name,", "m0", "m8"}
+    assert not names_ & {"wrong", "template"}
+
+
+def test_what_a_part_is_looked_up_by(tmp_path: Path) -> None:
+    store = LayerStore(tmp_path / "store")
+
+    def keys(*names: str, by: str = "1") -> dict[str, str]:
+        return {part.title: part.key for part in parts_of(packed(store, *names), made_by=by)}
+
+    alone, together = keys("three"), keys("three", "one", "")
+    assert together["bytecode of three-1"] == alone["bytecode of three-1"]
+    assert keys("three", by="2")["bytecode of three-1"] != alone["bytecode of three-1"]
+    assert keys("one", "two")["bytecode of one-1"] != keys("one")["bytecode of one-1"]
+
+
+def test_the_interpreter_is_its_files_and_no_others(tmp_path: Path) -> None:
+    (step,) = filter(makes_bytecode, read_ending(GOLDEN.read_text()).steps)
+    root = tmp_path / "root"
+    for name in (
+        "usr/bin/python3.9",
+        "usr/lib/python3.9/os.py",
+        "lib/x86_64-linux-gnu/libm-2.31.so",
+        "etc/fstab",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    (root / "usr/bin/python3").symlink_to("python3.9")
+    first = compiler(step, root, {})
+    (root / "etc/fstab").write_text("other")
+    (root / "lib/x86_64-linux-gnu/libgomp.so.1").write_text("new")
+    assert compiler(step, root, {}) == first
+    assert compiler(step, root, {"PYTHONOPTIMIZE": "1"}) != first
+    for name in ("usr/lib/python3.9/os.py", "lib/x86_64-linux-gnu/libm-2.31.so", "usr/bin/python3.9"):
+        (root / name).write_text("other")
+        changed = compiler(step, root, {})
+        assert changed != first
+        first = changed
+    (root / "usr/bin/python3").unlink()
+    assert compiler(step, root, {}) != first
+
+
+def test_a_part_that_was_cut_short_is_compiled_again(tmp_path: Path) -> None:
+    store = LayerStore(tmp_path / "store")
+    lease = store.lease()
+    (part,) = parts_of(packed(store, "three"), made_by="1")
+    root = tmp_path / "root"
+    cache = root / "out/bytecode" / SITE / "__pycache__"
+    cache.mkdir(parents=True)
+    (cache / "three.cpython-39.pyc").write_bytes(b"compiled")
+    keep_compiled([part], root, store=store, lease=lease)
+    scratch = Scratch(tmp_path / "next", threading.Event())
+    assert lay_known([part], scratch, store=store, lease=lease) == []
+    again = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
+    assert again.read_bytes() == b"compiled"
+    record = store.find(part.key, lease)
+    assert record is not None
+    blob = store.blob(record.layer.digest)
+    blob.write_bytes(blob.read_bytes()[:-1])
+    assert lay_known([part], scratch, store=store, lease=lease) == [part]
