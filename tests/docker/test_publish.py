@@ -15,12 +15,14 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import containers
 import jsonschema
 import pytest
-from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project
+from publish_doubles import A100, CELL, MATRIX, ONE, PROBE, Project, report
 from publish_scene import EVIDENCE, MEASURED, Scene, direct, impatient
 from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
+from testcontainers.core.container import DockerContainer
 from unreliable import Proxy, before
 
 from builder.evidence import Signer
@@ -29,9 +31,13 @@ from builder.lock.http import Client
 from builder.lock.registry_auth import Login
 from builder.publish.run import Order, publish
 from builder.publish.staging import read_image, staged_reference
+from builder.verify import ReportStore
+from builder.verify.document import parse
+from builder.verify.entry import key_of
 
 if TYPE_CHECKING:
     from builder.publish.run import Publication
+    from builder.publish.staging import Staged
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -259,11 +265,11 @@ def test_the_command_over_tls_and_with_a_password(tmp_path: Path, monkeypatch: p
         assert "docker login" in stranger.stderr
 
 
-def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
-    tmp_path: Path, server: LoopbackRegistry
-) -> None:
-    """``build --push`` with a real engine; what this machine without a GPU says of it opens no gate."""
+def test_a_real_image_from_its_build_to_whoever_pulls_it(tmp_path: Path, server: LoopbackRegistry) -> None:
+    """``build --push`` with a real engine; what this machine without a GPU says of it opens no gate. A double
+    of a T4's word does, in this registry, and what then bears the public tags is that very image."""
     staging, public = f"{server.host}/real/staging", f"{server.host}/real/public"
+    cell = "six1.17.0-py3.11-bookworm-cpu-push"
     (tmp_path / "real.yaml").write_text(
         "version: 1\ninclude:\n"
         "- {framework: six==1.17.0, python: 3.11, base: rootfs:debian/bookworm, cuda: none, variant: push}\n"
@@ -285,9 +291,42 @@ def test_a_real_image_is_pushed_under_its_own_digest_and_refused_unverified(
         (refusal,) = json.loads(shut.stdout)["cells"][0]["refusals"]
         assert refusal["kind"] == "unverified"
         assert registry.request("GET", public, "tags/list").status_code == 404
+
+        told = json.loads(built.stdout)["cells"][0]["verification"]["report"]
+        store_double(tmp_path / "results", found, told)
+        done = rtbuild(tmp_path, "publish", "real.yaml", "--json", "-q")
+        assert json.loads(done.stdout)["cells"][0]["outcome"] == "published"
+        as_pulled(f"{public}:{cell}", found)
     finally:
-        name = "rtbuild/real:six1.17.0-py3.11-bookworm-cpu-push"
-        subprocess.run(["docker", "image", "rm", "-f", name], capture_output=True, check=False)
+        for name in (f"rtbuild/real:{cell}", f"{public}:{cell}"):
+            subprocess.run(["docker", "image", "rm", "-f", name], capture_output=True, check=False)
+
+
+def store_double(results: Path, image: Staged, told: dict[str, Any]) -> None:
+    """What the probe said of the image without a GPU, made into a double of what it says on a T4."""
+    kept = {name: told[name] for name in ("probe", "python", "machine", "fingerprint", "expectation")}
+    document = report(image, **kept)
+    document["frameworks"] = []
+    key = key_of(image.content, parse(json.dumps(document)), image.digest)
+    assert key is not None
+    labels = {name: image.label(f"io.rtbuild.{name}") or "" for name in ("cell", "matrix")}
+    assert ReportStore(results / "reports").save(key, document, **labels) is not None
+
+
+def as_pulled(reference: str, image: Staged) -> None:
+    """Start what a client gets by a public tag, and have it examine itself."""
+    container = DockerContainer(reference).with_kwargs(labels=containers.labels())
+    container.with_command(["cudnn-verify", "--json"])
+    with container:
+        status = container.wait()
+        stdout, _ = container.get_logs()
+        pulled = container.get_wrapped_container().image
+    document = json.loads(stdout)
+    assert (status, document["verdict"]) == (10, "unverified"), "sound, and there is no GPU here"
+    assert document["expectation"] == image.label("io.rtbuild.cell")
+    assert {name.partition("@")[2] for name in pulled.attrs["RepoDigests"]} == {image.digest}
+    for name in ("cell", "matrix", "inputs", "version"):
+        assert pulled.labels[f"io.rtbuild.{name}"] == image.label(f"io.rtbuild.{name}")
 
 
 def test_signed_it_is_what_audit_and_cosign_find(
