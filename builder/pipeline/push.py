@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from builder.publish.staging import Staged
 
 
-def push_cell(walk: Walk, site: Site, image: Image, inputs: str, repository: str) -> Image:
+def push_cell(
+    walk: Walk, site: Site, image: Image, inputs: str, repository: str, *, known: Staged | None = None
+) -> Image:
     """Push what was built, unless the repository has it; the image with the digest that it has there.
 
     The unlisted tag only says where to look. What counts from here on is the digest: with the containerd
     image store it is the engine's own, with a graph driver the one that the push came to, whose config is
-    the engine's image. Raises RegistryError.
+    the engine's image. ``known`` is what the repository was seen to have; without, it is asked. Raises
+    RegistryError.
     """
     engine = site.engine
     assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
     reference = staged_reference(repository, inputs)
     with walk.stage(Stage.PUSH):
-        staged = look(site.writing, reference)
+        staged = known or look(site.writing, reference)
         if staged is not None and _same(staged, image):
             walk.done(f"there already, {staged.digest[:19]}")
             return replace(image, pushed=staged.reference)

@@ -19,7 +19,7 @@ from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.push import push_cell
 from builder.pipeline.schedule import Walk, each
 from builder.pipeline.sharing import SharedLayers, share_built
-from builder.pipeline.skipping import end_staged, staged_before
+from builder.pipeline.skipping import built_before, end_staged, staged_before
 from builder.pipeline.staged import verify_staged
 from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from builder.engine import StoredImage
     from builder.model import Cell, Image, Matrix, Pinned, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
+    from builder.publish.staging import Staged
 
 
 def open_site(
@@ -152,7 +154,7 @@ def build(
     early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
     staged = staged_before(site, recipes.values(), emit)
-    here = {} if settings.no_cache else engine.built()
+    here = built_before(site, recipes.values())
     _refuse_full(
         site, engine, [r.pinned for r in recipes.values() if r.inputs not in here.keys() | staged.keys()]
     )
@@ -161,7 +163,7 @@ def build(
         recipe = recipes[walk.cell.id]
         if recipe.inputs in staged and recipe.inputs not in here:
             return end_staged(walk, site, staged[recipe.inputs])
-        return _build_one(walk, site, recipe, here.get(recipe.inputs))
+        return _build_one(walk, site, recipe, here.get(recipe.inputs), staged.get(recipe.inputs))
 
     made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
@@ -181,16 +183,19 @@ def _refuse_full(site: stages.Site, engine: Engine, missing: Sequence[Pinned]) -
     )
 
 
-def _build_one(walk: Walk, site: stages.Site, recipe: Recipe, known: Sequence[str] | None) -> CellResult:
+def _build_one(
+    walk: Walk, site: stages.Site, recipe: Recipe, there: StoredImage | None, staged: Staged | None
+) -> CellResult:
     log = log_path(site.settings.results, walk.cell)
     image = None
     packages: tuple[InstalledPackage, ...] = ()
     try:
-        image = stages.build_cell(walk, site, recipe, log, known=known)
+        image = stages.build_cell(walk, site, recipe, log, there=there)
         packages = _packages(walk, site, image, recipe)
         if site.settings.push is not None:
-            image = push_cell(walk, site, image, recipe.inputs, site.settings.push)
-            share_built(walk, site, recipe, image)
+            image = push_cell(walk, site, image, recipe.inputs, site.settings.push, known=staged)
+            if staged is None or image.pushed != staged.reference:
+                share_built(walk, site, recipe, image)
         if not site.settings.verify:
             return replace(stages.ended(walk, Outcome.DONE, image=image, log=log), packages=packages)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))

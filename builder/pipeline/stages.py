@@ -22,7 +22,7 @@ from builder.recipe.bundle import kept_bundle
 from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from builder.engine import BuildEvent, Engine, StoredImage
     from builder.layers import LayerStore
@@ -112,17 +112,17 @@ def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
 
 
 def build_cell(
-    walk: Walk, site: Site, recipe: Recipe, log: Path, *, known: Sequence[str] | None = None
+    walk: Walk, site: Site, recipe: Recipe, log: Path, *, there: StoredImage | None = None
 ) -> Image:
     """Build the recipe, or find that an image with the same inputs is there.
 
-    ``known`` are the images that were said to have them; without, the engine is asked.
+    ``there`` is the image that was found before; without, the engine is asked.
     """
     engine, settings, cell = site.engine, site.settings, walk.cell
     assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
     name = settings.image_name(cell.matrix, cell.id)
     if not settings.no_cache:
-        there = engine.find(recipe.inputs, known) or (engine.find(recipe.inputs) if known else None)
+        there = there or engine.find(recipe.inputs)
         if there is not None:
             with walk.stage(Stage.BUILD):
                 if there.reference != name:

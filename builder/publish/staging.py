@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from builder.digests import content_of
-from builder.errors import RegistryError, UsageError
+from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.lock.oci import INDEXES, parse_reference
 
 if TYPE_CHECKING:
@@ -112,13 +112,20 @@ def find_staged(registry: Reading, repository: str, inputs: str) -> Staged | Non
 
 def look(registry: Reading, reference: str) -> Staged | None:
     """The image behind a tag; None where there is no such tag. Raises RegistryError."""
-    digest = registry.digest_of(reference)
-    return None if digest is None else read_image(registry, reference.rpartition(":")[0], digest)
+    try:
+        manifest = registry.manifest(reference)
+    except ImageMissingError:
+        return None
+    return _image(registry, reference.rpartition(":")[0], manifest)
 
 
 def read_image(registry: Reading, repository: str, digest: str) -> Staged:
     """An image by its digest, each document checked against its own. Raises RegistryError."""
-    manifest = registry.manifest(f"{repository}@{digest}")
+    return _image(registry, repository, registry.manifest(f"{repository}@{digest}"))
+
+
+def _image(registry: Reading, repository: str, manifest: Manifest) -> Staged:
+    digest = manifest.digest
     if manifest.media_type in INDEXES:
         raise NoImageError(
             f"{repository}@{digest} is an index of images, and a single one is wanted",
