@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.engine import Engine
 from builder.errors import CellError
 from builder.layers import LayerStore
 from builder.lock import Debian, Index, Registry
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from builder.engine import StoredImage
+    from builder.engine import Engine, StoredImage
     from builder.model import Cell, Image, Matrix, Pinned, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
@@ -135,6 +134,8 @@ def build(
     MissingToolError before anything is done where no engine answers or the disk is too small, and
     StaleLockError where ``locked`` forbids to go on.
     """
+    from builder.engine import Engine  # with Docker's client: a tenth of a second, for engines only
+
     if settings.push is not None:
         repository_of(settings.push)
     engine = Engine.connect(context=settings.context, builder=settings.builder)
@@ -230,6 +231,8 @@ def verify(
     Raises MissingToolError where no engine answers, and StaleLockError where images come from elsewhere and
     the lock does not say which.
     """
+    from builder.engine import Engine
+
     source = repository_of(settings.source) if settings.source is not None else None
     engine = Engine.connect(context=settings.context)
     site = open_site(matrices, settings, emit, engine=engine)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from builder import __version__, resources
 from builder.compat import Outcome as Judgement
 from builder.compat import check, summary
-from builder.engine import StepFinished, StepOutput, StepStarted, Transfer, user_network
 from builder.errors import CellError
 from builder.lock import Memory, Registry, pin
 from builder.model import Image
@@ -118,6 +117,8 @@ def build_cell(
 
     ``there`` is the image that was found before; without, the engine is asked.
     """
+    from builder.engine import user_network
+
     engine, settings, cell = site.engine, site.settings, walk.cell
     assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
     name = settings.image_name(cell.matrix, cell.id)
@@ -176,6 +177,8 @@ def refuse_large(pinned: Pinned, size: int) -> None:
 
 
 def _tell(walk: Walk, event: BuildEvent) -> None:
+    from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
+
     match event:
         case StepStarted():
             walk.progress(f"[{event.number}/{event.total}] {event.name}", event.number, event.total)
