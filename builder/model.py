@@ -97,6 +97,8 @@ class Cell:
     """Its packages are among ``pip`` and ``apt`` already."""
     dependencies: Literal["resolved", "listed"] = "resolved"
     """``listed``: the packages named are all there are, as ``pip install --no-deps`` has it."""
+    from_source: tuple[str, ...] = ()
+    """Packages whose wheels may be built from their source distributions: foreign code runs, shut in."""
     variant: str | None = None
     """Appended to the id, to tell cells apart that differ only in packages or environment."""
     options: Options = field(default_factory=Options)
@@ -109,9 +111,11 @@ class Cell:
         # Only where it is not the default: locks made before the key was there stay fresh.
         listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
         profile = {"profile": self.profile} if self.profile != "plain" else {}
+        sources = {"from-source": list(self.from_source)} if self.from_source else {}
         return {
             **listed,
             **profile,
+            **sources,
             "frameworks": list(self.frameworks),
             "python": self.python,
             "base": str(self.base),
@@ -168,6 +172,30 @@ class Wheel:
     size: int
     uploaded: int = 0
     """When the index says it was uploaded, in seconds since 1970; 0 where the index does not say."""
+    source: Source | None = field(default=None, compare=False)
+    """What it is built from, for one that no index has: see :mod:`builder.sdist`."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Sdist:
+    """A source distribution by content."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """All that the bytes of a built wheel depend on."""
+
+    sdist: Sdist
+    requires: tuple[Wheel, ...]
+    """What its build needs, by name; none of it is in the image."""
+    system: RootfsBase
+    python: str
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

@@ -52,6 +52,12 @@ def import_(
     lock: Annotated[
         bool, typer.Option("--lock/--no-lock", help="Lock the cells whose base this machine can reach.")
     ] = True,
+    build: Annotated[
+        bool,
+        typer.Option(
+            "--from-source", help="Build what the index has only sources of: runs their setup code."
+        ),
+    ] = False,
     mirror: opt.Mirror = None,
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
@@ -67,6 +73,7 @@ def import_(
         output,
         profile=profile,
         lock=lock,
+        build=build,
         mirrors=opt.mirrors(mirror),
         terminal=opt.terminal(progress, color),
         json=json_,

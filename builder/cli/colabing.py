@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from builder import resources
 from builder.cli.boundary import INTERRUPTED
 from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, Row, Status, compare, labelled
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
@@ -16,12 +17,13 @@ from builder.colab.measure import measure
 from builder.console import print_json, reporter, run_summary
 from builder.engine import Engine
 from builder.errors import UsageError
-from builder.lock import Index
+from builder.lock import Debian, Index
 from builder.matrix import load
 from builder.pipeline import run as pipeline
 from builder.pipeline.events import Outcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import bundle
+from builder.sdist import Workshop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +50,7 @@ def import_lists(
     *,
     profile: Profile,
     lock: bool,
+    build: bool,
     mirrors: Mapping[str, str],
     terminal: Terminal,
     json: bool,
@@ -58,7 +61,7 @@ def import_lists(
     """
     for problem in runtime.problems:
         terminal.say(str(problem))
-    imported = _asked(runtime, profile, terminal)
+    imported = _asked(runtime, profile, terminal, build=build)
     matrix_path = output / f"{imported.name}.yaml"
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -79,8 +82,9 @@ def import_lists(
     return 1 if runtime.problems or stuck else 0
 
 
-def _asked(runtime: Runtime, profile: Profile, terminal: Terminal) -> Imported:
+def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: bool) -> Imported:
     began = time.monotonic()
+    debian = Debian.from_user()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
         report(RunStarted(cells=(name,), stages=(stage,)))
@@ -89,6 +93,8 @@ def _asked(runtime: Runtime, profile: Profile, terminal: Terminal) -> Imported:
             runtime,
             index=Index.from_user(brief=True),
             profile=profile,
+            debian=debian,
+            workshop=Workshop(debian=debian, cache=resources.cache()) if build else None,
             progress=lambda text, done, total: report(
                 StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),

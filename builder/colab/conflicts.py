@@ -6,6 +6,7 @@ mended.
 
 from __future__ import annotations
 
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -63,6 +64,10 @@ def conflicts(
 
 
 def _requires(match: Match, index: Index) -> tuple[str, ...] | None:
+    if match.built is not None:
+        with zipfile.ZipFile(match.built) as wheel:
+            metadata = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+            return truth_from_members(match.built.name, wheel.read(metadata), {}).requires
     file = match.file
     if file is None:
         return None

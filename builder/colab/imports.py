@@ -13,6 +13,7 @@ from builder.colab.bases import choose_bases
 from builder.colab.conflicts import conflicts
 from builder.colab.match import match_packages
 from builder.colab.runtimes import REPOSITORY
+from builder.colab.sources import build_missing
 from builder.compat.facts import load
 from builder.compat.versions import key as version_key
 from builder.errors import CellError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from builder.colab.conflicts import Conflict
     from builder.colab.match import Match, Matching
     from builder.colab.runtimes import Runtime
-    from builder.lock import Index
+    from builder.lock import Debian, Index
+    from builder.lock.sources import Workshop
     from builder.model import Profile
 
 PLATFORM = "linux/amd64"
@@ -77,8 +79,12 @@ def import_runtime(
     index: Index,
     profile: Profile = "colab",
     progress: Callable[[str, int, int], None] | None = None,
+    debian: Debian | None = None,
+    workshop: Workshop | None = None,
 ) -> Imported:
     """Ask the index about every package of the runtime, and choose what its image can stand on.
+
+    With ``workshop`` it is tried to build what the index has only sources of, in a system of ``debian``.
 
     Raises:
         CellError: no base has its Python, or none of its frameworks is on the index.
@@ -97,6 +103,15 @@ def import_runtime(
         return None if progress is None else lambda name, done, of: progress(f"{title} {name}", done, of)
 
     matching = match_packages(runtime.packages, index=index, target=target, progress=stage("asking for"))
+    if debian is not None and workshop is not None:
+        matching = build_missing(
+            matching,
+            index=index,
+            target=target,
+            debian=debian,
+            workshop=workshop,
+            progress=stage("building"),
+        )
     found, unread = conflicts(
         matching.found,
         {package.key: package.version for package in runtime.packages},
@@ -146,6 +161,7 @@ def matrix_text(imported: Imported) -> str:
         (m.requirement for m in matching.found if m.requirement and m.package.key not in skipped),
         key=str.casefold,
     )
+    sources = sorted(match.package.key for match in matching.found if match.built is not None)
     indexes = sorted({match.index for match in matching.found if match.index})
     lines = [
         "# yaml-language-server: $schema=../docs/matrix.schema.json",
@@ -168,6 +184,8 @@ def matrix_text(imported: Imported) -> str:
         f"  apt: [{', '.join(imported.apt)}]",
         "  pip:",
         *(f"    - {pin}" for pin in pins),
+        *(["  from-source:"] if sources else []),
+        *(f"    - {name}" for name in sources),
         "",
         "options:",
         "  slim: false  # Colab's packages are whole, tests and headers too",

@@ -19,6 +19,7 @@ from builder.lock.wheelmeta import read_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from packaging.tags import Tag
 
@@ -59,6 +60,8 @@ class Match:
     """The reason in words; for a match, what is worth to know of it."""
     file: IndexFile | None = None
     """The wheel that was found."""
+    built: Path | None = None
+    """The wheel that was built, of a package of which the index has only sources."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-_NAMESPACES = (
+NAMESPACES = (
     *("--user", "--map-root-user", "--mount", "--net", "--ipc", "--uts"),
     *("--pid", "--fork", "--kill-child"),
 )
+"""Options of unshare(1): root over one's own files, and no network or process of the machine's."""
 _PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
 _POLL = 0.1
 _TAIL = 25
@@ -82,7 +83,7 @@ def way_in() -> tuple[str, ...]:
     unshare, chroot = (shutil.which(name, path=path) for name in ("unshare", "chroot"))
     ways: list[tuple[str, ...]] = []
     if unshare and chroot:
-        ways.append((unshare, *_NAMESPACES, chroot))
+        ways.append((unshare, *NAMESPACES, chroot))
     if chroot and os.geteuid() == 0:
         ways.append((chroot,))
     for way in ways:

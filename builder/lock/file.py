@@ -22,14 +22,14 @@ import pydantic
 from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
 from builder.lock import schema
-from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Wheel
+from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from builder.model import Cell, Matrix
 
-_Item = TypeVar("_Item", Wheel, Deb)
+_Item = TypeVar("_Item", Wheel, Deb, Sdist)
 _AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
 
 
@@ -160,8 +160,12 @@ def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinne
 def render(lockfile: Lockfile) -> str:
     """The file's text: the same for the same content."""
     entries = lockfile.cells.values()
-    wheels = _keys({wheel for entry in entries for wheel in entry.wheels}, lambda wheel: wheel.file)
+    installed = {wheel for entry in entries for wheel in entry.wheels}
+    sources = [wheel.source for wheel in sorted(installed) if wheel.source is not None]
+    wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
+    sdists = _keys({source.sdist for source in sources}, lambda sdist: sdist.file)
     systems = {entry.base for entry in entries if isinstance(entry.base, RootfsBase)}
+    systems |= {source.system for source in sources}
     debs = _keys(
         {deb for base in systems for deb in base.debs}, lambda d: f"{d.package}_{d.version}_{d.architecture}"
     )
@@ -172,6 +176,18 @@ def render(lockfile: Lockfile) -> str:
         if isinstance(entry.base, RootfsBase):
             return {"rootfs": names[entry.base]}
         return {"image": entry.base.reference, "digest": entry.base.digest}
+
+    def row_of(wheel: Wheel) -> dict[str, Any]:
+        row = _fields(wheel)
+        source = row.pop("source")
+        if source is not None:
+            row["source"] = {
+                "sdist": sdists[source.sdist],
+                "requires": [wheels[one] for one in source.requires],
+                "rootfs": names[source.system],
+                "python": source.python,
+            }
+        return row
 
     document = {
         "schema": schema.VERSION,
@@ -196,7 +212,8 @@ def render(lockfile: Lockfile) -> str:
             for base in systems
         },
         "debs": {key: _fields(deb) for deb, key in debs.items()},
-        "wheels": {key: _fields(wheel) for wheel, key in wheels.items()},
+        "wheels": {key: row_of(wheel) for wheel, key in wheels.items()},
+        **({"sdists": {key: _fields(sdist) for sdist, key in sdists.items()}} if sdists else {}),
     }
     return _layout(document) + "\n"
 
@@ -213,7 +230,7 @@ def _entry(pinned: Pinned) -> Entry:
     )
 
 
-def _fields(item: Wheel | Deb) -> dict[str, Any]:
+def _fields(item: Wheel | Deb | Sdist) -> dict[str, Any]:
     return dict(vars(item))
 
 
@@ -246,12 +263,28 @@ def _layout(value: Any, indent: str = "") -> str:
 
 
 def _from_document(document: schema.Document) -> Lockfile:
-    wheels = {key: Wheel(**item.model_dump()) for key, item in document.wheels.items()}
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
         key: RootfsBase(suite=item.suite, epoch=item.epoch, debs=tuple(debs[name] for name in item.debs))
         for key, item in document.rootfs.items()
     }
+
+    plain = {
+        key: Wheel(**item.model_dump(exclude={"source"}))
+        for key, item in document.wheels.items()
+        if item.source is None
+    }
+    sdists = {key: Sdist(**item.model_dump()) for key, item in document.sdists.items()}
+    wheels = dict(plain)
+    for key, item in document.wheels.items():
+        if item.source is not None:
+            source = Source(
+                sdist=sdists[item.source.sdist],
+                requires=tuple(plain[name] for name in item.source.requires),
+                system=systems[item.source.rootfs],
+                python=item.source.python,
+            )
+            wheels[key] = Wheel(**item.model_dump(exclude={"source"}), source=source)
 
     def base_of(base: schema.ImageName | schema.RootfsName) -> RegistryBase | RootfsBase:
         if isinstance(base, schema.RootfsName):

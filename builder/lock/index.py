@@ -19,7 +19,7 @@ from builder import resources
 from builder.errors import PackageIndexError
 from builder.lock import download, index_settings, pages, simple_api, target, uv
 from builder.lock.http import READ_TIMEOUT, Client, explain, redact
-from builder.model import Wheel
+from builder.model import Sdist, Wheel
 
 if TYPE_CHECKING:
     import datetime
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.lock.index_settings import IndexSettings
+    from builder.lock.sources import Built
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""
@@ -88,31 +89,42 @@ class Index:
         previous: Sequence[Wheel] = (),
         upgrade: Collection[str] | bool = False,
         listed: bool = False,
+        built: Sequence[Built] = (),
     ) -> tuple[Wheel, ...]:
         """The wheels that satisfy ``requirements``, one a package, by name.
 
         ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
-        nothing is added to ``requirements``, whatever they say they depend on.
+        nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
+        index has; each is the one of its package.
 
         Raises:
             PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
         """
         wanted = target.Target(python=python, platform=platform, glibc=glibc)
         packages, warnings = uv.compile_requirements(
-            requirements, wanted, self.settings, previous=previous, upgrade=upgrade, listed=listed
+            [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
+            wanted,
+            self.settings,
+            previous=previous,
+            upgrade=upgrade,
+            listed=listed,
+            files=[one.path for one in built],
         )
         for text in warnings:
             self._note(text)
         fitting = wanted.tags()
         kept = {wheel.sha256 for wheel in previous}
+        own = {canonicalize_name(one.wheel.name): one.wheel for one in built}
         found: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for package in packages:
             marker = package.get("marker")
             if marker and not Marker(marker).evaluate(wanted.environment):
                 continue
-            found.append((package, _best(package, fitting, kept, wanted)))
+            if canonicalize_name(package["name"]) not in own:
+                found.append((package, _best(package, fitting, kept, wanted)))
         with ThreadPoolExecutor(_THREADS * 2) as pool:
-            return tuple(pool.map(lambda pair: self._wheel(*pair), found))
+            wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
+        return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
 
     @property
     def client(self) -> Client:
@@ -137,13 +149,13 @@ class Index:
 
     def fetch(
         self,
-        wheel: Wheel,
+        wheel: Wheel | Sdist,
         *,
         cache: Path,
         progress: Callable[[int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Path:
-        """The wheel's file, below ``cache/wheels/``; downloaded and checked unless it is there.
+        """The file, below ``cache/wheels/`` or ``cache/sdists/``; downloaded and checked unless it is there.
 
         ``progress`` gets the bytes that arrived since its last call; see :func:`builder.lock.download.fetch`.
 
@@ -184,7 +196,7 @@ class Index:
         )
         return {wheel.sha256: path for wheel, path in paths.items()}
 
-    def _addresses(self, wheel: Wheel) -> Iterator[str]:
+    def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
         """Where the wheel may be had, best first. The lock names no host: the project's page is asked."""
         known = self._known.get(wheel.sha256)
         if known is not None:
@@ -292,9 +304,15 @@ def _with_login(url: str, index: str) -> str:
     return url
 
 
-def cache_path(wheel: Wheel, cache: Path) -> Path:
-    """Where a fetched wheel is, whether it is there or not."""
-    return cache / "wheels" / wheel.sha256[:2] / wheel.sha256 / wheel.file
+def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:
+    """Where a fetched file is, whether it is there or not."""
+    return (
+        cache
+        / ("sdists" if isinstance(wheel, Sdist) else "wheels")
+        / wheel.sha256[:2]
+        / wheel.sha256
+        / wheel.file
+    )
 
 
 def _file_name(entry: dict[str, Any]) -> str:

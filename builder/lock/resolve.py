@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from builder.compat.facts import load
 from builder.errors import CellError, PackageIndexError
+from builder.lock import sources
 from builder.lock.file import Status, status
+from builder.lock.target import Target
 from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from builder.lock.file import Lockfile
     from builder.lock.index import Index
     from builder.lock.registry import Registry
+    from builder.lock.sources import Workshop
     from builder.model import Cell, Matrix, Wheel
 
 LARGE = 50_000_000
@@ -36,12 +39,14 @@ def pin(
     previous: Pinned | None = None,
     upgrade: Collection[str] | bool = False,
     note: Callable[[str], None] | None = None,
+    workshop: Workshop | None = None,
 ) -> Pinned:
     """Resolve a cell.
 
     ``previous`` is the cell's old entry, which :func:`builder.lock.pinned_cell` also gives for a stale one:
     its base stays while the matrix names the same, and its wheels stay where the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
+    ``workshop`` builds what the cell has ``from_source``; without one such a cell cannot be resolved.
 
     Raises:
         CellError: the base has another Python than the cell wants, or something could not be resolved; see
@@ -64,15 +69,36 @@ def pin(
             "its distribution's own",
             hint=f"set python to {row.python[0]}, or take a base that has Python {cell.python}",
         )
+    glibc = row.glibc if row is not None else _OLDEST_GLIBC
+    old = previous.wheels if previous is not None else ()
+    moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
+    index = index.with_extra(cell.index)
+    built: tuple[sources.Built, ...] = ()
+    if cell.from_source:
+        if workshop is None:
+            raise ValueError(f"{cell.id} is built from sources, and nothing is given to build them with")
+        target = Target(python=cell.python, platform=cell.platform, glibc=glibc)
+        built = sources.built(
+            cell,
+            requirements(cell),
+            index=index,
+            debian=debian,
+            workshop=workshop,
+            target=target,
+            base=base,
+            previous=old,
+            upgrade=moves,
+        )
     try:
-        wheels = index.with_extra(cell.index).resolve(
+        wheels = index.resolve(
             requirements(cell),
             python=cell.python,
             platform=cell.platform,
-            glibc=row.glibc if row is not None else _OLDEST_GLIBC,
-            previous=previous.wheels if previous is not None else (),
-            upgrade=upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names,
+            glibc=glibc,
+            previous=tuple(wheel for wheel in old if wheel.source is None),
+            upgrade=moves,
             listed=cell.dependencies == "listed",
+            built=built,
         )
     except PackageIndexError as problem:
         if row is not None:

@@ -14,6 +14,9 @@ Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # Names and paths from a lock become paths in the cache and addresses on a mirror: none may climb out.
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.whl$")]
+SdistName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)$")
+]
 PoolPath = Annotated[
     str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
 ]
@@ -25,6 +28,25 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class LockedSdist(_Strict):
+    """A source distribution that wheels are built from."""
+
+    name: Word
+    version: Word
+    file: SdistName
+    sha256: Sha256
+    size: Count = Field(description="Bytes.")
+
+
+class LockedSource(_Strict):
+    """What a wheel is built from, for one that no index has."""
+
+    sdist: str = Field(description="Key of `sdists`.")
+    requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
+    rootfs: str = Field(description="What it is built in: key of `rootfs`.")
+    python: str = Field(description="Minor version of Python that builds it.")
+
+
 class LockedWheel(_Strict):
     """A wheel. No field says where it comes from: that is the reader's own package index."""
 
@@ -34,6 +56,7 @@ class LockedWheel(_Strict):
     sha256: Sha256
     size: Count = Field(description="Bytes.")
     uploaded: Count = Field(description="Seconds since 1970, by the index; 0 where it does not say.")
+    source: LockedSource | None = None
 
 
 class LockedDeb(_Strict):
@@ -94,6 +117,7 @@ class Document(_Strict):
     rootfs: dict[str, LockedRootfs]
     debs: dict[str, LockedDeb]
     wheels: dict[str, LockedWheel]
+    sdists: dict[str, LockedSdist] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _complete(self) -> Document:
@@ -107,6 +131,17 @@ class Document(_Strict):
                 used.append((f"cell {key}", cell.base.rootfs, self.rootfs))
         for key, system in self.rootfs.items():
             used += [(f"rootfs {key}", name, self.debs) for name in system.debs]
+        for key, wheel in self.wheels.items():
+            source = wheel.source
+            if source is not None:
+                used += [
+                    (f"wheel {key}", source.sdist, self.sdists),
+                    (f"wheel {key}", source.rootfs, self.rootfs),
+                ]
+                used += [(f"wheel {key}", name, self.wheels) for name in source.requires]
+                if any(name in self.wheels and self.wheels[name].source for name in source.requires):
+                    msg = f"wheel {key} is built with what is built itself"
+                    raise ValueError(msg)
         for user, name, table in used:
             if name not in table:
                 msg = f"{user} names {name}, which is not in its table"

@@ -62,8 +62,11 @@ def compile_requirements(
     previous: Sequence[Wheel] = (),
     upgrade: Collection[str] | bool = False,
     listed: bool = False,
+    files: Sequence[Path] = (),
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
+
+    ``files`` are wheels that no index has.
 
     With ``listed`` the requirements are all there is: what they depend on themselves is not looked at.
 
@@ -79,6 +82,8 @@ def compile_requirements(
     command += ["--default-index", settings.default]
     for url in settings.extra:
         command += ["--index", url]
+    for path in files:
+        command += ["--find-links", str(path.parent)]
     if listed:
         command.append("--no-deps")
     if upgrade is True:
@@ -173,5 +178,8 @@ def _advice(text: str) -> str:
     if "not found in the package registry" in text:
         return "check the name, or give the cell the index that has it (`index:`)"
     if "no usable wheels" in text or "building from source is disabled" in text:
-        return "only wheels are installed, nothing is compiled: take a version that has one"
+        return (
+            "only wheels are installed: take a version that has one, or, where it is pure Python, have "
+            "rtbuild build it by naming it under 'from-source'"
+        )
     return "loosen one of the requirements named above"

@@ -172,6 +172,7 @@ def _cell(row: _Row, document: Document) -> Cell:
         index=items("index"),
         dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
         profile=profile,
+        from_source=items("from-source"),
         variant=variant,
         options=document.options,
         span=row.span,

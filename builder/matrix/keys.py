@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from builder.matrix import values
 from builder.matrix.bases import BASE
-from builder.matrix.requirements import FRAMEWORK, REQUIREMENT
+from builder.matrix.requirements import FRAMEWORK, PROJECT, REQUIREMENT
 
 if TYPE_CHECKING:
     from builder.matrix.values import Syntax
@@ -98,6 +98,13 @@ CELL = _by_name(
         name="dependencies",
         summary="resolved (the default), or listed: install what is named and no more, as a freeze does.",
         syntax=values.DEPENDENCIES,
+    ),
+    Key(
+        name="from-source",
+        summary="Packages to build where no wheel fits, by name: their setup code is run, shut in.",
+        syntax=PROJECT,
+        shape="texts",
+        adds=True,
     ),
     Key(
         name="profile",

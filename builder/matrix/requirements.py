@@ -85,5 +85,18 @@ def pin(text: str) -> tuple[str, str] | None:
     return canonicalize_name(parsed.name), str(Version(specifiers[0].version))
 
 
+_PROJECT = "[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+
+
+def _project(text: str) -> str:
+    """``Lazr.URI`` → ``lazr-uri``."""
+    if not re.fullmatch(_PROJECT, text):
+        raise BadValue(
+            f"'{text}' is no name of a package", "the name alone; its version goes under 'pip', as name==1.2"
+        )
+    return canonicalize_name(text)
+
+
+PROJECT = Syntax(check=_project, pattern=_PROJECT)
 REQUIREMENT = Syntax(check=_requirement, pattern="[A-Za-z0-9].*")
 FRAMEWORK = Syntax(check=_framework, pattern=r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[^\]]*\])? *== *[^ ,;*]+ *")

@@ -34,7 +34,7 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...
             if isinstance(blob, RootfsBase):
                 found[name] = _rootfs(walk, site, blob)
             else:
-                found[name] = found.get(blob.sha256) or site.index.fetch(blob, cache=site.settings.cache)
+                found[name] = found.get(blob.sha256) or fetch_wheels(walk, site, (blob,))[blob.sha256]
         return found
 
 
@@ -43,9 +43,15 @@ def fetch_wheels(walk: Walk, site: Site, wheels: tuple[Wheel, ...]) -> dict[str,
     total = sum(wheel.size for wheel in wheels)
     advance = walk.counter("of wheels", total)
     index = site.index.with_extra(walk.cell.index)
-    found = index.fetch_all(wheels, cache=site.settings.cache, progress=advance, stop=walk.cancel)
+    offered = [wheel for wheel in wheels if wheel.source is None]
+    found = dict(index.fetch_all(offered, cache=site.settings.cache, progress=advance, stop=walk.cancel))
+    for wheel in wheels:
+        if wheel.source is not None:
+            walk.progress(f"building {wheel.file} from {wheel.source.sdist.file}")
+            found[wheel.sha256] = site.workshop(walk.cancel).make(wheel, index)
+            advance(wheel.size)
     walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
-    return dict(found)
+    return found
 
 
 def plan_layers(site: Site, pinned: Pinned, lease: Lease) -> Plan:

@@ -18,9 +18,11 @@ from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
 from builder.recipe.bundle import kept_bundle
+from builder.sdist import Workshop
 from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Mapping
 
     from builder.engine import BuildEvent, Engine, StoredImage
@@ -54,6 +56,10 @@ class Site:
     reports: ReportStore | None = None
     writing: Registry = field(default_factory=Registry.to_write)
     """The door to repositories that are pushed to, and never to a mirror."""
+
+    def workshop(self, cancel: threading.Event) -> Workshop:
+        """Where wheels are built from sources."""
+        return Workshop(debian=self.debian, cache=self.settings.cache, cancel=cancel)
 
 
 def check_cell(walk: Walk, site: Site) -> None:
@@ -96,6 +102,7 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
                     previous=previous,
                     upgrade=site.settings.upgrade,
                     note=walk.note,
+                    workshop=site.workshop(walk.cancel),
                 ),
             )
         size = sum(wheel.size for wheel in pinned.wheels)

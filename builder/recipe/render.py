@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOTFS = "rootfs.tar"
+_BUILT = "built"
+"""The folder of wheels that no index has."""
 _EXPECT = "/usr/local/share/rtbuild/expect.json"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What Docker sets where an image says nothing: https://docs.docker.com/engine/containers/run/"""
@@ -45,6 +47,7 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     """
     pip = _pip(pinned)
     blobs: dict[str, RootfsBase | Wheel] = {pip.file: pip}
+    blobs |= {f"{_BUILT}/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
     if isinstance(pinned.base, RootfsBase):
         blobs[ROOTFS] = pinned.base
     files = _files(pinned, pip, probe=probe, version=version, inputs=_UNKNOWN)
@@ -80,6 +83,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
     expect = expectation(pinned)
     values: dict[str, Any] = {
         "base": base,
+        "built": any(wheel.source is not None for wheel in pinned.wheels),
         "cell": cell,
         "colab": cell.profile == "colab",
         "cudnn8": any(

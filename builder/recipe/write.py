@@ -55,6 +55,7 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
             time = date + _below_a_second(file.content)
             os.utime(path, ns=(time, time))
         for name in recipe.blobs:
+            (made / name).parent.mkdir(exist_ok=True)
             _link_or_copy(blobs[name], made / name)
         made.chmod(0o755)
         os.utime(made, ns=(date, date))

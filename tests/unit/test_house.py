@@ -19,6 +19,7 @@ FLOORS: dict[str, int] = {
     "engine": 2,
     "layers": 2,
     "lock": 2,
+    "sdist": 2,
     "verify": 2,
     "evidence": 2,
     "matrix": 1,

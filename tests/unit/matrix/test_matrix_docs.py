@@ -59,7 +59,7 @@ def test_every_key_is_in_its_table():
 
 
 def test_what_is_required_and_what_adds_is_said():
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (\w+)[^|]*\|$", section("Keys of a cell"), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \| (\w+)[^|]*\|$", section("Keys of a cell"), re.MULTILINE)
     said = {name: ("Required." in text, verb == "adds") for name, text, verb in rows}
     assert said == {key.name: (key.required, key.adds) for key in keys.CELL.values()}
 

@@ -1,0 +1,123 @@
+"""What a build made: is it the wheel that was asked for, and how it becomes the same bytes everywhere.
+
+Entries are sorted, dated 1980-01-02 and stored as they are: what deflate makes of them depends on the zlib of
+the machine. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import email.parser
+import hashlib
+import io
+import zipfile
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+
+from builder.errors import CellError
+from builder.layers.archive import Archive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from builder.model import Sdist
+
+_DATE = (1980, 1, 2, 0, 0, 0)
+_REGULAR = 0o100000
+_ANY = {"py3-none-any", "py2-none-any"}
+_HINT = (
+    "pin another version of it, name an index that has a wheel (`index:`), or leave it out of 'from-source'"
+)
+
+
+def members(path: Path) -> dict[str, tuple[bytes, bool]]:
+    """Content of every file by name, and whether it is executable. CellError for a hostile or damaged zip."""
+    with Archive(path) as archive:
+        return {name: (archive.read(name), member.executable) for name, member in archive.members.items()}
+
+
+def refuse_other(path: Path, content: Mapping[str, tuple[bytes, bool]], sdist: Sdist, python: str) -> None:
+    """Raise CellError unless this is a pure wheel of that name and version, for that Python."""
+    what = f"{sdist.file} was built to {path.name}, which"
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as problem:
+        raise CellError(f"{what} is no name of a wheel: {problem}", hint=_HINT) from problem
+    _refuse_name(what, name, str(version), sdist)
+    offered = {str(tag) for tag in tags}
+    if "py3-none-any" not in offered or not offered <= _ANY:
+        raise CellError(
+            f"{what} holds compiled code or asks for one Python: only py3-none-any is built from sources",
+            hint=_HINT,
+        )
+    folder = next((n.partition("/")[0] for n in content if n.endswith(".dist-info/METADATA")), None)
+    for needed in ("METADATA", "WHEEL", "RECORD"):
+        if folder is None or f"{folder}/{needed}" not in content:
+            raise CellError(f"{what} has no {needed}", hint=_HINT)
+    metadata = email.parser.BytesHeaderParser().parsebytes(content[f"{folder}/METADATA"][0])
+    _refuse_name(f"{what} in its METADATA", metadata.get("Name", ""), metadata.get("Version", ""), sdist)
+    wanted = metadata.get("Requires-Python")
+    if wanted is not None:
+        try:
+            fits = SpecifierSet(wanted).contains(f"{python}.99", prereleases=True)
+        except InvalidSpecifier:
+            fits = True  # pip installs those as well
+        if not fits:
+            raise CellError(f"{what} wants Python {wanted}, and the cell has {python}", hint=_HINT)
+
+
+def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
+    try:
+        same = Version(version) == Version(sdist.version)
+    except InvalidVersion:
+        same = False
+    if canonicalize_name(name) == canonicalize_name(sdist.name) and same:
+        return
+    git = version.startswith(("0.0", "0.1.dev")) and not same
+    hint = "its version comes from git, which a source distribution has not; " + _HINT if git else _HINT
+    raise CellError(
+        f"{what} says {name or 'no name'} {version or 'no version'} and not {sdist.name} {sdist.version}",
+        hint=hint,
+    )
+
+
+def normalised(content: Mapping[str, tuple[bytes, bool]]) -> bytes:
+    """The wheel of these files: the same bytes for the same files, with a RECORD that is right."""
+    record_name = next(name for name in content if name.endswith(".dist-info/RECORD"))
+    info = record_name.removesuffix("/RECORD")
+    signatures = {f"{info}/RECORD.jws", f"{info}/RECORD.p7s"}
+    names = sorted(set(content) - {record_name} - signatures, key=lambda name: (name.startswith(info), name))
+    record = io.StringIO()
+    rows = csv.writer(record, lineterminator="\n")
+    for name in names:
+        data = content[name][0]
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.writerow((name, f"sha256={digest}", len(data)))
+    rows.writerow((record_name, "", ""))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name in names:
+            archive.writestr(_entry(name, executable=content[name][1]), content[name][0])
+        archive.writestr(_entry(record_name, executable=False), record.getvalue().encode())
+    return out.getvalue()
+
+
+def _entry(name: str, *, executable: bool) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _DATE)
+    entry.create_system = 3  # Unix, whatever this runs on
+    entry.external_attr = (_REGULAR | (0o755 if executable else 0o644)) << 16
+    return entry
+
+
+def differing(one: Mapping[str, tuple[bytes, bool]], other: Mapping[str, tuple[bytes, bool]]) -> list[str]:
+    """Names of files that two builds do not share, RECORDs aside."""
+    return sorted(
+        name
+        for name in one.keys() | other.keys()
+        if one.get(name) != other.get(name) and not name.endswith(".dist-info/RECORD")
+    )

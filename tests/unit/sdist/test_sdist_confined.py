@@ -1,0 +1,97 @@
+"""What foreign code can do, shut in: nothing outside, and no more than it is allowed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sdist_files import system
+
+from builder.errors import CancelledError, CommandError
+from builder.sdist.confined import Limits, run_confined
+
+
+def run(tmp_path: Path, script: str, *, cancel: threading.Event | None = None, **limits: int) -> bytes:
+    return run_confined(
+        ["/bin/sh", "-c", script],
+        system(tmp_path / "root"),
+        {"/usr": Path("/usr")},
+        what="the build",
+        env={"PATH": "/usr/bin:/bin"},
+        limits=Limits(**limits),
+        cancel=cancel or threading.Event(),
+    )
+
+
+def test_the_result_is_standard_output(tmp_path: Path) -> None:
+    assert run(tmp_path, "echo said >&2; echo made > /build/a; cat /build/a") == b"made\n"
+    assert not (tmp_path / "root/build/a").exists()
+
+
+def test_the_machine_is_out_of_reach(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    script = f"""ls {tmp_path}/secret /etc /proc/1 2>/dev/null
+    cat /sys/class/net/*/address 2>/dev/null
+    echo x 2>/dev/null > /usr/escaped || echo x 2>/dev/null > /escaped || echo read-only
+    mkdir /build/r; chroot /build/r /bin/sh 2>/dev/null; cd ../../../..; ls"""
+    said = run(tmp_path, script).decode().split()
+    assert said == ["read-only", "bin", "build", "dev", "lib", "lib64", "requires", "sdist", "tmp", "usr"]
+
+
+def test_there_is_no_network(tmp_path: Path) -> None:
+    script = (
+        "import socket\ntry: socket.create_connection(('127.0.0.1', 9), 1)\nexcept OSError as e: print(e)"
+    )
+    assert b"unreachable" in run(tmp_path, f'python3 -c "{script}"')
+
+
+def test_a_failure_shows_its_last_lines(tmp_path: Path) -> None:
+    with pytest.raises(CommandError) as raised:
+        run(tmp_path, "echo first >&2; echo 'error: gcc is not there' >&2; exit 3")
+    assert raised.value.returncode == 3
+    assert raised.value.tail == ("first", "error: gcc is not there")
+    assert "it is compiled" in str(raised.value)
+
+
+def test_a_build_that_asks_the_network_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="its build asks the network"):
+        run(tmp_path, "echo 'urlopen error: Temporary failure in name resolution' >&2; exit 1")
+
+
+def test_an_endless_build_is_stopped(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with pytest.raises(CommandError, match="was not done after 1 s"):
+        run(tmp_path, "exec 2>&- 1>&-; sleep 60", seconds=1)
+    assert time.monotonic() - began < 10
+
+
+def test_endless_output_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="printed more than 1 MiB") as raised:
+        run(tmp_path, "yes aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa >&2", output=1 << 20)
+    assert len(raised.value.tail) == 40
+
+
+def test_an_endless_result_is_stopped(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="made more than 1 MiB"):
+        run(tmp_path, "yes", result=1 << 20)
+
+
+def test_too_many_processes_are_stopped(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="started more than 20 processes"):
+        run(tmp_path, "for i in $(seq 40); do sleep 60 & done; wait", processes=20)
+
+
+def test_a_full_disk_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="failed"):
+        run(tmp_path, "dd if=/dev/zero of=/build/a bs=1M count=8", memory=1 << 20)
+
+
+def test_a_cancelled_build_ends(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    timer = threading.Timer(0.3, cancel.set)
+    timer.start()
+    with pytest.raises(CancelledError):
+        run(tmp_path, "sleep 60", cancel=cancel)
+    timer.join()
