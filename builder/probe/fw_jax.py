@@ -1,6 +1,7 @@
 """JAX."""
 
 import importlib
+import importlib.util
 import os
 import re
 
@@ -72,7 +73,20 @@ class Jax(Framework):
         opened = _JAX_OPENS.get(cuda[0]) if cuda and self.built else None
         if not opened:
             return [], None
-        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], None
+        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], self._opener()
+
+    def _opener(self):
+        """The plugin, whose run path counts where JAX does not load its libraries beforehand, as 0.5.2."""
+        for major in ("13", "12"):
+            try:
+                spec = importlib.util.find_spec("jax_plugins.xla_cuda%s" % major)
+            except ImportError:
+                continue
+            for folder in (spec and spec.submodule_search_locations) or ():
+                path = os.path.join(folder, "xla_cuda_plugin.so")
+                if os.path.exists(path):
+                    return path
+        return None
 
     def touch(self):
         """Loads the CUDA libraries. Without a GPU, JAX falls back to the CPU with a log line, or raises."""

@@ -46,11 +46,21 @@ def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, 
         case "base":
             if isinstance(pinned.base, RegistryBase):
                 cuda, cudnn = pinned.base.variable("CUDA_VERSION"), pinned.base.variable("NV_CUDNN_VERSION")
+            cuda = _undisputed(cuda, _of(packages, _RUNTIME), 2)
+            cudnn = _undisputed(cudnn, _of(packages, _CUDNN), 3)
         case "wheels":
             cuda, cudnn = _of(packages, _RUNTIME), _of(packages, _CUDNN)
         case "none":
             pass
     return _first_parts(cuda, 2), _first_parts(cudnn, 3)
+
+
+def _undisputed(base: str | None, wheel: str | None, count: int) -> str | None:
+    """The base's version; None where a wheel brings another, as on Colab: each framework then has its own way
+    to one of the two copies.
+    """
+    differs = wheel is not None and _first_parts(wheel, count) != _first_parts(base, count)
+    return None if differs else base
 
 
 def _of(packages: Mapping[str, str], name: re.Pattern[str]) -> str | None:

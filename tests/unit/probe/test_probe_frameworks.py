@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from builder.probe.tensorflow_names import tensorflow_opens, tf_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -150,6 +152,27 @@ def _jax(message: str, **facts: Any) -> Jax:
     framework = Jax(SimpleNamespace(facts=facts, no_gpu=False))
     framework.jax = _JaxWithoutGpu(message)
     return framework
+
+
+def test_jax_opens_its_libraries_by_the_run_path_of_its_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With apt's cuDNN in the loader's cache, as on Colab, JAX still gets the wheel's."""
+    plugin = tmp_path / "jax_plugins" / "xla_cuda12" / "xla_cuda_plugin.so"
+    plugin.parent.mkdir(parents=True)
+    (plugin.parent / "__init__.py").touch()
+    plugin.touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "jax_plugins", raising=False)
+    framework = Jax(SimpleNamespace(facts={}, no_gpu=False))
+    framework.built = SimpleNamespace(
+        cuda_runtime_build_version=lambda: 12030, cudnn_build_version=lambda: 90101
+    )
+    names, requester = framework.wanted()
+    assert "libcudnn.so.9" in names
+    assert requester == str(plugin)
+    plugin.unlink()
+    assert framework.wanted()[1] is None
 
 
 _NO_GPU = "Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices."

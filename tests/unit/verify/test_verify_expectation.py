@@ -39,6 +39,16 @@ def test_expectation_from_a_base_image_s_environment() -> None:
     )
 
 
+@pytest.mark.parametrize(("version", "cudnn"), [("9.3.0.75", None), ("9.2.1.18", "9.2.1")])
+def test_of_two_copies_that_differ_neither_is_asked_for(version: str, cudnn: str | None) -> None:
+    """Colab has apt's cuDNN and the wheel's; which one a framework loads is its own affair."""
+    env = (("CUDA_VERSION", "12.5.1"), ("NV_CUDNN_VERSION", "9.2.1.18-1+cuda12.5"))
+    base = RegistryBase(reference="nvidia/cuda:x", digest="sha256:1", env=env, labels=(), size=1)
+    wheels = (wheel("nvidia-cudnn-cu12", version), wheel("nvidia-cuda-runtime-cu12", "12.5.82"))
+    asked = Expectation.of(Pinned(cell=cell("base"), base=base, wheels=wheels, epoch=1))
+    assert (asked.cuda, asked.cudnn) == ("12.5", cudnn)
+
+
 def test_expectation_from_nvidia_s_wheels() -> None:
     wheels = (
         wheel("nvidia-cudnn-cu11", "8.6.0.163"),
