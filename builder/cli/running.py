@@ -93,6 +93,8 @@ def write_devcontainer(
     path = devcontainer.write(content, output, force=force)
     if json:
         print_json({"schema": 1, "path": str(path), "document": content})
+    if "remoteUser" in content and output.stat().st_uid == 0:
+        _say(f"! {output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)")
     _say(f"{path}: reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)")
     return 0
 

@@ -17,13 +17,15 @@ _EXTENSIONS = ["ms-python.python", "ms-toolsai.jupyter"]
 def document(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:
     """The file's content. ``user`` is the image's by name, None where it has none but root; ``memory`` of the
     machine in bytes."""
-    run = ["--security-opt=no-new-privileges"]
+    # The health check is Jupyter's, which editors do not start: they bring kernels of their own.
+    run = ["--security-opt=no-new-privileges", "--no-healthcheck"]
     if memory:
         run.append(f"--shm-size={memory // 2 // 2**20}m")
     owner = {"remoteUser": user, "updateRemoteUserUID": True} if user else {}
     return {
         "name": name,
         "image": image,
+        "init": True,
         "runArgs": run,
         "hostRequirements": {"gpu": "optional"},
         "workspaceMount": "source=${localWorkspaceFolder},target=/content,type=bind",

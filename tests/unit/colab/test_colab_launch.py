@@ -215,7 +215,8 @@ def test_a_devcontainer_is_written_once(tmp_path: Path) -> None:
     assert found["image"] == IMAGE
     assert found["remoteUser"] == "colab"
     assert found["hostRequirements"] == {"gpu": "optional"}
-    assert "--shm-size=4096m" in found["runArgs"]
+    assert {"--shm-size=4096m", "--no-healthcheck"} <= set(found["runArgs"])
+    assert found["init"] is True
     assert devcontainer.write(document, tmp_path, force=False) == path
 
     other = devcontainer.document("another:image", name="cell", user=None, memory=None)
