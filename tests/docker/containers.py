@@ -11,15 +11,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from testcontainers.core.config import ConnectionMode, testcontainers_config
+from testcontainers.core.config import testcontainers_config
 
 LABEL = "io.rtbuild.test.containers"
 """On every container, with the process that started it."""
 
 testcontainers_config.ryuk_disabled = True
-# Ports of containers are ports of this machine's loopback, also where this machine is a container itself.
-testcontainers_config.connection_mode_override = ConnectionMode.docker_host
-testcontainers_config.tc_host_override = "127.0.0.1"
 
 
 def labels() -> dict[str, str]:

@@ -1,5 +1,9 @@
 """A real registry in a container, on a port of loopback: Debian's ``docker-registry``, by testcontainers.
 
+It has the network of this machine, and listens on a port that the system chose, which nobody else can have
+taken. A port of a network of its own is passed on by another process (``docker-proxy``), for which the tests
+that ask thousands of times would wait.
+
 No registry image is pulled for it: the image holds the program that ``scripts/ensure-tools`` installed, the
 libraries that it is linked with, and nothing else. With ``tls`` and ``login`` it stands in for a private
 registry.
@@ -22,14 +26,14 @@ import bcrypt
 import containers
 import pytest
 from testcontainers.core.container import DockerContainer
-from testcontainers.core.wait_strategies import HttpWaitStrategy
+from testcontainers.core.wait_strategies import LogMessageWaitStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_PORT = 5000
 _START_LIMIT = 20
-"""Seconds until it must answer."""
+"""Seconds until it must listen."""
+_LISTENS = re.compile(r'msg="listening on (127\.0\.0\.1:\d+)')
 _FILES = "/etc/docker/registry"
 
 
@@ -48,8 +52,7 @@ def serve(
     """Run a registry until the block ends; skips the test without one. ``folder`` gets its certificate."""
     folder.mkdir(parents=True, exist_ok=True)
     ca = _certificate(folder) if tls else None
-    container = DockerContainer(_image()).with_kwargs(labels=containers.labels())
-    container.ports[f"{_PORT}/tcp"] = ("127.0.0.1", None)  # with_bind_ports knows no address
+    container = DockerContainer(_image()).with_kwargs(labels=containers.labels(), network="host")
     container.with_copy_into_container(_config(tls=tls, login=login).encode(), f"{_FILES}/config.yml")
     if ca is not None:
         container.with_copy_into_container(ca, f"{_FILES}/certificate.pem")
@@ -58,12 +61,11 @@ def serve(
         name, password = login
         hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=4)).decode()
         container.with_copy_into_container(f"{name}:{hashed}\n".encode(), f"{_FILES}/htpasswd")
-    ready = HttpWaitStrategy(_PORT, "/v2/").for_status_code(401 if login else 200)
-    if tls:
-        ready.using_tls(insecure=True)
-    container.waiting_for(ready.with_poll_interval(0.05).with_startup_timeout(_START_LIMIT))
-    with container:
-        yield LoopbackRegistry(host=f"127.0.0.1:{container.get_exposed_port(_PORT)}", ca=ca)
+    ready = LogMessageWaitStrategy(_LISTENS).with_poll_interval(0.05).with_startup_timeout(_START_LIMIT)
+    with container.waiting_for(ready):
+        listens = _LISTENS.search(b"".join(container.get_logs()).decode())
+        assert listens is not None
+        yield LoopbackRegistry(host=listens[1], ca=ca)
 
 
 @functools.cache
@@ -100,7 +102,7 @@ def _config(*, tls: bool, login: tuple[str, str] | None) -> str:
         "log: {level: info, accesslog: {disabled: true}}",
         "storage: {filesystem: {rootdirectory: /var/lib/registry}, delete: {enabled: true}}",
         "http:",
-        f"  addr: :{_PORT}",
+        "  addr: 127.0.0.1:0",
     ]
     if tls:
         lines.append(f"  tls: {{certificate: {_FILES}/certificate.pem, key: {_FILES}/key.pem}}")
