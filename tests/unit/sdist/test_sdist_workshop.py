@@ -1,0 +1,150 @@
+"""From sources to a wheel, on this machine's own Python in place of a Debian's: the rest is as it is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sdist_files import backend, sdist, system
+
+from builder.errors import CellError, CommandError
+from builder.lock import Debian
+from builder.lock.target import Target
+from builder.model import RootfsBase, Sdist
+from builder.sdist import Workshop, workshop
+from builder.sdist.confined import Limits, run_confined
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Sequence
+
+    from builder.lock.sources import Built
+    from builder.model import Wheel
+
+PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
+SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=0)
+
+
+class Files:
+    """An index with one archive of sources, and nothing to build it with."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.resolved: list[tuple[str, ...]] = []
+
+    @property
+    def sdist(self) -> Sdist:
+        sha256 = hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256=sha256, size=0)
+
+    def fetch(self, _wanted: Sdist, *, cache: Path) -> Path:
+        return self.path
+
+    def fetch_all(self, wheels: Sequence[Wheel], *, cache: Path, stop: threading.Event) -> dict[str, Path]:
+        assert not wheels
+        return {}
+
+    def resolve(self, requirements: Sequence[str], **_place: str) -> tuple[Wheel, ...]:
+        self.resolved.append(tuple(requirements))
+        return ()
+
+
+@pytest.fixture
+def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    if not PYTHONS:
+        pytest.skip("this machine has no Python in /usr/bin")
+    root = system(tmp_path / "root")
+    (root / "usr/bin").mkdir()
+    (root / "usr/bin" / PYTHONS[-1].name).touch()
+    monkeypatch.setattr(workshop, "cached_rootfs", lambda *_, **__: Path("rootfs.tar"))
+    monkeypatch.setattr(workshop, "laid_out", lambda _tar: root)
+
+    def with_usr(program: Sequence[str], root: Path, folders: dict[str, Path], **options: Any) -> bytes:
+        return run_confined(program, root, {**folders, "/usr": Path("/usr")}, **options)
+
+    monkeypatch.setattr(workshop, "run_confined", with_usr)
+    return lambda **limits: Workshop(
+        debian=Debian({}, cache=tmp_path), cache=tmp_path / "cache", limits=Limits(**limits)
+    )
+
+
+def lock(works: Workshop, index: Files, pins: Sequence[str] = ()) -> Built:
+    target = Target(python="3.11", platform="linux/amd64", glibc="2.36")
+    return works.lock(index.sdist, index=index, target=target, system=SYSTEM, pins=pins)  # type: ignore[arg-type]
+
+
+def test_a_wheel_is_built_and_kept(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend()))
+    built = lock(at(), index)
+    assert built.wheel.file == "tiny-1.0-py3-none-any.whl"
+    assert built.wheel.sha256 == hashlib.sha256(built.path.read_bytes()).hexdigest()
+    assert built.wheel.source is not None
+    assert built.wheel.source.sdist.sha256 == index.sdist.sha256
+    assert built.wheel.source.sdist.size == index.path.stat().st_size
+    assert lock(at(), index).wheel == built.wheel
+
+
+def test_it_is_made_again_from_the_lock(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend()))
+    built = lock(at(), index)
+    built.path.write_bytes(b"cut short")
+    assert at().make(built.wheel, index) == built.path
+    assert hashlib.sha256(built.path.read_bytes()).hexdigest() == built.wheel.sha256
+
+
+def test_a_wheel_that_comes_out_otherwise_is_refused(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend()))
+    wheel = replace(lock(at(), index).wheel, sha256="0" * 64)
+    with pytest.raises(CellError, match=f"the lock has tiny-1.0-py3-none-any.whl with sha256:{'0' * 64}"):
+        at().make(wheel, index)
+
+
+def test_a_build_that_is_never_the_same_is_refused(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(content="str(time.time_ns())")))
+    with pytest.raises(CellError, match=r"does not come out the same when it is built twice: tiny\.py"):
+        lock(at(), index)
+
+
+def test_sources_are_dated_alike(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(content='str(os.stat("backend.py").st_mtime)')))
+    assert lock(at(), index).wheel.version == "1.0"
+
+
+def test_what_the_backend_asks_for_is_resolved_too(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['wheel>=0.40']")))
+    lock(at(), index, pins=("wheel==0.45.1", "numpy==1"))
+    assert index.resolved == [("wheel>=0.40", "wheel==0.45.1")]
+
+
+@pytest.mark.parametrize(
+    ("files", "error", "said"),
+    [
+        (backend(first="raise RuntimeError('no way')"), CommandError, "RuntimeError: no way"),
+        (backend(first="os.fdopen(3)"), CommandError, "failed"),
+        (backend(version="0.0.0"), CellError, "comes from git"),
+        (backend(name="other"), CellError, "says other 1.0"),
+        (backend(tags="cp311-cp311-linux_x86_64"), CellError, "compiled code"),
+        (backend(more="Requires-Python: >=3.99\\n"), CellError, r"wants Python >=3\.99"),
+        (backend(requires="return ['x @ https://host.invalid/x']"), CellError, "from an address"),
+        (backend(requires="return 7"), CommandError, "what its build needs failed"),
+        ({"setup.py": "", "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "none"'},
+         CommandError, "No module named 'none'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_build_says_why(
+    at: Any, tmp_path: Path, files: dict[str, str], error: type[CellError], said: str
+) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", files))
+    with pytest.raises(error) as raised:
+        lock(at(), index)
+    shown = [str(raised.value), *getattr(raised.value, "tail", ())]
+    assert any(said.replace("\\", "") in line for line in shown), shown
+
+
+def test_an_endless_build_is_stopped(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(first="time.sleep(60)")))
+    with pytest.raises(CommandError, match=r"building tiny-1\.0\.tar\.gz was not done after 2 s"):
+        lock(at(seconds=2), index)
