@@ -49,15 +49,14 @@ class BlobWriter:
 
     def write(self, data: bytes) -> None:
         """Take the next piece. Raises what went wrong with an earlier one, as a full disk."""
-        self._pieces.append(data)
-        self._held += len(data)
-        if self._held >= CHUNK:
-            stream = b"".join(self._pieces)
-            whole = len(stream) - len(stream) % CHUNK
-            for start in range(0, whole, CHUNK):
-                self._send(stream[start : start + CHUNK])
-            self._pieces = [stream[whole:]]
-            self._held = len(stream) - whole
+        start = 0
+        while self._held + len(data) - start >= CHUNK:
+            end = start + CHUNK - self._held
+            self._send(b"".join([*self._pieces, memoryview(data)[start:end]]))
+            self._pieces, self._held, start = [], 0, end
+        if start < len(data):
+            self._pieces.append(data[start:] if start else data)
+            self._held += len(data) - start
 
     def finish(self) -> Written:
         """Write what is left and wait for the compressor."""

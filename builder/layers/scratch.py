@@ -155,7 +155,8 @@ class Scratch:
             return path
         path = self._place(folder)
         try:
-            path.mkdir(0o755)
+            path.mkdir()
+            path.chmod(0o755)  # whatever the umask: of bytecode that is laid out it is the layer's
         except FileExistsError:
             if path.is_symlink():
                 path = path.resolve()

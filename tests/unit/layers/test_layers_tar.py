@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import hashlib
 import io
 import tarfile
 
 import pytest
+import zstandard
 
 from builder.layers import tar
+from builder.layers.blob import CHUNK, BlobWriter, Written
 
 
 def archive(*entries: tuple[str, bytes]) -> bytes:
@@ -62,3 +65,21 @@ def test_a_file_beyond_eight_gibibytes() -> None:
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513])
 def test_padding_fills_the_block(size: int) -> None:
     assert (size + len(tar.padding(size))) % 512 == 0
+
+
+def test_a_blob_does_not_show_the_pieces_in_which_it_came() -> None:
+    stream = bytes(range(256)) * (3 * CHUNK // 256) + b"end"
+
+    def written(length: int) -> tuple[Written, bytes]:
+        target = io.BytesIO()
+        writer = BlobWriter(target, "zstd", len(stream))
+        for start in range(0, len(stream), length):
+            writer.write(stream[start : start + length])
+        return writer.finish(), target.getvalue()
+
+    first = written(len(stream))
+    assert zstandard.ZstdDecompressor().stream_reader(first[1]).read() == stream
+    assert first[0].unpacked == len(stream)
+    assert first[0].diff_id == "sha256:" + hashlib.sha256(stream).hexdigest()
+    for length in (999, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK + 5):
+        assert written(length) == first
