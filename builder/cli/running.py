@@ -22,6 +22,8 @@ from builder.errors import CommandError, MissingToolError, UsageError
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from builder.colab.launch import Mode
     from builder.engine import StoredImage
 
@@ -252,15 +254,23 @@ def _relay(process: subprocess.Popen[str], document: dict[str, Any]) -> None:
 
 
 def _stop(planned: Plan, process: subprocess.Popen[str]) -> None:
+    """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
     assert planned.name is not None  # noqa: S101 - only a container with a name is stopped by it
     docker = planned.command[: planned.command.index("run")]
-    stop = [*docker, "stop", "--time", str(_SECONDS_TO_STOP), planned.name]
-    subprocess.run(stop, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-    try:
-        process.wait(_SECONDS_TO_STOP)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    for _ in range(_SECONDS_TO_STOP):
+        _quietly([*docker, "kill", "--signal", "TERM", planned.name])
+        try:
+            process.wait(1)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    _quietly([*docker, "rm", "--force", planned.name])
+    process.kill()
+    process.wait()
+
+
+def _quietly(command: Sequence[str]) -> None:
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
 def _in_front(planned: Plan) -> int:
@@ -275,6 +285,7 @@ def _in_front(planned: Plan) -> int:
 def _outcome(planned: Plan, status: int) -> int:
     """rtbuild's exit code for the container's."""
     if status == _NOT_STARTED:
+        _refuse_namesake(planned)
         raise CommandError(
             "the engine did not start the container; its own words are above",
             command=planned.command,
@@ -294,6 +305,21 @@ def _outcome(planned: Plan, status: int) -> int:
     if planned.mode == "shell":
         return 1 if status else 0
     return status if status in {0, 2, 5} else 1  # the start program's own: 2 asked wrongly, 5 missing here
+
+
+def _refuse_namesake(planned: Plan) -> None:
+    """Raise MissingToolError where a container has the name already: port and name go together."""
+    if planned.name is None:
+        return
+    docker = planned.command[: planned.command.index("run")]
+    ask = [*docker, "container", "inspect", "--format", "{{.State.Status}}", planned.name]
+    done = subprocess.run(ask, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        remove = shlex.join([*docker, "rm", "--force", planned.name])
+        raise MissingToolError(
+            f"there is a container {planned.name} already ({done.stdout.strip()})",
+            hint=f"{remove}, where it is not needed; or start this one on another --port",
+        )
 
 
 def _document(image: str, planned: Plan) -> dict[str, Any]:

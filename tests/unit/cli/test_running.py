@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,8 +25,16 @@ include: [{profile: colab}, {variant: other}]
 """
 
 
-def planned(mode: str = "jupyter") -> Plan:
-    return Plan(mode=mode, command=("docker", "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
+def planned(mode: str = "jupyter", docker: str = "false") -> Plan:
+    return Plan(mode=mode, command=(docker, "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
+
+
+def client_double(folder: Path, script: str) -> str:
+    """A program in place of the docker client."""
+    path = folder / "docker"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def test_two_modes_exclude_each_other() -> None:
@@ -92,5 +101,35 @@ def test_exit_codes_are_rtbuilds_own(mode: str, status: int, code: int) -> None:
 def test_what_says_nothing_is_an_error_with_its_command(mode: str, status: int, said: str) -> None:
     with pytest.raises(CommandError, match=said) as raised:
         running._outcome(planned(mode), status)
-    assert raised.value.command == ("docker", "run", "x")
+    assert raised.value.command == ("false", "run", "x")
     assert raised.value.returncode == status
+
+
+def test_a_container_that_has_the_name_already_is_named(tmp_path: Path) -> None:
+    docker = client_double(tmp_path, "echo exited")
+    with pytest.raises(
+        MissingToolError, match=r"there is a container rtbuild-8888 already \(exited\)"
+    ) as raised:
+        running._outcome(planned(docker=docker), 125)
+    assert f"{docker} rm --force rtbuild-8888" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("deaf", [0, 1])
+def test_a_container_that_is_just_being_started_is_asked_again(tmp_path: Path, deaf: int) -> None:
+    """The kernel drops signals to a first process that has no handler yet."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        count = tmp_path / "count"
+        docker = client_double(
+            tmp_path, f"echo $* >> {count}; [ $(wc -l < {count}) -le {deaf} ] || kill {process.pid}"
+        )
+        running._stop(planned(docker=docker), process)
+        assert process.poll() is not None
+    assert count.read_text().splitlines() == ["kill --signal TERM rtbuild-8888"] * (deaf + 1)
+
+
+def test_a_container_that_does_not_end_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_SECONDS_TO_STOP", 1)
+    with subprocess.Popen(["sleep", "60"]) as process:
+        docker = client_double(tmp_path, f"echo $* >> {tmp_path}/asked")
+        running._stop(planned(docker=docker), process)
+    assert (tmp_path / "asked").read_text().splitlines()[-1] == "rm --force rtbuild-8888"
