@@ -126,8 +126,8 @@ def test_parts_of_several_runs_are_what_one_run_makes(step: Step, tmp_path: Path
     names = ("one", "two", "three", "")
     made, whole = compiled(step, tmp_path / "whole", packed(one, *names), one)
     assert made == ["what is shared", "one-1", "three-1", "two-1"]
-    compiled(step, tmp_path / "first", packed(two, "one"), two)
-    compiled(step, tmp_path / "second", packed(two, "three"), two)
+    made, _ = compiled(step, tmp_path / "before", packed(two, "one", "three"), two)
+    assert made == ["one-1", "three-1"]
     made, parts = compiled(step, tmp_path / "parts", packed(two, *names), two)
     assert made == ["what is shared", "one-1", "two-1"], "alone, its __init__.py was nobody else's"
     old = os.umask(0o077)
