@@ -91,7 +91,10 @@ def workplace(store: LayerStore, need: int, *, memory: bool) -> Iterator[Path]:
 def _in_memory() -> Iterator[Path]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED))
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # somebody swept it before it was open
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
             if not folder.exists():

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CHILD = """
 import sys
+import tempfile
 from pathlib import Path
 from builder.layers import LayerStore, memory
 memory.SHARED = Path(sys.argv[1])
@@ -90,3 +92,26 @@ def test_room_is_what_the_file_system_the_kernel_and_the_group_leave(
     assert not roomy(2 << 30), "some memory is left alone"
     monkeypatch.setattr(memory, "SHARED", tmp_path / "none")
     assert not roomy(1)
+
+
+@pytest.mark.parametrize("moment", ["mkdtemp", "open"])
+def test_another_process_may_sweep_before_the_folder_is_locked(
+    shared: Path, store: LayerStore, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.setattr(memory, "roomy", lambda _need: True)
+    module = {"mkdtemp": tempfile, "open": os}[moment]
+    original, turns = getattr(module, moment), iter([True])
+
+    def swept_after(*given: Any, **named: Any) -> Any:
+        made = original(*given, **named)
+        if next(turns, False):
+            sweep()
+        return made
+
+    def workplace_swept() -> None:
+        with workplace(store, 1, memory=True) as folder:
+            assert folder.is_dir()
+
+    monkeypatch.setattr(module, moment, swept_after)
+    workplace_swept()
+    assert list(shared.iterdir()) == []
