@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.evidence import purl
-from builder.model import RegistryBase, RootfsBase
+from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,6 +53,7 @@ def provenance(evidence: Evidence, image: Subject) -> dict[str, Any]:
                     }
                     for wheel in pinned.wheels
                 ),
+                *_built_from(pinned),
             ],
         },
         "runDetails": {
@@ -82,6 +83,20 @@ def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, 
             "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
             "name": deb.file.rpartition("/")[2],
             "digest": {"sha256": deb.sha256},
+        }
+
+
+def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
+    """The sources of wheels that no index has, and what their builds required."""
+    sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
+    for sdist in dict.fromkeys(source.sdist for source in sources):
+        yield {"uri": purl.of_sdist(sdist), "name": sdist.file, "digest": {"sha256": sdist.sha256}}
+    for wheel in dict.fromkeys(wheel for source in sources for wheel in source.requires):
+        yield {
+            "uri": purl.of_wheel(wheel),
+            "name": wheel.file,
+            "digest": {"sha256": wheel.sha256},
+            "annotations": {"for": "building from sources"},
         }
 
 

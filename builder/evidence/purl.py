@@ -12,12 +12,18 @@ from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
     from builder.evidence.documents import Subject
-    from builder.model import Wheel
+    from builder.model import Sdist, Wheel
 
 
 def of_wheel(wheel: Wheel) -> str:
     """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``"""
     return f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}"
+
+
+def of_sdist(sdist: Sdist) -> str:
+    """``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``"""
+    version, file = quote(sdist.version, safe=""), quote(sdist.file, safe="")
+    return f"pkg:pypi/{canonicalize_name(sdist.name)}@{version}?file_name={file}"
 
 
 def of_deb(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:

@@ -19,7 +19,7 @@ from builder.errors import EvidenceError
 from builder.evidence import purl
 from builder.evidence.contents import Package, python_packages, system_packages
 from builder.evidence.verification import timestamp
-from builder.model import Pinned, RegistryBase, RootfsBase
+from builder.model import Pinned, RegistryBase, RootfsBase, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -133,7 +133,7 @@ def _debian_differences(pinned: Pinned, system: System, probed: Mapping[str, str
 def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
         url = purl.of_wheel(wheel)
-        yield {
+        row: dict[str, Any] = {
             "type": "library",
             "bom-ref": url,
             "name": canonicalize_name(wheel.name),
@@ -142,6 +142,25 @@ def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
             "hashes": [{"alg": "SHA-256", "content": wheel.sha256}],
             "properties": [{"name": "rtbuild:file", "value": wheel.file}],
         }
+        if wheel.source is not None:
+            row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
+        yield row
+
+
+def _sources(source: Source) -> dict[str, Any]:
+    """What a wheel was built from: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
+    sdist = source.sdist
+    return {
+        "type": "library",
+        "name": sdist.name,
+        "version": sdist.version,
+        "purl": purl.of_sdist(sdist),
+        "hashes": [{"alg": "SHA-256", "content": sdist.sha256}],
+        "properties": [
+            {"name": "rtbuild:file", "value": sdist.file},
+            *({"name": "rtbuild:built-with", "value": wheel.file} for wheel in source.requires),
+        ],
+    }
 
 
 def _debian(pinned: Pinned, packages: tuple[Package, ...]) -> Iterator[dict[str, Any]]:

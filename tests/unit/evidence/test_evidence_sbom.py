@@ -13,8 +13,9 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from builder.evidence import EvidenceError
 from builder.evidence.contents import System, parse_status
+from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
-from builder.model import Wheel
+from builder.model import RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
     from builder.publish.staging import Staged
@@ -31,6 +32,29 @@ def test_it_is_valid_cyclonedx(image: Staged) -> None:
     assert len(purls) == len(doubles.WHEELS) + len(doubles.DEBS)
     libc = next(row for row in document["components"] if row["name"] == "libc6")
     assert libc["hashes"] == [{"alg": "SHA-256", "content": "c6" * 32}]
+
+
+def test_what_was_built_from_sources_says_so(image: Staged) -> None:
+    base = doubles.pinned().base
+    assert isinstance(base, RootfsBase)
+    sdist = Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="ab" * 32, size=1)
+    source = Source(sdist=sdist, requires=(doubles.WHEELS[-1],), system=base, python="3.11")
+    built = Wheel(
+        name="tiny", version="1.0", file="tiny-1.0-py3-none-any.whl", sha256="cd" * 32, size=1, source=source
+    )
+    lock = replace(doubles.pinned(), wheels=(*doubles.WHEELS, built))
+    evidence = doubles.evidence(image, recipe=doubles.recipe(lock))
+    document = sbom(evidence, image, SYSTEM)
+    assert JsonStrictValidator(SchemaVersion.V1_5).validate_str(json.dumps(document)) is None
+    (ancestor,) = next(row for row in document["components"] if row["name"] == "tiny")["pedigree"][
+        "ancestors"
+    ]
+    assert ancestor["purl"] == "pkg:pypi/tiny@1.0?file_name=tiny-1.0.tar.gz"
+    assert ancestor["hashes"] == [{"alg": "SHA-256", "content": "ab" * 32}]
+    assert {"name": "rtbuild:built-with", "value": doubles.WHEELS[-1].file} in ancestor["properties"]
+    resolved = provenance(evidence, image)["buildDefinition"]["resolvedDependencies"]
+    assert [row["digest"] for row in resolved if row["name"] == "tiny-1.0.tar.gz"] == [{"sha256": "ab" * 32}]
+    assert any(row.get("annotations") == {"for": "building from sources"} for row in resolved)
 
 
 def test_the_same_image_has_the_same_one(image: Staged) -> None:

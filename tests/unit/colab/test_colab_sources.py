@@ -1,0 +1,104 @@
+"""Packages that an index has only sources of: built where they can be, explained where not."""
+
+from __future__ import annotations
+
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from builder.colab.match import Matching, match_packages
+from builder.colab.parse import parse_freeze
+from builder.colab.sources import build_missing
+from builder.errors import CellError, CommandError
+from builder.lock.simple_api import IndexFile
+from builder.lock.sources import Built
+from builder.lock.target import Target
+from builder.model import RootfsBase, Sdist, Source, Wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.35")
+SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=0)
+
+
+class Offers:
+    """An index in memory, in the place of the network."""
+
+    def offers(self, name: str) -> tuple[IndexFile, ...]:
+        files = {"numpy": "numpy-2.0-py3-none-any.whl", "google-colab": "google-colab-1.0.tar.gz"}
+        return (file(files.get(name, f"{name}-1.0.tar.gz")),)
+
+
+class SmallDebian:
+    def resolve(self, suite: str, **_: Any) -> RootfsBase:
+        assert suite == "bookworm"
+        return SYSTEM
+
+
+class Works:
+    """Builds ``good`` and nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pins: tuple[str, ...] = ()
+
+    def lock(self, sdist: Sdist, *, pins: list[str], **_: Any) -> Built:
+        self.pins = tuple(pins)
+        if sdist.name == "stub":
+            hint = "its build asks the network, which it does not get: name the index"
+            raise CommandError("failed", command=(), returncode=1, tail=("errno -3",), hint=hint)
+        if sdist.name == "broken":
+            raise CommandError(
+                "failed", command=(), returncode=1, tail=("SyntaxError: 2",), hint="pin another"
+            )
+        if sdist.name == "other":
+            raise CellError("other says no")
+        path = self.folder / "good-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr(
+                "good-1.0.dist-info/METADATA", "Name: good\nVersion: 1.0\nRequires-Dist: numpy<2\n"
+            )
+        source = Source(sdist=sdist, requires=(), system=SYSTEM, python="3.11")
+        made = Wheel(name="good", version="1.0", file=path.name, sha256="b" * 64, size=1, source=source)
+        return Built(wheel=made, path=path)
+
+
+def file(name: str) -> IndexFile:
+    return IndexFile(name=name, url=f"https://index.invalid/{name}", sha256="a" * 64)
+
+
+def run(tmp_path: Path, *, python: str = "3.11") -> tuple[Matching, Works]:
+    text = "good==1.0\nstub==1.0\nbroken==1.0\nother==1.0\nnumpy==2.0\ngoogle-colab==1.0\n"
+    packages, _ = parse_freeze(text, "freeze.txt")
+    target = Target(python=python, platform="linux/amd64", glibc="2.35")
+    offers: Any = Offers()
+    works: Any = Works(tmp_path)
+    debian: Any = SmallDebian()
+    first = match_packages(packages, index=offers, target=target)
+    return build_missing(first, index=offers, target=target, debian=debian, workshop=works), works
+
+
+def test_what_builds_is_matched(tmp_path: Path) -> None:
+    found, works = run(tmp_path)
+    (good,) = [match for match in found.found if match.package.name == "good"]
+    assert (good.requirement, good.reason) == ("good==1.0", None)
+    assert good.detail == "the index has only sources: built from good-1.0.tar.gz"
+    assert works.pins == ("numpy==2.0",)
+    assert [match.package.name for match in found.matches] == [
+        "good", "stub", "broken", "other", "numpy", "google-colab",
+    ]  # fmt: skip
+
+
+def test_what_does_not_says_why(tmp_path: Path) -> None:
+    found, _ = run(tmp_path)
+    why = {match.package.name: match.detail.rpartition("; ")[2] for match in found.missing}
+    assert why["stub"] == "not built from them: its build asks the network, which it does not get"
+    assert why["broken"] == "not built from them: SyntaxError: 2"
+    assert why["other"] == "not built from them: other says no"
+    assert why["google-colab"] == "Google's own package, published nowhere"
+
+
+def test_a_python_that_no_debian_has_builds_nothing(tmp_path: Path) -> None:
+    found, works = run(tmp_path, python="3.12")
+    assert [match.package.name for match in found.found] == ["numpy"]
+    assert works.pins == ()

@@ -1,0 +1,186 @@
+"""What is built from sources: chosen, locked, and read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from outside import lock_cell, lock_wheel
+from packaging.requirements import Requirement
+
+from builder.errors import CellError, PackageIndexError, UsageError
+from builder.lock import sources
+from builder.lock.file import Entry, Lockfile, read_lock, render
+from builder.lock.simple_api import IndexFile
+from builder.lock.sources import Built, choose
+from builder.lock.target import Target
+from builder.model import RootfsBase, Sdist, Source, Wheel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.36")
+SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=7)
+SDIST = Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="a" * 64, size=10)
+SETUPTOOLS = lock_wheel("setuptools")
+
+
+def built_wheel(sdist: Sdist = SDIST) -> Wheel:
+    source = Source(sdist=sdist, requires=(SETUPTOOLS,), system=SYSTEM, python="3.11")
+    return dataclasses.replace(lock_wheel("tiny", uploaded=0), source=source)
+
+
+def file(name: str, *, sha256: str | None = "a" * 64, python: str | None = None) -> IndexFile:
+    return IndexFile(name=name, url=f"https://index.invalid/{name}", sha256=sha256, requires_python=python)
+
+
+def test_a_wheel_that_fits_is_not_built() -> None:
+    files = (file("tiny-1.0.tar.gz"), file("tiny-1.0-py3-none-any.whl"))
+    assert choose(Requirement("tiny"), files, TARGET) is None
+
+
+def test_an_older_wheel_is_taken_before_newer_sources() -> None:
+    files = (file("tiny-2.0.tar.gz"), file("tiny-1.0-py3-none-any.whl"))
+    assert choose(Requirement("tiny"), files, TARGET) is None
+    found = choose(Requirement("tiny>=2"), files, TARGET)
+    assert found is not None
+    assert found.file == "tiny-2.0.tar.gz"
+
+
+def test_wheels_for_something_else_do_not_count() -> None:
+    files = (file("tiny-1.0-py2-none-any.whl"), file("tiny-1.0-cp311-cp311-win32.whl"), file("tiny-1.0.zip"))
+    found = choose(Requirement("tiny==1.0"), files, TARGET)
+    assert found is not None
+    assert (found.file, found.version) == ("tiny-1.0.zip", "1.0")
+
+
+def test_the_newest_sources_for_this_python() -> None:
+    files = (file("tiny-3.0.tar.gz", python=">=3.13"), file("tiny-2.0.tar.gz"), file("tiny-1.0.tar.gz"))
+    found = choose(Requirement("Tiny"), files, TARGET)
+    assert found is not None
+    assert found.version == "2.0"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ((), "no index has a wheel or sources of tiny==1.0"),
+        ((file("tiny-1.0.tar.gz", python=">=3.13"),), "wants Python >=3.13"),
+        ((file("tiny-1.0.tar.gz", sha256=None),), "no sha256 for tiny-1.0.tar.gz"),
+        ((file("tiny-extra-1.0.tar.gz"),), "no index has a wheel or sources"),
+    ],
+)
+def test_what_cannot_be_chosen(files: tuple[IndexFile, ...], said: str) -> None:
+    with pytest.raises(PackageIndexError, match=said):
+        choose(Requirement("tiny==1.0"), files, TARGET)
+
+
+class Works:
+    """A workshop that says what it was asked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.said: list[str] = []
+
+    def lock(self, sdist: Sdist, **_: Any) -> Built:
+        self.said.append(f"lock {sdist.file}")
+        return Built(wheel=built_wheel(sdist), path=self.path)
+
+    def make(self, wheel: Wheel, _index: Any) -> Any:
+        self.said.append(f"make {wheel.file}")
+        return self.path
+
+
+class Offers:
+    def offers(self, _name: str) -> tuple[IndexFile, ...]:
+        return (file("tiny-1.0.tar.gz"),)
+
+
+def run(works: Works, *, names: tuple[str, ...] = ("tiny",), **options: Any) -> tuple[Built, ...]:
+    cell = dataclasses.replace(lock_cell("a"), python="3.11", from_source=names)
+    outside: Any = Offers()
+    return sources.built(
+        cell,
+        ("tiny==1.0",),
+        index=outside,
+        debian=outside,
+        workshop=works,
+        target=TARGET,
+        base=SYSTEM,
+        **options,
+    )
+
+
+def test_what_was_locked_stays(tmp_path: Path) -> None:
+    works = Works(tmp_path / "tiny.whl")
+    (first,) = run(works)
+    run(works, previous=(first.wheel,))
+    run(works, previous=(first.wheel,), upgrade={"other"})
+    run(works, previous=(first.wheel,), upgrade={"Tiny"})
+    run(works, previous=(first.wheel,), upgrade=True)
+    assert [said.split()[0] for said in works.said] == ["lock", "make", "make", "lock", "lock"]
+
+
+def test_a_name_that_nothing_asks_for(tmp_path: Path) -> None:
+    with pytest.raises(CellError, match="no requirement of the cell does") as raised:
+        run(Works(tmp_path), names=("other",))
+    assert "add other==VERSION to 'pip'" in str(raised.value)
+
+
+def test_a_python_that_no_debian_has() -> None:
+    cell = dataclasses.replace(lock_cell("a"), python="3.12", from_source=("tiny",))
+    nobody: Any = None
+    with pytest.raises(CellError, match=r"no Debian release has Python 3\.12, to build tiny with"):
+        sources.system_for(cell, None, nobody)
+
+
+def text_of(*wheels: Wheel) -> str:
+    entry = Entry(
+        inputs="sha256:" + "0" * 64, platform="linux/amd64", base=SYSTEM, apt=(), wheels=wheels, epoch=7
+    )
+    return render(Lockfile(matrix="m", cells={"a": entry}))
+
+
+def test_the_lock_says_it_and_is_read_again(tmp_path: Path) -> None:
+    wheel = built_wheel()
+    path = tmp_path / "m.lock.json"
+    path.write_text(text_of(wheel, lock_wheel("numpy")))
+    read = read_lock(path)
+    assert read is not None
+    again = read.cells["a"].wheels
+    assert again == (wheel, lock_wheel("numpy"))
+    assert again[0].source == wheel.source
+    assert render(read) == path.read_text()
+
+
+def test_a_lock_without_such_wheels_is_as_before() -> None:
+    text = text_of(lock_wheel("numpy"))
+    assert "sdists" not in text
+    assert "source" not in text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("sdist", "nothing", "names nothing, which is not in its table"),
+        ("requires", ["nothing"], "names nothing, which is not in its table"),
+        ("rootfs", "nothing", "names nothing, which is not in its table"),
+        ("requires", ["tiny-1.0-py3-none-any.whl"], "built with what is built itself"),
+    ],
+)
+def test_a_lock_that_cannot_be(tmp_path: Path, field: str, value: Any, said: str) -> None:
+    document = json.loads(text_of(built_wheel()))
+    document["wheels"]["tiny-1.0-py3-none-any.whl"]["source"][field] = value
+    (tmp_path / "m.lock.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=said):
+        read_lock(tmp_path / "m.lock.json")
+
+
+def test_sources_cannot_climb_out_of_the_cache(tmp_path: Path) -> None:
+    document = json.loads(text_of(built_wheel()))
+    document["sdists"]["tiny-1.0.tar.gz"]["file"] = "../../tiny.tar.gz"
+    (tmp_path / "m.lock.json").write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="is not a lock file"):
+        read_lock(tmp_path / "m.lock.json")
