@@ -104,7 +104,7 @@ class Runtime:
         self._reader.join(5)
         raise AssertionError(f"exit {self.process.returncode}\n{text}\n{self.talk}")
 
-    def wait_for(self, text: str, seconds: float = 30) -> None:
+    def wait_for(self, text: str, seconds: float = 60) -> None:
         until = time.monotonic() + seconds
         while text not in self.talk:
             assert time.monotonic() < until, f"{text!r} was not said within {seconds} s:\n{self.talk}"
