@@ -90,7 +90,7 @@ def steps(
     """What each tag needs, and which may not be moved. Raises RegistryError.
 
     A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
-    all, is moved only by ``overwrite``. So is a measured one that has another cell of this matrix: ``others``
+    all, is moved only by ``overwrite``. So is one, but for an alias, that has another cell of this matrix: ``others``
     are the ids of those that are still in it.
     """
     found, against = [], []
@@ -121,11 +121,11 @@ def steps(
                     hint="publish to another repository, or say --overwrite",
                 )
             )
-        elif tag.kind == "measured" and other in others:
+        elif tag.kind != "alias" and other in others:
             against.append(
                 Refusal(
                     kind="tag",
-                    text=f"{repository}:{tag.name} is {was}, the image of {other}, which measures the same",
+                    text=f"{repository}:{tag.name} is {was}, the image of {other}, which wants the same name",
                     hint="give one of them a 'variant'; --overwrite moves the tag",
                 )
             )

@@ -153,6 +153,6 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
         _, refusals = steps(registry, "r", cell, tags, DIGEST, others=others, overwrite=overwrite)
         return [refusal.text for refusal in refusals]
 
-    assert against(others={"other"}) == ["r:m is sha256:other, the image of other, which measures the same"]
+    assert against(others={"other"}) == ["r:m is sha256:other, the image of other, which wants the same name"]
     assert against(others={"other"}, overwrite=True) == []
     assert against(others=set()) == []
