@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from benchmarks.sessions import CHANGED, REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
+    from benchmarks.rig import Engine, Store
     from builder.model import Pinned
 
 BASE = "bench/base"
@@ -66,15 +71,109 @@ def plain(pinned: Pinned, folder: Path, *, wheels: Path, base: str, env: Mapping
 
 def bake_file(cells: Iterable[Plain], path: Path, repository: str) -> list[str]:
     """A `docker-bake.json` of these contexts; the tags that it makes."""
+    cells = list(cells)
+    tags = [f"{repository}:{cell.name}" for cell in cells]
     targets = {
         f"cell{number}": {
             "context": str(cell.folder),
             "contexts": {"wheels": str(cell.wheels)},
             "network": "none",
-            "tags": [f"{repository}:{cell.name}"],
+            "tags": [tags[number]],
             "output": ["type=docker"],
         }
         for number, cell in enumerate(cells)
     }
     path.write_text(json.dumps({"group": {"default": {"targets": list(targets)}}, "target": targets}))
-    return [target["tags"][0] for target in targets.values()]  # type: ignore[misc]
+    return tags
+
+
+def family(site: Site, store: Store) -> Figures:
+    """Plain `docker build` and `docker push` of the first cell from nothing, and with a changed variable."""
+    pinned = site.cells(site.plan.family)[0]
+    with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
+        assert engine is not None  # a store was named
+        wheels = _wheels(site, [pinned])
+        base = _base(site, engine, pinned)
+        context = plain(pinned, Path(folder) / "first", wheels=wheels, base=base, env={})
+        _warm(engine, context, base)
+        first = _plain(engine, context)
+        site.say(f"{store} first: {first['seconds']:.1f} s")
+        changed = _changed(engine, context, pinned, wheels, base)
+        return {"first": first | {"registry": registry.blob_bytes()}, "environment": changed}
+
+
+def _plain(engine: Engine, context: Plain) -> Figures:
+    tag = f"{REPOSITORY}/plain:{context.name}"
+    build, _ = engine.docker(*context.build[:1], "--tag", tag, *context.build[1:])
+    push, _ = engine.docker("push", "--quiet", tag)
+    _, size = engine.docker("image", "inspect", "--format", "{{.Size}}", tag)
+    return {"seconds": build + push, "build": build, "push": push, "size": int(size)}
+
+
+def _changed(engine: Engine, context: Plain, pinned: Pinned, wheels: Path, base: str) -> Figures:
+    """The peer's own best case: a variable changed after the RUN that pip is in."""
+    again = plain(pinned, context.folder, wheels=wheels, base=base, env={CHANGED: "1"})
+    return _plain(engine, again)
+
+
+def _wheels(site: Site, cells: list[Pinned]) -> Path:
+    """All wheels in one flat folder, as `pip download` would leave them."""
+    folder = site.work / "wheels"
+    folder.mkdir(parents=True, exist_ok=True)
+    for wheel in {wheel for cell in cells for wheel in cell.wheels}:
+        if not (folder / wheel.file).exists():
+            os.link(site.wheel(wheel), folder / wheel.file)
+    return folder
+
+
+def _base(site: Site, engine: Engine, pinned: Pinned) -> str:
+    """The operating system as an image in the engine and in the registry, before the clock runs."""
+    tag = f"{REPOSITORY}/plain:base-{'apt' if pinned.cell.apt else 'plain'}"
+    with tempfile.TemporaryDirectory(dir=site.work) as folder:
+        os.link(site.rootfs(pinned), Path(folder) / "rootfs.tar")
+        (Path(folder) / "Dockerfile").write_text("FROM scratch\nADD rootfs.tar /\n")
+        engine.docker("build", "--tag", tag, folder)
+    engine.docker("push", "--quiet", tag)
+    return tag
+
+
+def _warm(engine: Engine, context: Plain, base: str) -> None:
+    """Have BuildKit receive the wheels, and unpack the base, before the clock runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "Dockerfile").write_text(
+            f"FROM {base}\nRUN --network=none --mount=type=bind,from=wheels,target=/wheels ls /wheels\n"
+        )
+        engine.docker("build", "--network=none", "--build-context", f"wheels={context.wheels}", folder)
+
+
+def matrix(site: Site, store: Store) -> Figures:
+    """`docker buildx bake` of four plain Dockerfiles, and four pushes."""
+    cells = site.cells(site.plan.matrix)
+    with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
+        assert engine is not None  # a store was named
+        wheels = _wheels(site, cells)
+        base = _base(site, engine, cells[0])
+        contexts = [
+            plain(
+                pinned,
+                Path(folder) / str(number),
+                wheels=wheels,
+                base=_base(site, engine, pinned),
+                env={},
+            )
+            for number, pinned in enumerate(cells)
+        ]
+        _warm(engine, contexts[0], base)
+        bake = Path(folder) / "docker-bake.json"
+        tags = bake_file(contexts, bake, f"{REPOSITORY}/plain")
+        build, _ = engine.docker("buildx", "bake", "--file", str(bake))
+        push = sum(engine.docker("push", "--quiet", tag)[0] for tag in tags)
+        site.say(f"{store} matrix: {build + push:.1f} s")
+        return {
+            "matrix": {
+                "seconds": build + push,
+                "build": build,
+                "push": push,
+                "registry": registry.blob_bytes(),
+            }
+        }

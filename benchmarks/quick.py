@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.rig import run
+from benchmarks.rig import installed_env, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,8 +34,9 @@ def commands(say: Callable[[str], None]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         ours, pass_ = [], []
         for _ in range(_RUNS + 1):
-            ours.append(run([*_PROGRAM, "--help"], cwd=Path(folder))[0])
-            pass_.append(run([sys.executable, "-c", "pass"], cwd=Path(folder))[0])
+            env = installed_env(Path(folder))
+            ours.append(run([*_PROGRAM, "--help"], env=env, cwd=Path(folder))[0])
+            pass_.append(run([sys.executable, "-c", "pass"], env=env, cwd=Path(folder))[0])
     figures = {"help": _median(ours[1:]), "pass": _median(pass_[1:])}
     say(f"help: {figures['help']:.3f} s, pass: {figures['pass']:.3f} s")
     return {"help": figures}
@@ -63,7 +64,8 @@ def thousand(say: Callable[[str], None]) -> dict[str, Any]:
 
 def run_any(command: Sequence[str], folder: Path) -> float:
     """Seconds of a command that may also say 1: a cell in a thousand that cannot work is no failure here."""
-    return run(["sh", "-c", '"$@" || test $? -eq 1', "sh", *command], cwd=folder)[0]
+    words = ["sh", "-c", '"$@" || test $? -eq 1', "sh", *command]
+    return run(words, env=installed_env(folder), cwd=folder)[0]
 
 
 def _median(runs: list[float]) -> float:

@@ -58,6 +58,12 @@ def run(
     return seconds, done.stdout
 
 
+def installed_env(work: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """``env``, this program's without, for one whose bytecode is kept, as that of an installed one is."""
+    kept = {name: text for name, text in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return kept | {"PYTHONPYCACHEPREFIX": str(work / "bytecode")}
+
+
 @dataclass
 class Engine:
     """A private dockerd with everything it keeps below ``root``."""

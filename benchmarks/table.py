@@ -97,9 +97,9 @@ def rows(results: Mapping[str, Any]) -> Iterator[Row]:
             f"nothing to do, 4 built and pushed cells{where}",
             1.0,
         )
-    yield from _alone(
-        found.get("hundred", "hundred"), "nothing to do, 100 locked cells whose images an engine has", 2.0
-    )
+    for session, where in (("hundred", "a registry"), ("hundred-engine", "an engine")):
+        work = f"nothing to do, 100 locked cells whose images {where} has"
+        yield from _alone(found.get(session, "hundred"), work, 2.0)
     thousand = found.get("thousand", "thousand") or {}
     for command in ("list", "check"):
         yield from _alone(thousand.get(command), f"a matrix of 1,000 cells: {command}", 1.0)
@@ -202,7 +202,7 @@ def _raw(results: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _parts(figures: Mapping[str, Any]) -> str:
-    if "stages" in figures and len(figures["stages"]) <= 4:
+    if "stages" in figures and "runs" not in figures and len(figures["stages"]) <= 4:
         cells = [
             ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items() if seconds >= 0.1)
             for stages in figures["stages"].values()
@@ -210,7 +210,8 @@ def _parts(figures: Mapping[str, Any]) -> str:
         return "; ".join(cells)
     if "build" in figures:
         return f"build {figures['build']:.1f}, push {figures['push']:.1f}"
-    return ", ".join(f"{seconds:.2f}" for seconds in figures.get("runs", ()))
+    runs = ", ".join(f"{seconds:.2f}" for seconds in figures.get("runs", ()))
+    return f"{runs}; of processor {figures['processor']:.2f}" if runs and "processor" in figures else runs
 
 
 def _megabytes(figures: Mapping[str, Any]) -> str:
