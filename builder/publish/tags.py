@@ -90,8 +90,8 @@ def steps(
     """What each tag needs, and which may not be moved. Raises RegistryError.
 
     A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
-    all, is moved only by ``overwrite``. So is one, but for an alias, that has another cell of this matrix: ``others``
-    are the ids of those that are still in it.
+    all, is moved only by ``overwrite``. So is one that names another cell of this matrix, if it is no alias:
+    ``others`` are the ids of those that are still in it.
     """
     found, against = [], []
     for tag in tags:
