@@ -243,6 +243,8 @@ def _wheel(
         # a wheel never changes, so what is known of it needs no index
         return known, () if known else (f"{wheel.file} could not be read: {page}",), 0
     offered = [file for file in page if file.name == wheel.file and file.sha256 in {None, wheel.sha256}]
+    if not offered and wheel.source is not None:
+        return known, () if known else (f"{wheel.file} is built from sources, and was not looked into",), 0
     if not offered:
         return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
     file = offered[0]

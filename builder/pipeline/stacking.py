@@ -47,8 +47,7 @@ def fetch_wheels(walk: Walk, site: Site, wheels: tuple[Wheel, ...]) -> dict[str,
     found = dict(index.fetch_all(offered, cache=site.settings.cache, progress=advance, stop=walk.cancel))
     for wheel in wheels:
         if wheel.source is not None:
-            walk.progress(f"building {wheel.file} from {wheel.source.sdist.file}")
-            found[wheel.sha256] = site.workshop(walk.cancel).make(wheel, index)
+            found[wheel.sha256] = site.workshop(walk).make(wheel, index)
             advance(wheel.size)
     walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
     return found

@@ -22,7 +22,6 @@ from builder.sdist import Workshop
 from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Mapping
 
     from builder.engine import BuildEvent, Engine, StoredImage
@@ -57,9 +56,11 @@ class Site:
     writing: Registry = field(default_factory=Registry.to_write)
     """The door to repositories that are pushed to, and never to a mirror."""
 
-    def workshop(self, cancel: threading.Event) -> Workshop:
-        """Where wheels are built from sources."""
-        return Workshop(debian=self.debian, cache=self.settings.cache, cancel=cancel)
+    def workshop(self, walk: Walk) -> Workshop:
+        """Where a cell's wheels are built from sources."""
+        return Workshop(
+            debian=self.debian, cache=self.settings.cache, cancel=walk.cancel, progress=walk.progress
+        )
 
 
 def check_cell(walk: Walk, site: Site) -> None:
@@ -102,7 +103,7 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
                     previous=previous,
                     upgrade=site.settings.upgrade,
                     note=walk.note,
-                    workshop=site.workshop(walk.cancel),
+                    workshop=site.workshop(walk),
                 ),
             )
         size = sum(wheel.size for wheel in pinned.wheels)

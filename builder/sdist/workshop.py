@@ -30,7 +30,7 @@ from builder.sdist.system import laid_out
 from builder.sdist.unpack import BuildSystem, build_system, refuse_address, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from builder.lock.debian import Debian
     from builder.lock.index import Index
@@ -52,6 +52,7 @@ class Workshop:
     cache: Path
     limits: Limits = field(default_factory=Limits)
     cancel: threading.Event = field(default_factory=threading.Event)
+    progress: Callable[[str], None] = field(default=lambda _text: None)
 
     def lock(
         self, sdist: Sdist, *, index: Index, target: Target, system: RootfsBase, pins: Sequence[str] = ()
@@ -65,6 +66,7 @@ class Workshop:
             PackageIndexError: the index did not give the sources, or what the build requires.
             MissingToolError: this machine cannot run foreign code shut in.
         """
+        self.progress(f"building {sdist.file}")
         archive = index.fetch(sdist, cache=self.cache)
         sdist = replace(sdist, size=archive.stat().st_size)
         with self._bench(sdist, archive, system) as bench:
@@ -101,6 +103,7 @@ class Workshop:
             raise ValueError(f"{wheel.file} is not built here")
         if path.is_file() and _sha256(path) == wheel.sha256:
             return path
+        self.progress(f"building {wheel.file} from {source.sdist.file}")
         archive = index.fetch(source.sdist, cache=self.cache)
         with self._bench(source.sdist, archive, source.system) as bench:
             bench.lay(source.requires, index)

@@ -67,7 +67,7 @@ def pinned(tmp_path_factory: pytest.TempPathFactory) -> Pinned:
 
 def test_without_the_key_nothing_is_built(tmp_path: Path) -> None:
     with pytest.raises(PackageIndexError, match="naming it under 'from-source'"):
-        locked(replace(CELL, from_source=()), tmp_path)
+        locked(replace(CELL, from_source=()), empty_cache(tmp_path / "cache"))
 
 
 def test_only_what_has_no_wheel_is_built(pinned: Pinned) -> None:
