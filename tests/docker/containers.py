@@ -8,6 +8,7 @@ process is gone.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -41,5 +42,7 @@ def remove_images() -> None:
 
 
 def _docker(*arguments: str) -> str:
+    if shutil.which("docker") is None:  # then there is nothing to remove either
+        return ""
     done = subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False)
     return done.stdout

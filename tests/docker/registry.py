@@ -74,6 +74,8 @@ def _image() -> str:
     found = shutil.which("docker-registry")
     if found is None:
         pytest.skip("needs a registry: scripts/ensure-tools")
+    if shutil.which("docker") is None:
+        pytest.skip("needs a Docker Engine: scripts/ensure-engine")
     linked = subprocess.run(["ldd", found], capture_output=True, text=True, check=False).stdout
     libraries = re.findall(r"(/\S+) \(0x", linked)  # none where it is linked statically
     with tempfile.TemporaryDirectory(prefix="rtbuild-registry-") as name:
