@@ -83,6 +83,7 @@ class Engine:
         return kept | {"DOCKER_HOST": f"unix://{self.socket}", "DOCKER_CLI_HINTS": "false"}
 
     def start(self) -> Engine:
+        self.destroy()  # what a killed run left: containerd numbers snapshots anew, and would meet them
         self.root.mkdir(parents=True, exist_ok=True)
         containerd = self.store == "containerd"
         settings: dict[str, Any] = {"features": {"containerd-snapshotter": containerd}}
@@ -149,6 +150,7 @@ class Registry:
         program = shutil.which("docker-registry")
         if program is None:
             raise BenchError("needs a registry: apt-get install docker-registry")
+        self.destroy()
         self.root.mkdir(parents=True, exist_ok=True)
         config = self.root / "config.yml"
         config.write_text(
