@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from builder.errors import CellError, CommandError
-from builder.lock.sources import choose, suite_of
+from builder.lock.sources import choose, host_platform, suite_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ def build_missing(
     suite = suite_of(target.python)
     if not tried or suite is None:
         return matching
-    system = debian.resolve(suite, platform=target.platform)
+    system = debian.resolve(suite, platform=host_platform())
     pins = [match.requirement for match in matching.found if match.requirement is not None]
 
     def build(match: Match) -> Match:

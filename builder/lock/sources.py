@@ -5,6 +5,7 @@ Building is :mod:`builder.sdist`'s, which :func:`built` receives as its ``worksh
 
 from __future__ import annotations
 
+import platform
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -102,7 +103,8 @@ def _fits(kept: Wheel, sdist: Sdist, python: str) -> bool:
 
 def system_for(cell: Cell, base: object, debian: Debian) -> RootfsBase:
     """What the cell's sources are built in: a small Debian with its Python, whatever the image stands on."""
-    if isinstance(base, RootfsBase) and not cell.apt:
+    here = host_platform()
+    if isinstance(base, RootfsBase) and not cell.apt and cell.platform == here:
         return base
     suite = suite_of(cell.python)
     if suite is None:
@@ -110,7 +112,13 @@ def system_for(cell: Cell, base: object, debian: Debian) -> RootfsBase:
             f"no Debian release has Python {cell.python}, to build {', '.join(cell.from_source)} with",
             hint="name an index that has their wheels (`index:`), or take a Python that Debian has",
         )
-    return debian.resolve(suite, platform=cell.platform)
+    return debian.resolve(suite, platform=here)
+
+
+def host_platform() -> str:
+    """This machine's: pure Python comes out the same on each, and only its own programs run here."""
+    machine = platform.machine()
+    return next((name for name, known in targets.MACHINES.items() if known == machine), "linux/amd64")
 
 
 def suite_of(python: str) -> str | None:

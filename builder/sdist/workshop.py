@@ -22,7 +22,7 @@ from builder.errors import CellError, PackageIndexError
 from builder.layers.archive import Archive
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.index import cache_path
-from builder.lock.sources import Built
+from builder.lock.sources import Built, host_platform
 from builder.model import Source, Wheel
 from builder.sdist import wheel as wheels
 from builder.sdist.confined import Limits, run_confined
@@ -287,6 +287,7 @@ def _installed(name: str) -> str | None:
 
 def _resolve(asked: Sequence[str], index: Index, target: Target, pins: Sequence[str]) -> tuple[Wheel, ...]:
     """What the build requires, as wheels; with the cell's own pins on the same packages where that can be."""
+    target = replace(target, platform=host_platform())
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
     resolve = partial(index.resolve, python=target.python, platform=target.platform, glibc=target.glibc)

@@ -7,12 +7,13 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from outside import Answer, FakeIndex, Request, Server, sha256
+from outside import Answer, FakeIndex, Request, Server, make_wheel, sha256
 
 from builder.errors import PackageIndexError
 from builder.lock.index import Index, cache_path
 from builder.lock.index_settings import IndexSettings
-from builder.model import Wheel
+from builder.lock.sources import Built
+from builder.model import Sdist, Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,43 @@ def test_resolve_and_fetch(
     assert paths == {wheel.sha256: cache_path(wheel, tmp_path / "cache") for wheel in (found, leaf)}
     assert paths[found.sha256].read_bytes() == top.read_bytes()
     assert sum(counts) == found.size + leaf.size
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_built_wheel_is_the_one_of_its_package(
+    index: Index, fake_index: FakeIndex, tmp_path: Path, listed: bool
+) -> None:
+    """Also where an index has another version of it; and what it depends on is found."""
+    fake_index.add("leaf", "1.0")
+    fake_index.add("top", "3.0")
+    (tmp_path / "built").mkdir()
+    path = make_wheel(tmp_path / "built", "top", "2.0", requires=("leaf",))
+    content = path.read_bytes()
+    top = Wheel(name="top", version="2.0", file=path.name, sha256=sha256(content), size=len(content))
+    found = index.resolve(["top"], **TARGET, listed=listed, built=[Built(wheel=top, path=path)])
+    assert versions(found) == ({"top": "2.0"} if listed else {"leaf": "1.0", "top": "2.0"})
+    assert found[-1] is top
+
+
+def test_sources_are_fetched_like_wheels(
+    index: Index, fake_index: FakeIndex, server: Server, tmp_path: Path
+) -> None:
+    fake_index.add("thing", "1.0")
+    content = b"an archive"
+    sdist = Sdist(name="thing", version="1.0", file="thing-1.0.tar.gz", sha256=sha256(content), size=0)
+    server.file(f"/files/{sdist.file}", content)
+    fake_index.page("thing").append(
+        {
+            "filename": sdist.file,
+            "url": f"{server.url}/files/{sdist.file}",
+            "hashes": {"sha256": sdist.sha256},
+        }
+    )
+    assert index.fetch(sdist, cache=tmp_path / "cache").read_bytes() == content
+    assert cache_path(sdist, tmp_path / "cache").is_relative_to(tmp_path / "cache/sdists")
+    server.file(f"/files/{sdist.file}", b"something else")
+    with pytest.raises(PackageIndexError, match=r"thing-1\.0\.tar\.gz"):
+        index.fetch(sdist, cache=tmp_path / "other")
 
 
 def test_what_cannot_be_satisfied_is_explained(index: Index, fake_index: FakeIndex) -> None:
