@@ -26,19 +26,21 @@ def labels() -> dict[str, str]:
 
 def remove_left() -> None:
     """Remove containers of runs that were killed, and no other."""
-    shown = _docker(
-        "ps", "-aq", "--filter", f"label={LABEL}", "--format", f'{{{{.ID}}}} {{{{.Label "{LABEL}"}}}}'
-    )
-    for line in shown.splitlines():
+    for line in _containers("{{.ID}} " + f'{{{{.Label "{LABEL}"}}}}'):
         container, _, process = line.partition(" ")
-        if not Path(f"/proc/{process}").exists():
+        if not Path("/proc", process).exists():
             _docker("rm", "-fv", container)
 
 
 def remove_images() -> None:
-    """Remove the images that were made for containers; one in use by another run stays."""
-    for image in _docker("images", "-q", "--filter", f"label={LABEL}=image").split():
-        _docker("rmi", image)
+    """Remove the images that were made for containers, unless another run is at work with them."""
+    if not _containers("{{.ID}}"):
+        for image in _docker("images", "-q", "--filter", f"label={LABEL}=image").split():
+            _docker("rmi", image)
+
+
+def _containers(form: str) -> list[str]:
+    return _docker("ps", "-a", "--filter", f"label={LABEL}", "--format", form).splitlines()
 
 
 def _docker(*arguments: str) -> str:
