@@ -117,7 +117,7 @@ def read_ending(text: str) -> Ending:
             copies.append(_matching(_COPY, one)["name"])
         elif one.stage == "runtime":
             settings.append(_setting(one))
-        elif one.keyword != "ARG" and one.stage not in ("base", "installer", "wheels"):
+        elif one.stage not in ("", "base", "installer", "wheels"):
             raise needs_engine(one.keyword, f"{one.rest} (in stage {one.stage})")
     for stage in ("additions", "runtime"):
         if stages.get(stage) != "wheels":

@@ -169,7 +169,6 @@ def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheel
             for path, file in _seen(recipe, step).items()
         },
         "layers": [layer.diff_id for layer in (*base, *(wheels if any(map(_sees_wheels, steps)) else ()))],
-        "epoch": recipe.pinned.epoch,
     }
     made_of = digest_of(document).removeprefix("sha256:")
     return f"step-{made_of}-{codec(recipe.cell.options.compression)}"
@@ -211,12 +210,11 @@ def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
 
 
 def _run_step(work: Finisher, step: Step, scratch: Scratch) -> None:
-    epoch = {"SOURCE_DATE_EPOCH": str(work.recipe.pinned.epoch)}
     run_script(
         step.script,
         scratch.root,
         what=f"the step that makes {', '.join(sorted(step.makes))}",
-        env=environment({**_given(work), **epoch}),
+        env=environment(_given(work)),
         cancel=work.cancel,
     )
 

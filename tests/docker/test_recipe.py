@@ -81,11 +81,11 @@ def run(name: str, *command: str) -> str:
     return docker("run", "--rm", "--network=none", "--entrypoint", "", name, *command)
 
 
-def digest(built: Context, name: str, *options: str) -> str:
-    """Build from nothing, as README.txt says it for equal digests."""
+def digest(built: Context, name: str, *options: str, epoch: int | None = None) -> str:
+    """Build from nothing, as README.txt says it for equal digests; ``epoch`` for another than the lock's."""
     docker(
         "buildx", "build", "--no-cache", "--provenance=false", "--sbom=false",
-        "--build-arg", f"SOURCE_DATE_EPOCH={built.recipe.pinned.epoch}", *network(), *options,
+        "--build-arg", f"SOURCE_DATE_EPOCH={epoch or built.recipe.pinned.epoch}", *network(), *options,
         "--output", f"type=image,name={name},oci-mediatypes=true,compression=zstd", str(built.folder),
     )  # fmt: skip
     return inspect(name)["Id"]
@@ -162,6 +162,13 @@ def test_two_builds_from_nothing_are_one_image(small, image, names):
     first, second = names(), names()
     assert digest(small, first) == digest(small, second)
     assert inspect(first)["RootFS"] == inspect(image)["RootFS"]  # without the build argument, the same layers
+
+
+def test_no_layer_holds_the_lock_s_date(small, image, names):
+    """BuildKit takes a COPY of the same contents from its cache, whatever their times: so these are fixed."""
+    other = names()
+    digest(small, other, epoch=small.recipe.pinned.epoch - 86_400)
+    assert inspect(other)["RootFS"] == inspect(image)["RootFS"]
 
 
 def test_nothing_of_the_user_s_network_stays(small, names, tmp_path):

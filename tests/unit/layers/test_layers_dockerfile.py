@@ -30,7 +30,6 @@ COPY --link --from=installer /out/ /
 """
 STEPS = """\
 FROM wheels AS additions
-ARG SOURCE_DATE_EPOCH
 RUN --network=none <<'EOF'
 # no comment of the Dockerfile's
 mkdir -p /out/one /out/two-parts
@@ -99,6 +98,7 @@ def test_every_rendered_recipe_is_read_or_refused_for_apt(golden: Path) -> None:
         ("--network=none <<'EOF'\n# no", "<<'EOF'\n# no", "RUN"),
         ("--mount=type=bind,source=expect.json,target=/mnt/expect.json", "--mount=type=secret,id=ca", "RUN"),
         ("FROM wheels AS additions", "FROM system AS additions", "FROM system AS additions"),
+        ("AS additions\n", "AS additions\nARG SOURCE_DATE_EPOCH\n", "ARG SOURCE_DATE_EPOCH"),
         ("COPY --link --from=additions /out/one/ /", "COPY --chown=1:1 --from=additions /out/one/ /", "COPY"),
         ("COPY --link --from=additions /out/one/ /", "RUN apt-get update", "RUN apt-get update"),
         ("COPY --link --from=additions /out/one/ /", "CMD bash", "CMD bash"),
@@ -120,7 +120,6 @@ def test_steps_that_look_at_one_another_make_layers_of_their_own() -> None:
     assert ending.copies == ("bytecode", "environment", "probe", "profile", "writable")
     recipe = SimpleNamespace(
         files={},
-        pinned=SimpleNamespace(epoch=1),
         cell=SimpleNamespace(options=SimpleNamespace(compression="zstd")),
     )
     keys = layer_keys(recipe, ending, (), ())  # type: ignore[arg-type]

@@ -47,13 +47,13 @@ set -eu
 umask 022
 mkdir -p /out/one/etc
 for file in /opt/runtime/lib/python/site-packages/*.py; do echo "$file" >> /out/one/etc/list; done
-touch -d "@$SOURCE_DATE_EPOCH" /out/one/etc/list /out/one/etc
+touch -d @1700000000 /out/one/etc/list /out/one/etc
 EOF
 RUN --network=none --mount=type=bind,source=probe,target=/mnt/probe <<'EOF'
 umask 022
 mkdir -p /out/probe
 cat /mnt/probe > /out/probe/probe
-touch -d "@$SOURCE_DATE_EPOCH" /out/probe/probe /out/probe
+touch -d @1700000000 /out/probe/probe /out/probe
 EOF
 FROM wheels AS runtime
 COPY --link --from=additions /out/one/ /
