@@ -25,6 +25,7 @@ from builder.layers.dockerfile import read_ending
 from builder.layers.excerpt import Excerpt
 from builder.layers.pack import Pack, keep_pack
 from builder.layers.scratch import Scratch
+from builder.layers.tar import MTIME
 
 if TYPE_CHECKING:
     from builder.layers.dockerfile import Step
