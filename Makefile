@@ -38,7 +38,7 @@ test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
 test-docker: setup  ## the part that needs an engine or a registry
 	$(PYTEST) -q -m 'docker and not wheels and not long'
 
-test-long: setup  ## publication, evidence, several machines, Colab in a browser, engines that die
+test-long: setup  ## publication, evidence, several machines, plain docker build, Colab in a browser, engines that die
 	scripts/ensure-tools chromium
 	$(PYTEST) -q -m long
 

@@ -22,7 +22,7 @@ from builder.lock import Debian, Index, Registry, pin
 from builder.model import Base, Cell, Cuda, Recipe, RootfsBase
 from builder.recipe import render, write
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 NASTY = "a \"b\" $HOME ${PATH} `id` $(id) \\ \\\\ 'x' #c <<EOF ü \\"
 PROBE = b"#!/usr/bin/env python3\nimport sys\nprint(sys.prefix)\n"
