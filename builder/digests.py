@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 
 def canonical_json(document: object) -> bytes:
@@ -18,6 +19,12 @@ def canonical_json(document: object) -> bytes:
 def sha256_of(content: bytes) -> str:
     """``sha256:…`` of bytes, as registries write it."""
     return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The sha256 of a file's bytes in hexadecimal, as package indexes write it. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_of(document: object) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from builder.errors import UsageError
+from builder.files import write_whole
 
 FILE = Path(".devcontainer") / "devcontainer.json"
 _EXTENSIONS = ["ms-python.python", "ms-toolsai.jupyter"]
@@ -58,14 +57,5 @@ def write(content: dict[str, Any], folder: Path, *, force: bool) -> Path:
         return path
     if path.exists() and not force:
         raise UsageError(f"{path} is there already, and says something else", hint="--force replaces it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-            os.fchmod(stream.fileno(), 0o644)
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    write_whole(path, text.encode())
     return path

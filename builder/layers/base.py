@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from builder.digests import sha256_of
 from builder.errors import CellError, RegistryError
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
@@ -111,7 +112,7 @@ def _config(
 
 
 def _document(base: RegistryBase, content: bytes, digest: str) -> dict[str, Any]:
-    if "sha256:" + hashlib.sha256(content).hexdigest() != digest:
+    if sha256_of(content) != digest:
         raise RegistryError(
             f"{base.reference}: the registry gave something else for {digest}",
             hint="a proxy or mirror in between may have changed it; try again, or use another registry",

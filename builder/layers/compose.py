@@ -10,7 +10,7 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from builder.digests import canonical_json
+from builder.digests import canonical_json, sha256_of
 from builder.layers.locking import disk_errors
 from builder.layers.tar import MTIME
 
@@ -114,5 +114,5 @@ def image_config(base: BaseLayers, layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
-    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    digest = sha256_of(content)
     return {"mediaType": media_type, "digest": digest, "size": len(content)}

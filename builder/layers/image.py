@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from builder.digests import canonical_json, content_of
+from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
 from builder.layers.config import final_config
 from builder.layers.dockerfile import read_ending
@@ -52,11 +51,11 @@ class ComposedImage:
 
     @property
     def digest(self) -> str:
-        return _digest(self.manifest)
+        return sha256_of(self.manifest)
 
     @property
     def config_digest(self) -> str:
-        return _digest(self.config)
+        return sha256_of(self.config)
 
     @property
     def content(self) -> str:
@@ -123,7 +122,7 @@ def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
     document = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": {"mediaType": _CONFIG, "digest": _digest(config), "size": len(config)},
+        "config": {"mediaType": _CONFIG, "digest": sha256_of(config), "size": len(config)},
         "layers": [
             {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size} for layer in layers
         ],
@@ -151,7 +150,7 @@ def write_layout(
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
         for document in (image.config, image.manifest):
-            _write(blobs / _digest(document).removeprefix("sha256:"), document)
+            _write(blobs / sha256_of(document).removeprefix("sha256:"), document)
         _write(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
         with locked(folder / ".lock"):
             _add_to_index(folder / "index.json", {_REF: tag, _LOADED: loaded}, image)
@@ -182,7 +181,3 @@ def _write(path: Path, content: bytes) -> None:
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     beside.write_bytes(content)
     beside.replace(path)
-
-
-def _digest(content: bytes) -> str:
-    return "sha256:" + hashlib.sha256(content).hexdigest()

@@ -11,14 +11,13 @@ Not a tar file, because a library of a gigabyte of which some kilobytes are kept
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from builder.digests import canonical_json
+from builder.digests import canonical_json, sha256_of
 from builder.errors import CellError
 from builder.layers.codec import ZSTD_LEVEL
 from builder.layers.store import Record
@@ -118,7 +117,7 @@ def keep_pack(
         data = _compressed([piece for one in contents for piece in one.pieces])
         blob = len(index).to_bytes(_LENGTH, "big") + index + data
         target.write_bytes(blob)
-        digest = "sha256:" + hashlib.sha256(blob).hexdigest()
+        digest = sha256_of(blob)
         return Record(
             layer=Layer(
                 title=title, digest=digest, diff_id=digest, size=len(blob), unpacked=0, media_type=_MEDIA_TYPE

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.digests import digest_of
+from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
 from builder.layers.debian_archive import write_archive
 
@@ -59,14 +59,14 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
     tar, recorded = folder / f"{key}.tar", folder / f"{key}.sha256"
     with (folder / f"{key}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == _sha256(tar):
+        if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == file_sha256(tar):
             return tar
         recorded.unlink(missing_ok=True)
         for left in folder.glob(f".{key[:12]}.*"):  # whoever made this was killed: the lock was free
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix=f".{key[:12]}.", dir=folder) as beside:
             made = make(base, fetch(base.debs), Path(beside) / tar.name)
-            digest = _sha256(made)
+            digest = file_sha256(made)
             made.rename(tar)
             (Path(beside) / recorded.name).write_text(digest, "ascii")
             (Path(beside) / recorded.name).rename(recorded)
@@ -195,8 +195,3 @@ def _add_dev(base: RootfsBase, tar: Path) -> None:
     folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o755, base.epoch
     with tarfile.open(tar, "a", format=tarfile.USTAR_FORMAT) as archive:
         archive.addfile(folder)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from builder.digests import canonical_json
+from builder.digests import canonical_json, sha256_of
 from builder.errors import RegistryError
 from builder.layers.blob import CHUNK
 from builder.layers.codec import gzip_reader
@@ -62,7 +62,7 @@ def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
             "artifactType": CONFIG_TYPE,
             "config": {
                 "mediaType": CONFIG_TYPE,
-                "digest": "sha256:" + hashlib.sha256(config).hexdigest(),
+                "digest": sha256_of(config),
                 "size": len(config),
             },
             "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}],

@@ -11,21 +11,20 @@ import contextlib
 import enum
 import hashlib
 import json
-import os
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
 
 from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
+from builder.files import write_whole
 from builder.lock import schema
 from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from builder.model import Cell, Matrix
 
@@ -102,16 +101,7 @@ def write_lock(path: Path, lockfile: Lockfile) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == data:
             return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            os.fchmod(file.fileno(), 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, data)
 
 
 def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:

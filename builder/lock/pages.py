@@ -11,17 +11,16 @@ import contextlib
 import gzip
 import hashlib
 import json
-import os
-import tempfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.files import write_whole
 from builder.lock.http import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     import requests
 
@@ -97,8 +96,4 @@ def _read(path: Path) -> tuple[Page, Mapping[str, str]] | None:
 def _write(path: Path, page: Page, validators: Mapping[str, str]) -> None:
     document = {"schema": _SCHEMA, "page": vars(page), "validators": dict(validators)}
     with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, beside = tempfile.mkstemp(dir=path.parent)
-        with os.fdopen(handle, "wb") as out:
-            out.write(gzip.compress(json.dumps(document).encode(), compresslevel=1))
-        Path(beside).replace(path)
+        write_whole(path, gzip.compress(json.dumps(document).encode(), compresslevel=1), mode=0o600)

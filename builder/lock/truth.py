@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -24,12 +21,14 @@ from builder import resources
 from builder.compat import BaseTruth, Truth, truth_of_base, truth_of_pinned
 from builder.compat.versions import requirement
 from builder.errors import ImageMissingError, RtbuildError
+from builder.files import write_whole
 from builder.lock.oci import parse_reference
 from builder.lock.wheelmeta import cached_truth, truth_of_wheel
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
 
     from builder.compat import WheelTruth
     from builder.lock.index import Index
@@ -106,11 +105,7 @@ class Memory:
         }
         path = self._path(reference, platform)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump(document, out, indent=1, sort_keys=True)
-            Path(temporary).replace(path)
+            write_whole(path, json.dumps(document, indent=1, sort_keys=True).encode(), mode=0o600)
         except OSError:
             return  # a cache that cannot be written costs time, nothing else
 

@@ -11,11 +11,8 @@ import base64
 import binascii
 import hashlib
 import json
-import os
 import re
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -23,11 +20,13 @@ import requests
 
 from builder import resources
 from builder.compat.wheel import members_of, truth_from_members
+from builder.files import write_whole
 from builder.lock.http import explain
 from builder.lock.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from pathlib import Path
 
     from builder.compat import WheelTruth
 
@@ -209,10 +208,7 @@ class _Cache:
             return
         texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in sorted(members.items())}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent)
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump({"schema": SCHEMA, "members": texts}, out, indent=1)
-            Path(temporary).replace(self.path)
+            document = {"schema": SCHEMA, "members": texts}
+            write_whole(self.path, json.dumps(document, indent=1).encode(), mode=0o600)
         except OSError:
             return  # a cache that cannot be written costs time, nothing else

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import threading
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from builder.digests import digest_of
+from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
+from builder.files import write_whole
 from builder.layers.archive import Archive
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.index import cache_path
@@ -101,7 +101,7 @@ class Workshop:
         source = wheel.source
         if source is None:
             raise ValueError(f"{wheel.file} is not built here")
-        if path.is_file() and _sha256(path) == wheel.sha256:
+        if path.is_file() and file_sha256(path) == wheel.sha256:
             return path
         self.progress(f"building {wheel.file} from {source.sdist.file}")
         archive = index.fetch(source.sdist, cache=self.cache)
@@ -128,8 +128,8 @@ class Workshop:
             source=source,
         )
         path = cache_path(wheel, self.cache)
-        _put(path, data)
-        _put(self._note(source), json.dumps({"file": wheel.file, "sha256": wheel.sha256}).encode())
+        write_whole(path, data)
+        write_whole(self._note(source), json.dumps({"file": wheel.file, "sha256": wheel.sha256}).encode())
         return Built(wheel=wheel, path=path)
 
     def _known(self, source: Source) -> Built | None:
@@ -145,7 +145,7 @@ class Workshop:
                 source=source,
             )
             path = cache_path(wheel, self.cache)
-            if _sha256(path) != wheel.sha256:
+            if file_sha256(path) != wheel.sha256:
                 return None
         except (OSError, ValueError, KeyError, TypeError):
             return None  # never built here, or removed
@@ -297,21 +297,3 @@ def _resolve(asked: Sequence[str], index: Index, target: Target, pins: Sequence[
         except PackageIndexError:
             pass  # the project wants another version, and its word counts
     return resolve(list(asked)) if asked else ()
-
-
-def _put(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            os.fchmod(out.fileno(), 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -28,6 +28,7 @@ FLOORS: dict[str, int] = {
     "digests": 0,
     "model": 0,
     "errors": 0,
+    "files": 0,
     "resources": 0,
     "__init__": 0,
 }
