@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import tempfile
 import threading
 from contextlib import contextmanager
@@ -13,21 +12,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
 from builder.files import write_whole
-from builder.layers.archive import Archive
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.index import cache_path
 from builder.lock.sources import Built, host_platform
 from builder.model import Source, Wheel
 from builder.sdist import wheel as wheels
-from builder.sdist.confined import Limits, run_confined
+from builder.sdist.bench import INSIDE, Bench
+from builder.sdist.confined import Limits
 from builder.sdist.system import laid_out
-from builder.sdist.unpack import BuildSystem, build_system, refuse_address, unpack
+from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,9 +36,6 @@ if TYPE_CHECKING:
     from builder.lock.target import Target
     from builder.model import RootfsBase, Sdist
 
-_INSIDE = Path(__file__).with_name("inside.py")
-_EPOCH = 315619200
-"""1980-01-02: what zip files can hold, and what does not depend on whether an index gives upload times."""
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""
 
@@ -158,131 +154,27 @@ class Workshop:
             "requires": sorted(wheel.sha256 for wheel in source.requires),
             "system": [deb.sha256 for deb in source.system.debs],
             "python": source.python,
-            "inside": hashlib.sha256(_INSIDE.read_bytes()).hexdigest(),
+            "inside": hashlib.sha256(INSIDE.read_bytes()).hexdigest(),
         }
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
-    def _bench(self, sdist: Sdist, archive: Path, system: RootfsBase) -> Iterator[_Bench]:
+    def _bench(self, sdist: Sdist, archive: Path, system: RootfsBase) -> Iterator[Bench]:
         fetch = partial(self.debian.fetch, cache=self.cache)
         root = laid_out(cached_rootfs(system, cache=self.cache, fetch=fetch))
         with tempfile.TemporaryDirectory(prefix="rtbuild-sdist-") as name:
             folder = Path(name)
             source = unpack(archive, folder / "sdist")
-            yield _Bench(
+            yield Bench(
                 sdist=sdist,
                 root=root,
                 folder=folder,
                 source=source,
                 system=build_system(source, what=sdist.file),
-                workshop=self,
+                cache=self.cache,
+                limits=self.limits,
+                cancel=self.cancel,
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Bench:
-    """A system with one project's sources beside it."""
-
-    sdist: Sdist
-    root: Path
-    folder: Path
-    """What is this build's own: ``sdist`` and ``requires``."""
-    source: Path
-    system: BuildSystem
-    workshop: Workshop
-
-    def lay(self, requires: Sequence[Wheel], index: Index) -> None:
-        """Put the files of wheels where the build's Python finds them; those of an earlier call go."""
-        target = self.folder / "requires"
-        if target.exists():
-            shutil.rmtree(target)
-        target.mkdir()
-        paths = index.fetch_all(requires, cache=self.workshop.cache, stop=self.workshop.cancel)
-        for wheel in requires:
-            with Archive(paths[wheel.sha256]) as archive:
-                for name in archive.members:
-                    place = _installed(name)
-                    if place is not None:
-                        path = target / place
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(archive.read(name))
-        (target / "inside.py").write_bytes(_INSIDE.read_bytes())
-
-    def requires_of_hook(self) -> tuple[str, ...]:
-        """What the backend asks for besides: ``get_requires_for_build_wheel``."""
-        what = f"asking {self.sdist.file} what its build needs"
-        try:
-            found = json.loads(self._run("requires", what))
-            texts = tuple(str(Requirement(text)) for text in found)
-        except (ValueError, TypeError, InvalidRequirement) as problem:
-            raise CellError(f"{what}: no list of requirements came back: {problem}") from problem
-        for text in texts:
-            refuse_address(text, self.sdist.file)
-        return texts
-
-    def build(self, python: str) -> tuple[str, dict[str, tuple[bytes, bool]]]:
-        """The wheel's file name and its files, after it was looked at."""
-        what = f"building {self.sdist.file}"
-        said, _, data = self._run("wheel", what).partition(b"\n")
-        try:
-            name = json.loads(said)
-        except ValueError:
-            name = None
-        if not isinstance(name, str) or "/" in name or not name.endswith(".whl"):
-            raise CellError(f"{what}: the build ended without a wheel")
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            path = Path(folder) / name
-            path.write_bytes(data)
-            content = wheels.members(path)
-            wheels.refuse_other(path, content, self.sdist, python)
-        return name, content
-
-    def _run(self, hook: str, what: str) -> bytes:
-        python = next(self.root.glob("usr/bin/python3.*[0-9]"), None)
-        if python is None:
-            raise CellError(f"{what}: the system to build in has no Python")
-        job = {
-            "hook": hook,
-            "backend": self.system.backend,
-            "path": list(self.system.path),
-            "source": f"/sdist/{self.source.name}",
-            "work": "/build",
-            "epoch": _EPOCH,
-        }
-        unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
-        limits = self.workshop.limits
-        return run_confined(
-            [f"/usr/bin/{python.name}", "-s", "/requires/inside.py", json.dumps(job)],
-            self.root,
-            {f"/{part}": self.folder / part for part in ("sdist", "requires")},
-            what=what,
-            env=_ENVIRONMENT,
-            limits=replace(limits, memory=limits.memory + 6 * unpacked),
-            cancel=self.workshop.cancel,
-        )
-
-
-_ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/build",
-    "TMPDIR": "/tmp",  # noqa: S108 - the sandbox's own
-    "LC_ALL": "C.UTF-8",
-    "TZ": "UTC",
-    "PYTHONPATH": "/requires",
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONNOUSERSITE": "1",
-    "SOURCE_DATE_EPOCH": str(_EPOCH),
-}
-
-
-def _installed(name: str) -> str | None:
-    """Where a wheel's file goes below one folder; None for scripts, headers and the like."""
-    first, _, rest = name.partition("/")
-    if not first.endswith(".data"):
-        return name
-    scheme, _, path = rest.partition("/")
-    return path if scheme in {"purelib", "platlib"} else None
 
 
 def _resolve(asked: Sequence[str], index: Index, target: Target, pins: Sequence[str]) -> tuple[Wheel, ...]:

@@ -14,7 +14,7 @@ from builder.errors import CellError, CommandError
 from builder.lock import Debian
 from builder.lock.target import Target
 from builder.model import RootfsBase, Sdist
-from builder.sdist import Workshop, workshop
+from builder.sdist import Workshop, bench, workshop
 from builder.sdist.confined import Limits, run_confined
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def with_usr(program: Sequence[str], root: Path, folders: dict[str, Path], **options: Any) -> bytes:
         return run_confined(program, root, {**folders, "/usr": Path("/usr")}, **options)
 
-    monkeypatch.setattr(workshop, "run_confined", with_usr)
+    monkeypatch.setattr(bench, "run_confined", with_usr)
     return lambda **limits: Workshop(
         debian=Debian({}, cache=tmp_path), cache=tmp_path / "cache", limits=Limits(**limits)
     )
