@@ -99,6 +99,8 @@ class Cell:
     """``listed``: the packages named are all there are, as ``pip install --no-deps`` has it."""
     from_source: tuple[str, ...] = ()
     """Packages whose wheels may be built from their source distributions: foreign code runs, shut in."""
+    compiled: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Those that a compiler is needed for, each with the Debian packages of its build besides."""
     variant: str | None = None
     """Appended to the id, to tell cells apart that differ only in packages or environment."""
     options: Options = field(default_factory=Options)
@@ -111,7 +113,8 @@ class Cell:
         # Only where it is not the default: locks made before the key was there stay fresh.
         listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
         profile = {"profile": self.profile} if self.profile != "plain" else {}
-        sources = {"from-source": list(self.from_source)} if self.from_source else {}
+        builds = [*self.from_source, *({name: list(needs)} for name, needs in self.compiled)]
+        sources = {"from-source": builds} if builds else {}
         return {
             **listed,
             **profile,
@@ -188,6 +191,16 @@ class Sdist:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Compilation:
+    """Of a wheel that was compiled: Debian packages, by name."""
+
+    needs: tuple[str, ...]
+    """As the matrix names them for its build, beside the compiler."""
+    libraries: tuple[str, ...]
+    """Those whose libraries its files load, and that an image must so have."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """All that the bytes of a built wheel depend on."""
 
@@ -196,6 +209,8 @@ class Source:
     """What its build needs, by name; none of it is in the image."""
     system: RootfsBase
     python: str
+    compiled: Compilation | None = None
+    """None for pure Python."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

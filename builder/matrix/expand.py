@@ -122,20 +122,41 @@ def _over(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[st
     for name, setting in above.items():
         if keys.CELL[name].adds and name in below:
             items = (*below[name].items, *setting.items)
-            items = _variables(items) if name == "env" else tuple(dict.fromkeys(items))
+            items = _LAST.get(name, _each)(items)
             merged[name] = Setting(items, setting.span)
         else:
             merged[name] = setting
     return merged
 
 
+def _each(items: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(items))
+
+
 def _variables(items: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{name}={value}" for name, value in dict(_pair(item) for item in items).items())
+
+
+def _builds(items: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple({_name(item): item for item in items}.values())
+
+
+_LAST = {"env": _variables, "from-source": _builds}
+"""Where the same name may be given twice, and the upper layer's counts."""
 
 
 def _pair(item: str) -> tuple[str, str]:
     name, _, value = item.partition("=")
     return name, value
+
+
+def _name(build: str) -> str:
+    return build.partition(":")[0]
+
+
+def _compiled(items: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Of ``from-source`` what is compiled, each with the Debian packages of its build."""
+    return tuple((_name(item), tuple(item.partition(":")[2].split())) for item in items if ":" in item)
 
 
 def _cell(row: _Row, document: Document) -> Cell:
@@ -172,7 +193,8 @@ def _cell(row: _Row, document: Document) -> Cell:
         index=items("index"),
         dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
         profile=profile,
-        from_source=items("from-source"),
+        from_source=tuple(item for item in items("from-source") if ":" not in item),
+        compiled=_compiled(items("from-source")),
         variant=variant,
         options=document.options,
         span=row.span,
@@ -242,6 +264,8 @@ def _values(key: str, row: _Row, cell: Cell) -> tuple[str, ...]:
         return (cell.id,)
     if key == "platform":
         return (cell.platform,)
+    if key == "from-source":
+        return (*cell.from_source, *(name for name, _ in cell.compiled))
     return row.settings[key].items if key in row.settings else ()
 
 

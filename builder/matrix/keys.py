@@ -12,9 +12,10 @@ from builder.matrix.requirements import FRAMEWORK, PROJECT, REQUIREMENT
 if TYPE_CHECKING:
     from builder.matrix.values import Syntax
 
-Shape = Literal["text", "texts", "variables", "provider"]
+Shape = Literal["text", "texts", "variables", "provider", "builds"]
 """``texts``: a list, or one scalar for a list of one. ``variables``: name → value. ``provider``: a CUDA
-provider, alone or with its packages."""
+provider, alone or with its packages. ``builds``: as ``texts``, and an entry may be a mapping of one name to
+the Debian packages that compiling it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,9 +102,10 @@ CELL = _by_name(
     ),
     Key(
         name="from-source",
-        summary="Packages to build where no wheel fits, by name: their setup code is run, shut in.",
+        summary="Packages to build where no wheel fits, by name: their setup code is run, shut in. "
+        "One that is compiled has the Debian packages of its build: {psycopg2: [libpq-dev]}.",
         syntax=PROJECT,
-        shape="texts",
+        shape="builds",
         adds=True,
     ),
     Key(

@@ -8,7 +8,7 @@ from builder.matrix import keys
 from builder.matrix.document import Layer, Setting
 from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
 from builder.matrix.source import character, did_you_mean, nearest
-from builder.matrix.values import ENV_NAME, BadValue, Syntax
+from builder.matrix.values import APT, ENV_NAME, BadValue, Syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,6 +127,8 @@ class Reader:
                 items = self._variables(node, key.syntax, what)
             case "provider":
                 items = self._provider(node)
+            case "builds":
+                items = self._builds(node, key.syntax, what)
         return Setting(items, node.span) if self.problems.noted == before else None
 
     def layer(self, table: Table, where: str) -> Layer:
@@ -179,6 +181,47 @@ class Reader:
                 "they are NVIDIA's wheels: write 'from: wheels', or take them out",
             )
         return () if name is None else (name, *required)
+
+    def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
+        """Names; behind one that is compiled stands what its build needs: ``psycopg2: libpq-dev``."""
+        if isinstance(node, Table):
+            self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
+            return ()
+        entries = node.nodes if isinstance(node, Items) else (node,)
+        if self._too_many(len(entries), node, what):
+            return ()
+        found: dict[str, tuple[str, Span]] = {}
+        for entry in entries:
+            build = self._build(entry, syntax, f"an entry of {what}" if isinstance(node, Items) else what)
+            if build is None:
+                continue
+            name, text = build
+            if name in found and found[name][0] != text:
+                hint = f"the first time in line {found[name][1].line}; keep one of them"
+                self.problems.add(f"{what} names {name} twice, to be built in two ways", entry.span, hint)
+            found.setdefault(name, (text, entry.span))
+        return tuple(text for text, _ in found.values())
+
+    def _build(self, node: Node, syntax: Syntax, what: str) -> tuple[str, str] | None:
+        """The name of a package, and how it stands in a setting."""
+        if not isinstance(node, Table):
+            name = self.text(node, syntax, what)
+            return None if name is None else (name, name)
+        if len(node.entries) != 1:
+            hint = (
+                "one name and its Debian packages, as in 'psycopg2: [libpq-dev]'; a further name is an entry"
+            )
+            if not holes(node):
+                self.problems.add(f"{what} wants one name, not {len(node.entries)}", node.span, hint)
+            return None
+        key, value = next(iter(node.entries.values()))
+        name = self.text(key, syntax, "the name")
+        if is_empty(value):
+            hint = "where a compiler alone is needed write '[]'"
+            self.problems.add(f"'{key.text}' has no Debian packages", value.span, hint)
+            return None
+        needs = self.texts(value, APT, f"'{key.text}'")
+        return None if name is None else (name, f"{name}: {' '.join(needs)}".rstrip())
 
     def _too_many(self, count: int, node: Node, what: str) -> bool:
         if count > MOST_ITEMS:

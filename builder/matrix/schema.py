@@ -104,6 +104,17 @@ def _value(key: Key) -> dict[str, Any]:
                 "additionalProperties": False,
             }
             return {"anyOf": [one, table]}
+        case "builds":
+            needs = _scalar(values.APT)
+            table = {
+                "type": "object",
+                "propertyNames": {"pattern": one["pattern"]},
+                "additionalProperties": {"anyOf": [needs, {"type": "array", "items": needs}]},
+                "minProperties": 1,
+                "maxProperties": 1,
+            }
+            entry = {"anyOf": [one, table]}
+            return {"anyOf": [one, {"type": "array", "items": entry}]}
 
 
 def _scalar(syntax: Syntax) -> dict[str, Any]:

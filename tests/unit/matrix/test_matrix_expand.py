@@ -92,6 +92,39 @@ def test_lists_grow_and_scalars_give_way(load_text):
     assert (second.python, second.pip) == ("3.9", ("a",))
 
 
+SOURCES = """
+    version: 1
+    defaults:
+      framework: torch==2.6.0
+      base: rootfs:debian/bookworm
+      cuda: none
+      python: 3.11
+      from-source: [moviepy, psycopg2]
+    include:
+      - variant: pure
+      - variant: compiled
+        from-source: [Psycopg2: [libpq-dev, pkg-config], dlib: []]
+"""
+
+
+def test_a_package_that_is_compiled_names_what_its_build_needs(load_text):
+    pure, compiled = load_text(SOURCES).cells
+    assert (pure.from_source, pure.compiled) == (("moviepy", "psycopg2"), ())
+    assert compiled.from_source == ("moviepy",)
+    assert compiled.compiled == (("psycopg2", ("libpq-dev", "pkg-config")), ("dlib", ()))
+    assert pure.inputs()["from-source"] == ["moviepy", "psycopg2"]
+    assert compiled.inputs()["from-source"] == [
+        "moviepy",
+        {"psycopg2": ["libpq-dev", "pkg-config"]},
+        {"dlib": []},
+    ]
+
+
+def test_a_rule_goes_by_the_name_of_what_is_compiled(load_text):
+    rule = "\n    exclude: [{from-source: dlib, reason: slow}]\n"
+    assert [cell.excluded for cell in load_text(SOURCES + rule).cells] == [None, "slow"]
+
+
 def test_an_axis_may_replace_a_default(load_text):
     matrix = load_text(HEAD + "axes:\n  python: [3.8, 3.10]\ninclude:\n  - {variant: plain}\n")
     assert [cell.python for cell in matrix.cells] == ["3.8", "3.10", "3.9"]
