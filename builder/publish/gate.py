@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from builder.compat.gpus import known_class
 from builder.errors import CellError
+from builder.evidence.standing import broken, denied, standing
 from builder.evidence.verification import CLOCKS
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from builder.evidence.standing import Side
     from builder.model import Cell, Exemption
     from builder.verify.entry import ReportKey
 
@@ -48,6 +50,8 @@ class Decision:
     measured: Measured | None = None
     as_of: datetime | None = None
     """The time of the newest report about the image, whatever it says."""
+    against: tuple[Entry, ...] = ()
+    """Reports that speak against this very image, and that no newer one has mended."""
 
     @property
     def open(self) -> bool:
@@ -59,12 +63,26 @@ class _Judged:
     """A report that concerns the cell, and why it does not count, if so."""
 
     entry: Entry
-    gpu: str | None
+    gpu_class: str | None
     reason: Refusal | None
 
     @property
-    def against_image(self) -> bool:
-        return self.reason is not None and self.reason.kind in AGAINST_IMAGE
+    def key(self) -> ReportKey:
+        return self.entry.key
+
+    @property
+    def when(self) -> datetime:
+        return self.entry.verified
+
+    @property
+    def verdict(self) -> str:
+        return self.entry.verdict
+
+    @property
+    def side(self) -> Side:
+        if self.reason is None:
+            return "for"
+        return "against" if self.reason.kind in AGAINST_IMAGE else "neither"
 
 
 def decide(
@@ -73,38 +91,39 @@ def decide(
     """Whether the candidate may be published, by the reports that are there."""
     cell = candidate.cell
     entries, unreadable = _about(candidate, reports)
-    judged = _latest(
+    judged = standing(
         _Judged(
             entry=entry,
-            gpu=gpu_class(entry),
+            gpu_class=gpu_class(entry),
             reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
         )
         for entry in entries
     )
-    standing = [row for row in judged if row.reason is None]
+    counting = [row for row in judged if row.reason is None]
     exempt = _exempt(cell, policy.exempt)
-    claims = tuple(sorted({row.gpu for row in standing if row.gpu is not None} - exempt))
-    measured, unlike = _measured(cell, standing)
-    refusals = [row.reason for row in judged if row.reason is not None and row.reason.kind == "broken"]
+    claims = tuple(sorted({row.gpu_class for row in counting if row.gpu_class is not None} - exempt))
+    measured, unlike = _measured(cell, counting)
+    refusals = [row.reason for row in broken(judged) if row.reason is not None]
     refusals += [damaged(row) for row in unreadable]  # each may be one that said broken
-    if standing:
+    if counting:
         refusals += _uncovered(cell, judged, exempt)
         refusals += _contradicted(judged, claims)
         refusals += unlike
         if not claims and not refusals:
-            refusals.append(_nothing_to_claim(cell, standing))
+            refusals.append(_nothing_to_claim(cell, counting))
     else:
         refusals += [row.reason for row in judged if row.reason is not None]
-    if not standing and not refusals:
+    if not counting and not refusals:
         refusals.append(_missing(candidate))
     return Decision(
         cell=cell,
         refusals=tuple(dict.fromkeys(refusals)),
-        counted=tuple(sorted((row.entry for row in standing), key=lambda e: e.verified, reverse=True)),
+        counted=tuple(sorted((row.entry for row in counting), key=lambda e: e.verified, reverse=True)),
         claims=claims,
         exempt=tuple(sorted(exempt)),
         measured=measured,
         as_of=max((entry.verified for entry in entries if entry.verified <= now + CLOCKS), default=None),
+        against=tuple(row.entry for row in judged if row.side == "against"),
     )
 
 
@@ -125,20 +144,6 @@ def _about(candidate: Candidate, reports: Iterable[Entry | Damaged]) -> tuple[li
     return entries, unreadable
 
 
-def _latest(judged: Iterable[_Judged]) -> list[_Judged]:
-    """Of several about the very same thing the newest.
-
-    What speaks against the image gives way only to a newer report that counts, or speaks against it as well:
-    a GPU that is taken an hour later, a clock that is wrong or a test double do not mend what was found.
-    """
-    latest: dict[ReportKey, _Judged] = {}
-    for row in sorted(judged, key=lambda row: (row.entry.verified, row.against_image)):
-        before = latest.get(row.entry.key)
-        if before is None or not before.against_image or row.against_image or row.reason is None:
-            latest[row.entry.key] = row
-    return list(latest.values())
-
-
 def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
     """The classes that are not claimed, as the tables write them."""
     own = [rule.gpu for rule in exemptions if rule.gpu in cell.gpus and matches(cell.id, rule.cells)]
@@ -155,12 +160,12 @@ def _missing(candidate: Candidate) -> Refusal:
 
 def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) -> list[Refusal]:
     """The classes that the matrix claims and that no report bears out, with what is there instead."""
-    covered = {row.gpu for row in judged if row.reason is None}
+    covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
     for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt):
         if name in covered:
             continue
-        instead = [row.reason.text for row in judged if row.gpu == name and row.reason is not None]
+        instead = [row.reason.text for row in judged if row.gpu_class == name and row.reason is not None]
         missing.append(
             Refusal(
                 kind="claim",
@@ -172,27 +177,26 @@ def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) ->
 
 
 def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refusal]:
-    """Claims that another report about this image denies: with another driver, say."""
+    """Claims that another report about this image denies."""
     return [
         Refusal(
             kind="unsupported-gpu",
             text=says(row.entry),
             hint="take the claim back in the matrix (publish: exempt), or mend the cell",
         )
-        for row in judged
-        if row.reason is not None and row.reason.kind == "unsupported-gpu" and row.gpu in claims
+        for row in denied(judged, claims)
     ]
 
 
-def _nothing_to_claim(cell: Cell, standing: Sequence[_Judged]) -> Refusal:
-    if all(row.gpu is None for row in standing):
-        names = sorted({name for row in standing for name, _ in row.entry.key.gpus})
+def _nothing_to_claim(cell: Cell, counting: Sequence[_Judged]) -> Refusal:
+    if all(row.gpu_class is None for row in counting):
+        names = sorted({name for row in counting for name, _ in row.entry.key.gpus})
         return Refusal(
             kind="unknown-gpu",
             text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
             hint="add the model to builder/compat/facts/gpus.toml",
         )
-    names = sorted({row.gpu for row in standing if row.gpu is not None})
+    names = sorted({row.gpu_class for row in counting if row.gpu_class is not None})
     return Refusal(
         kind="claim",
         text=f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
@@ -200,10 +204,10 @@ def _nothing_to_claim(cell: Cell, standing: Sequence[_Judged]) -> Refusal:
     )
 
 
-def _measured(cell: Cell, standing: Sequence[_Judged]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[_Judged]) -> tuple[Measured | None, list[Refusal]]:
     """What the reports measured, if they say the same."""
     found: dict[Measured, str] = {}
-    for row in standing:
+    for row in counting:
         try:
             found.setdefault(measure(read(row.entry), cell), row.entry.where)
         except CellError as error:

@@ -102,10 +102,14 @@ def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
 
 def _image_at_fault(entry: Entry) -> Iterator[Refusal]:
     """Before its age: what was found at fault does not mend by waiting."""
-    if entry.verdict == "broken":
-        yield Refusal(
-            kind="broken", text=says(entry), hint="mend the cell; or verify again where it was found broken"
-        )
+    match entry.verdict:
+        case "broken":
+            hint = "mend the cell; or verify again where it was found broken"
+            yield Refusal(kind="broken", text=says(entry), hint=hint)
+        case "unsupported-gpu":
+            yield Refusal(kind="unsupported-gpu", text=says(entry))
+        case _:
+            pass
 
 
 def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iterator[Refusal]:
@@ -126,7 +130,7 @@ def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iter
 
 def _no_proof(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
     match entry.verdict:
-        case "unverified" | "host" | "busy" | "unsupported-gpu" as kind:
+        case "unverified" | "host" | "busy" as kind:
             yield Refusal(kind=kind, text=says(entry), hint=_HINTS.get(kind))
             return
         case _:

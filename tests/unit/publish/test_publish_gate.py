@@ -66,6 +66,11 @@ FAILED = [*CONVOLVED, {"id": "F05", "stage": "t", "outcome": "failed", "summary"
         ({"verdict": "busy", "cause": "out-of-memory"}, "busy", "says busy"),
         ({"verdict": "broken", "cause": "cudnn-shadowed"}, "broken", "says broken, cudnn-shadowed"),
         ({"verdict": "unsupported-gpu"}, "unsupported-gpu", "says unsupported-gpu"),
+        (
+            {"verdict": "unsupported-gpu", "verified": NOW - timedelta(days=100)},
+            "unsupported-gpu",
+            "says unsupported-gpu",
+        ),
         ({"verified": NOW - timedelta(days=31)}, "old", "31.0 days old, and 30.0 days are allowed"),
         ({"verified": NOW + timedelta(minutes=11)}, "future", "and here it is"),
         ({"verified": NOW + timedelta(days=3650)}, "future", "and here it is"),

@@ -60,9 +60,10 @@ def test_what_one_machine_put_there_another_reads_to_the_byte(registry: Registry
 
 
 def test_once_more_changes_nothing(server: RegistryDouble, registry: Registry, image: Staged) -> None:
-    assert share(registry, image, [report(image)]) == 1
+    once = report(image)
+    assert share(registry, image, [once]) == 1
     before = dict(server.manifests), dict(server.tags)
-    assert share(registry, image, [report(image)]) == 0
+    assert share(registry, image, [once]) == 0
     assert (dict(server.manifests), dict(server.tags)) == before
 
 
