@@ -209,6 +209,7 @@ class Source:
     """What its build needs, by name; none of it is in the image."""
     system: RootfsBase
     python: str
+    """The one that the wheel is for; ``system`` has it, or the one above it."""
     compiled: Compilation | None = None
     """None for pure Python."""
 

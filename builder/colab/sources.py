@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from builder.errors import CellError, CommandError
-from builder.lock.sources import choose, host_platform, suite_of
+from builder.lock.sources import choose, suites_of, systems_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,22 +42,30 @@ def build_missing(
         MissingToolError: nothing can be built on this machine.
     """
     tried = [match for match in matching.missing if match.reason in _TRIED]
-    suite = suite_of(target.python)
-    if not tried or suite is None:
+    if not tried:
         return matching
-    system = debian.resolve(suite, platform=host_platform())
+    try:
+        suites_of(target.python)
+    except CellError as problem:
+        return _with(matching, [_not_built(match, problem) for match in tried])
+    systems = systems_of(target.python, debian)
     pins = [match.requirement for match in matching.found if match.requirement is not None]
 
     def build(match: Match) -> Match:
-        return _build(match, index=index, target=target, system=system, workshop=workshop, pins=pins)
+        return _build(match, index=index, target=target, systems=systems, workshop=workshop, pins=pins)
 
-    done: dict[str, Match] = {}
+    done: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
         for match in pool.map(build, tried):
-            done[match.package.key] = match
+            done.append(match)
             if progress is not None:
                 progress(match.package.name, len(done), len(tried))
-    return replace(matching, matches=tuple(done.get(m.package.key, m) for m in matching.matches))
+    return _with(matching, done)
+
+
+def _with(matching: Matching, done: Sequence[Match]) -> Matching:
+    by_key = {match.package.key: match for match in done}
+    return replace(matching, matches=tuple(by_key.get(m.package.key, m) for m in matching.matches))
 
 
 def _build(
@@ -65,7 +73,7 @@ def _build(
     *,
     index: Index,
     target: Target,
-    system: RootfsBase,
+    systems: tuple[RootfsBase, RootfsBase | None],
     workshop: Workshop,
     pins: Sequence[str],
 ) -> Match:
@@ -75,9 +83,10 @@ def _build(
         sdist = choose(Requirement(text), index.offers(package.name), target)
         if sdist is None:
             return match
-        built = workshop.lock(sdist, index=index, target=target, system=system, pins=pins)
+        system, also = systems
+        built = workshop.lock(sdist, index=index, target=target, system=system, also=also, pins=pins)
     except CellError as problem:
-        return replace(match, detail=f"{match.detail}; not built from them: {_why(problem)}")
+        return _not_built(match, problem)
     return replace(
         match,
         requirement=text,
@@ -85,6 +94,10 @@ def _build(
         detail=f"the index has only sources: built from {sdist.file}",
         built=built.path,
     )
+
+
+def _not_built(match: Match, problem: CellError) -> Match:
+    return replace(match, detail=f"{match.detail}; not built from them: {_why(problem)}")
 
 
 def _why(problem: CellError) -> str:

@@ -21,6 +21,7 @@ PoolPath = Annotated[
     str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
 ]
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+~:!-]*$")]
+Package = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9.+:~-]+)?$")]
 Count = Annotated[int, Field(ge=0)]
 
 
@@ -38,13 +39,23 @@ class LockedSdist(_Strict):
     size: Count = Field(description="Bytes.")
 
 
+class LockedCompilation(_Strict):
+    """Debian packages of a wheel that is compiled, by name."""
+
+    needs: list[Package] = Field(description="What the matrix names for its build.")
+    libraries: list[Word] = Field(description="Whose libraries it loads: they are in the image.")
+
+
 class LockedSource(_Strict):
     """What a wheel is built from, for one that no index has."""
 
     sdist: str = Field(description="Key of `sdists`.")
     requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
     rootfs: str = Field(description="What it is built in: key of `rootfs`.")
-    python: str = Field(description="Minor version of Python that builds it.")
+    python: str = Field(
+        description="Minor version of Python that it is for: of `rootfs`, or the one below."
+    )
+    compiled: LockedCompilation | None = None
 
 
 class LockedWheel(_Strict):

@@ -46,7 +46,14 @@ class Workshop(Protocol):
     """What builds: :class:`builder.sdist.Workshop`."""
 
     def lock(
-        self, sdist: Sdist, *, index: Index, target: Target, system: RootfsBase, pins: Sequence[str] = ()
+        self,
+        sdist: Sdist,
+        *,
+        index: Index,
+        target: Target,
+        system: RootfsBase,
+        also: RootfsBase | None = None,
+        pins: Sequence[str] = (),
     ) -> Built: ...
 
     def make(self, wheel: Wheel, index: Index) -> Path: ...
@@ -75,7 +82,7 @@ def built(
     asked = {canonicalize_name(Requirement(text).name): Requirement(text) for text in requirements}
     old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
     made: list[Built] = []
-    system: RootfsBase | None = None
+    systems: tuple[RootfsBase, RootfsBase | None] | None = None
     for name in map(canonicalize_name, cell.from_source):
         wanted = asked.get(name)
         if wanted is None:
@@ -91,8 +98,11 @@ def built(
         if kept is not None and not moves and _fits(kept, sdist, cell.python):
             made.append(Built(wheel=kept, path=workshop.make(kept, index)))
             continue
-        system = system or system_for(cell, base, debian)
-        made.append(workshop.lock(sdist, index=index, target=target, system=system, pins=requirements))
+        systems = systems or systems_for(cell, base, debian)
+        system, also = systems
+        made.append(
+            workshop.lock(sdist, index=index, target=target, system=system, also=also, pins=requirements)
+        )
     return tuple(made)
 
 
@@ -101,18 +111,26 @@ def _fits(kept: Wheel, sdist: Sdist, python: str) -> bool:
     return source is not None and source.sdist.sha256 == sdist.sha256 and source.python == python
 
 
-def system_for(cell: Cell, base: object, debian: Debian) -> RootfsBase:
-    """What the cell's sources are built in: a small Debian with its Python, whatever the image stands on."""
+def systems_for(cell: Cell, base: object, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:
+    """What the cell's sources are built in, whatever the image stands on: see :func:`systems_of`."""
+    if isinstance(base, RootfsBase) and not cell.apt and cell.platform == host_platform():
+        return base, None
+    return systems_of(cell.python, debian)
+
+
+def systems_of(python: str, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:
+    """A small Debian with that Python; or, where no release has it, the nearest above and the nearest below.
+
+    The one above is what the lock records: its packages stay in the archive for longer.
+
+    Raises:
+        CellError: no release has that Python, and it is not between two that have one.
+        PackageIndexError: the Debian archive did not answer.
+    """
+    suite, also = suites_of(python)
     here = host_platform()
-    if isinstance(base, RootfsBase) and not cell.apt and cell.platform == here:
-        return base
-    suite = suite_of(cell.python)
-    if suite is None:
-        raise CellError(
-            f"no Debian release has Python {cell.python}, to build {', '.join(cell.from_source)} with",
-            hint="name an index that has their wheels (`index:`), or take a Python that Debian has",
-        )
-    return debian.resolve(suite, platform=here)
+    system = debian.resolve(suite, platform=here)
+    return system, debian.resolve(also, platform=here) if also is not None else None
 
 
 def host_platform() -> str:
@@ -121,12 +139,31 @@ def host_platform() -> str:
     return next((name for name, known in targets.MACHINES.items() if known == machine), "linux/amd64")
 
 
-def suite_of(python: str) -> str | None:
-    """The Debian release with that Python: ``bookworm`` for ``3.11``."""
-    for name, row in load().systems.items():
-        if name.startswith("debian/") and python in row.python:
-            return name.removeprefix("debian/")
-    return None
+def suites_of(python: str) -> tuple[str, str | None]:
+    """Releases of :func:`systems_of`: ``bookworm`` for ``3.11``; ``trixie, bookworm`` for ``3.12``.
+
+    Setup code that asks for its Python asks whether it is older than some other. What it answers alike above
+    and below it answers alike between; with neighbours on one side alone nothing is known.
+    """
+    known = {
+        Version(version): name.removeprefix("debian/")
+        for name, row in load().systems.items()
+        if name.startswith("debian/")
+        for version in row.python
+    }
+    wanted = Version(python)
+    if wanted in known:
+        return known[wanted], None
+    above = [version for version in known if version > wanted]
+    below = [version for version in known if version < wanted]
+    if not above or not below:
+        has = ", ".join(str(version) for version in sorted(known))
+        raise CellError(
+            f"no Debian release has Python {python}, nor do two of them stand around it ({has}), "
+            "to build sources with",
+            hint="name an index that has their wheels (`index:`), or take a Python that Debian has",
+        )
+    return known[min(above)], known[max(below)]
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:

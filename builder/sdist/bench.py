@@ -41,9 +41,19 @@ class Bench:
     """What is this build's own: ``sdist`` and ``requires``."""
     source: Path
     system: BuildSystem
+    wanted: str
+    """The Python that the wheel is for; :attr:`python` may be a neighbour of it."""
     cache: Path
     limits: Limits
     cancel: threading.Event
+
+    @property
+    def python(self) -> str:
+        """The system's own: ``3.11``."""
+        found = next(self.root.glob("usr/bin/python3.*[0-9]"), None)
+        if found is None:
+            raise CellError(f"the system to build {self.sdist.file} in has no Python")
+        return found.name.removeprefix("python")
 
     def lay(self, requires: Sequence[Wheel], index: Index) -> None:
         """Put the files of wheels where the build's Python finds them; those of an earlier call go."""
@@ -64,7 +74,7 @@ class Bench:
 
     def requires_of_hook(self) -> tuple[str, ...]:
         """What the backend asks for besides: ``get_requires_for_build_wheel``."""
-        what = f"asking {self.sdist.file} what its build needs"
+        what = f"asking {self.sdist.file} what its build needs{self._with}"
         try:
             found = json.loads(self._run("requires", what))
             texts = tuple(str(Requirement(text)) for text in found)
@@ -74,9 +84,9 @@ class Bench:
             refuse_address(text, self.sdist.file)
         return texts
 
-    def build(self, python: str) -> tuple[str, dict[str, tuple[bytes, bool]]]:
+    def build(self) -> tuple[str, wheels.Content]:
         """The wheel's file name and its files, after it was looked at."""
-        what = f"building {self.sdist.file}"
+        what = f"building {self.sdist.file}{self._with}"
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:
             name = json.loads(said)
@@ -88,13 +98,14 @@ class Bench:
             path = Path(folder) / name
             path.write_bytes(data)
             content = wheels.members(path)
-            wheels.refuse_other(path, content, self.sdist, python)
+            wheels.refuse_other(path, content, self.sdist, self.wanted)
         return name, content
 
+    @property
+    def _with(self) -> str:
+        return "" if self.python == self.wanted else f" with Python {self.python}"
+
     def _run(self, hook: str, what: str) -> bytes:
-        python = next(self.root.glob("usr/bin/python3.*[0-9]"), None)
-        if python is None:
-            raise CellError(f"{what}: the system to build in has no Python")
         job = {
             "hook": hook,
             "backend": self.system.backend,
@@ -105,7 +116,7 @@ class Bench:
         }
         unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
         return run_confined(
-            [f"/usr/bin/{python.name}", "-s", "/requires/inside.py", json.dumps(job)],
+            [f"/usr/bin/python{self.python}", "-s", "/requires/inside.py", json.dumps(job)],
             self.root,
             {f"/{part}": self.folder / part for part in ("sdist", "requires")},
             what=what,

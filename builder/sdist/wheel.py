@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 
     from builder.model import Sdist
 
+    Content = Mapping[str, tuple[bytes, bool]]
+
 _DATE = (1980, 1, 2, 0, 0, 0)
 _REGULAR = 0o100000
 _ANY = {"py3-none-any", "py2-none-any"}
+_NAMED = 8
+"""Files of those that differ, in an error."""
 _HINT = (
     "pin another version of it, name an index that has a wheel (`index:`), or leave it out of 'from-source'"
 )
@@ -114,10 +118,14 @@ def _entry(name: str, *, executable: bool) -> zipfile.ZipInfo:
     return entry
 
 
-def differing(one: Mapping[str, tuple[bytes, bool]], other: Mapping[str, tuple[bytes, bool]]) -> list[str]:
-    """Names of files that two builds do not share, RECORDs aside."""
-    return sorted(
-        name
-        for name in one.keys() | other.keys()
-        if one.get(name) != other.get(name) and not name.endswith(".dist-info/RECORD")
+def differing(one: tuple[str, Content], other: tuple[str, Content]) -> str:
+    """Files that two builds, each a wheel's name and content, do not share, RECORDs aside; or their names."""
+    (name, content), (other_name, others) = one, other
+    files = sorted(
+        path
+        for path in content.keys() | others.keys()
+        if content.get(path) != others.get(path) and not path.endswith(".dist-info/RECORD")
     )
+    more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
+    renamed = f"{name} and {other_name}" if name != other_name else ""
+    return ", ".join(files[:_NAMED]) + more or renamed

@@ -6,7 +6,7 @@ import hashlib
 import json
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -51,11 +51,20 @@ class Workshop:
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
     def lock(
-        self, sdist: Sdist, *, index: Index, target: Target, system: RootfsBase, pins: Sequence[str] = ()
+        self,
+        sdist: Sdist,
+        *,
+        index: Index,
+        target: Target,
+        system: RootfsBase,
+        also: RootfsBase | None = None,
+        pins: Sequence[str] = (),
     ) -> Built:
         """Find out what the wheel needs to be built, and build it twice.
 
         ``pins`` are the cell's own requirements: where it names a version of setuptools, that one builds.
+        For a Python between those of ``system`` and of ``also``, the older, it is built in both, and has to
+        come out the same. The lock names ``system`` alone: that is enough to make the wheel again.
 
         Raises:
             CellError: it cannot be built, is not pure Python, or two builds differ.
@@ -65,27 +74,27 @@ class Workshop:
         self.progress(f"building {sdist.file}")
         archive = index.fetch(sdist, cache=self.cache)
         sdist = replace(sdist, size=archive.stat().st_size)
-        with self._bench(sdist, archive, system) as bench:
-            asked = bench.system.requires
-            requires = _resolve(asked, index, target, pins)
-            bench.lay(requires, index)
-            more = bench.requires_of_hook()
-            if more:
-                requires = _resolve((*asked, *more), index, target, pins)
-                bench.lay(requires, index)
+        with ExitStack() as stack:
+            bench = stack.enter_context(self._bench(sdist, archive, system, target.python))
+            if also is None:
+                beside, requires = None, _equip(bench, index, target, pins)
+            else:  # the older Python chooses: versions that it takes the newer one takes, too
+                beside = stack.enter_context(self._bench(sdist, archive, also, target.python))
+                chosen = _equip(beside, index, target, pins)
+                requires = _equip(bench, index, target, previous=chosen)
             source = Source(sdist=sdist, requires=requires, system=system, python=target.python)
             known = self._known(source)
             if known is not None:
                 return known
-            name, content = bench.build(target.python)
-            again_name, again = bench.build(target.python)
-        different = wheels.differing(content, again)
-        if name != again_name or different:
-            files = ", ".join(different[:8]) or f"{name} and {again_name}"
-            raise CellError(
-                f"{sdist.file} does not come out the same when it is built twice: {files}",
-                hint="a time or chance is in it: pin another version, or name an index that has a wheel",
-            )
+            name, content = bench.build()
+            different = wheels.differing((name, content), bench.build())
+            if different:
+                raise CellError(
+                    f"{sdist.file} does not come out the same when it is built twice: {different}",
+                    hint="a time or chance is in it: pin another version, or name an index that has a wheel",
+                )
+            if beside is not None:
+                _refuse_asking((name, content), bench, beside)
         return self._keep(name, wheels.normalised(content), source)
 
     def make(self, wheel: Wheel, index: Index) -> Path:
@@ -101,18 +110,19 @@ class Workshop:
             return path
         self.progress(f"building {wheel.file} from {source.sdist.file}")
         archive = index.fetch(source.sdist, cache=self.cache)
-        with self._bench(source.sdist, archive, source.system) as bench:
+        with self._bench(source.sdist, archive, source.system, source.python) as bench:
             bench.lay(source.requires, index)
-            name, content = bench.build(source.python)
-        built = self._keep(name, wheels.normalised(content), source)
-        if (built.wheel.file, built.wheel.sha256) != (wheel.file, wheel.sha256):
+            name, content = bench.build()
+        data = wheels.normalised(content)
+        sha256 = hashlib.sha256(data).hexdigest()
+        if (name, sha256) != (wheel.file, wheel.sha256):
             raise CellError(
-                f"{source.sdist.file} was built to {built.wheel.file} with sha256:{built.wheel.sha256}, and "
-                f"the lock has {wheel.file} with sha256:{wheel.sha256}: its build depends on the machine",
+                f"{source.sdist.file} was built to {name} with sha256:{sha256}, and the lock has "
+                f"{wheel.file} with sha256:{wheel.sha256}: its build depends on the machine",
                 hint="nothing was put into an image; `rtbuild lock --upgrade-package "
                 f"{wheel.name}` locks what comes out here",
             )
-        return built.path
+        return self._keep(name, data, source).path
 
     def _keep(self, name: str, data: bytes, source: Source) -> Built:
         wheel = Wheel(
@@ -159,7 +169,7 @@ class Workshop:
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
-    def _bench(self, sdist: Sdist, archive: Path, system: RootfsBase) -> Iterator[Bench]:
+    def _bench(self, sdist: Sdist, archive: Path, system: RootfsBase, wanted: str) -> Iterator[Bench]:
         fetch = partial(self.debian.fetch, cache=self.cache)
         root = laid_out(cached_rootfs(system, cache=self.cache, fetch=fetch))
         with tempfile.TemporaryDirectory(prefix="rtbuild-sdist-") as name:
@@ -171,18 +181,57 @@ class Workshop:
                 folder=folder,
                 source=source,
                 system=build_system(source, what=sdist.file),
+                wanted=wanted,
                 cache=self.cache,
                 limits=self.limits,
                 cancel=self.cancel,
             )
 
 
-def _resolve(asked: Sequence[str], index: Index, target: Target, pins: Sequence[str]) -> tuple[Wheel, ...]:
+def _equip(
+    bench: Bench,
+    index: Index,
+    target: Target,
+    pins: Sequence[str] = (),
+    previous: Sequence[Wheel] = (),
+) -> tuple[Wheel, ...]:
+    """Find out what the build requires, and lay it; in the versions of ``previous`` where that can be."""
+    target = replace(target, python=bench.python, platform=host_platform())
+    asked = bench.system.requires
+    requires = _resolve(asked, index, target, pins, previous)
+    bench.lay(requires, index)
+    more = bench.requires_of_hook()
+    if more:
+        requires = _resolve((*asked, *more), index, target, pins, previous)
+        bench.lay(requires, index)
+    return requires
+
+
+def _refuse_asking(made: tuple[str, wheels.Content], above: Bench, below: Bench) -> None:
+    """Raise CellError where the other system makes another wheel."""
+    different = wheels.differing(made, below.build())
+    if different:
+        raise CellError(
+            f"{above.sdist.file} comes out otherwise with Python {below.python} than with {above.python}, "
+            f"and no system to build in has the {above.wanted} between them: {different}",
+            hint="its build asks for the Python that it runs on: pin another version, name an index that has "
+            f"a wheel (`index:`), or take Python {below.python} or {above.python}",
+        )
+
+
+def _resolve(
+    asked: Sequence[str], index: Index, target: Target, pins: Sequence[str], previous: Sequence[Wheel]
+) -> tuple[Wheel, ...]:
     """What the build requires, as wheels; with the cell's own pins on the same packages where that can be."""
-    target = replace(target, platform=host_platform())
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
-    resolve = partial(index.resolve, python=target.python, platform=target.platform, glibc=target.glibc)
+    resolve = partial(
+        index.resolve,
+        python=target.python,
+        platform=target.platform,
+        glibc=target.glibc,
+        previous=previous,
+    )
     if same:
         try:
             return resolve([*asked, *same])

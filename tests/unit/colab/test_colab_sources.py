@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from builder.colab.match import Matching, match_packages
@@ -31,8 +32,7 @@ class Offers:
 
 class SmallDebian:
     def resolve(self, suite: str, **_: Any) -> RootfsBase:
-        assert suite == "bookworm"
-        return SYSTEM
+        return replace(SYSTEM, suite=suite)
 
 
 class Works:
@@ -41,9 +41,13 @@ class Works:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pins: tuple[str, ...] = ()
+        self.systems: tuple[str, str | None] | None = None
 
-    def lock(self, sdist: Sdist, *, pins: list[str], **_: Any) -> Built:
+    def lock(
+        self, sdist: Sdist, *, pins: list[str], system: RootfsBase, also: RootfsBase | None, **_: Any
+    ) -> Built:
         self.pins = tuple(pins)
+        self.systems = (system.suite, also and also.suite)
         if sdist.name == "stub":
             hint = "its build asks the network, which it does not get: name the index"
             raise CommandError("failed", command=(), returncode=1, tail=("errno -3",), hint=hint)
@@ -98,7 +102,15 @@ def test_what_does_not_says_why(tmp_path: Path) -> None:
     assert why["google-colab"] == "Google's own package, published nowhere"
 
 
-def test_a_python_that_no_debian_has_builds_nothing(tmp_path: Path) -> None:
-    found, works = run(tmp_path, python="3.12")
+def test_a_python_without_neighbours_builds_nothing(tmp_path: Path) -> None:
+    found, works = run(tmp_path, python="3.14")
     assert [match.package.name for match in found.found] == ["numpy"]
     assert works.pins == ()
+    (stub,) = [match for match in found.missing if match.package.name == "stub"]
+    assert "not built from them: no Debian release has Python 3.14" in stub.detail
+
+
+def test_a_python_between_two_debians_is_built_in_both(tmp_path: Path) -> None:
+    found, works = run(tmp_path, python="3.12")
+    assert [match.package.name for match in found.found] == ["good", "numpy"]
+    assert works.systems == ("trixie", "bookworm")

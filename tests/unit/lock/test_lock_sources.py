@@ -83,9 +83,11 @@ class Works:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.said: list[str] = []
+        self.systems: list[tuple[RootfsBase, RootfsBase | None]] = []
 
-    def lock(self, sdist: Sdist, **_: Any) -> Built:
+    def lock(self, sdist: Sdist, *, system: RootfsBase, also: RootfsBase | None, **_: Any) -> Built:
         self.said.append(f"lock {sdist.file}")
+        self.systems.append((system, also))
         return Built(wheel=built_wheel(sdist), path=self.path)
 
     def make(self, wheel: Wheel, _index: Any) -> Any:
@@ -97,9 +99,15 @@ class Offers:
     def offers(self, _name: str) -> tuple[IndexFile, ...]:
         return (file("tiny-1.0.tar.gz"),)
 
+    def resolve(self, suite: str, *, platform: str) -> RootfsBase:
+        assert platform == sources.host_platform()
+        return dataclasses.replace(SYSTEM, suite=suite)
 
-def run(works: Works, *, names: tuple[str, ...] = ("tiny",), **options: Any) -> tuple[Built, ...]:
-    cell = dataclasses.replace(lock_cell("a"), python="3.11", from_source=names)
+
+def run(
+    works: Works, *, names: tuple[str, ...] = ("tiny",), python: str = "3.11", **options: Any
+) -> tuple[Built, ...]:
+    cell = dataclasses.replace(lock_cell("a"), python=python, from_source=names)
     outside: Any = Offers()
     return sources.built(
         cell,
@@ -108,8 +116,7 @@ def run(works: Works, *, names: tuple[str, ...] = ("tiny",), **options: Any) -> 
         debian=outside,
         workshop=works,
         target=TARGET,
-        base=SYSTEM,
-        **options,
+        **{"base": SYSTEM, **options},
     )
 
 
@@ -129,11 +136,36 @@ def test_a_name_that_nothing_asks_for(tmp_path: Path) -> None:
     assert "add other==VERSION to 'pip'" in str(raised.value)
 
 
-def test_a_python_that_no_debian_has() -> None:
-    cell = dataclasses.replace(lock_cell("a"), python="3.12", from_source=("tiny",))
-    nobody: Any = None
-    with pytest.raises(CellError, match=r"no Debian release has Python 3\.12, to build tiny with"):
-        sources.system_for(cell, None, nobody)
+@pytest.mark.parametrize(
+    ("python", "suites"),
+    [
+        ("3.9", ("bullseye", None)),
+        ("3.10", ("bookworm", "bullseye")),
+        ("3.11", ("bookworm", None)),
+        ("3.12", ("trixie", "bookworm")),
+        ("3.13", ("trixie", None)),
+    ],
+)
+def test_the_debians_of_a_python(python: str, suites: tuple[str, str | None]) -> None:
+    assert sources.suites_of(python) == suites
+
+
+@pytest.mark.parametrize("python", ["3.8", "3.14"])
+def test_a_python_with_neighbours_on_one_side_alone(tmp_path: Path, python: str) -> None:
+    with pytest.raises(
+        CellError, match=rf"no Debian release has Python {python}, nor do two of them"
+    ) as raised:
+        run(Works(tmp_path), python=python, base=None)
+    assert "(3.9, 3.11, 3.13)" in raised.value.message
+
+
+def test_a_python_between_two_is_built_for_in_both(tmp_path: Path) -> None:
+    works = Works(tmp_path / "tiny.whl")
+    run(works, base=SYSTEM)
+    run(works, python="3.12", base=None)
+    ((system, none), (above, below)) = works.systems
+    assert (system, none) == (SYSTEM, None)
+    assert (above.suite, below and below.suite) == ("trixie", "bookworm")
 
 
 def text_of(*wheels: Wheel) -> str:

@@ -82,8 +82,9 @@ def test_a_version_out_of_git_is_explained(tmp_path: Path) -> None:
 
 def test_files_that_differ_are_named(tmp_path: Path) -> None:
     one = members(wheel(tmp_path))
-    assert differing(one, one) == []
-    assert differing(one, {**one, "tiny.py": (b"x = 2\n", False), "new.py": (b"", False)}) == [
-        "new.py",
-        "tiny.py",
-    ]
+    other = {**one, "tiny.py": (b"x = 2\n", False), "new.py": (b"", False)}
+    assert differing(("a.whl", one), ("a.whl", one)) == ""
+    assert differing(("a.whl", one), ("a.whl", other)) == "new.py, tiny.py"
+    assert differing(("a.whl", one), ("b.whl", one)) == "a.whl and b.whl"
+    many = {**one, **{f"{n}.py": (b"", False) for n in range(10)}}
+    assert differing(("a.whl", one), ("a.whl", many)).endswith("7.py and 2 more")

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from builder.model import Wheel
 
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
+OWN = PYTHONS[-1].name.removeprefix("python") if PYTHONS else ""
 SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=0)
+OLDER = RootfsBase(suite="bullseye", debs=(), epoch=0)
 
 
 class Files:
@@ -56,11 +58,13 @@ class Files:
 def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     if not PYTHONS:
         pytest.skip("this machine has no Python in /usr/bin")
-    root = system(tmp_path / "root")
-    (root / "usr/bin").mkdir()
-    (root / "usr/bin" / PYTHONS[-1].name).touch()
-    monkeypatch.setattr(workshop, "cached_rootfs", lambda *_, **__: Path("rootfs.tar"))
-    monkeypatch.setattr(workshop, "laid_out", lambda _tar: root)
+    for suite in (SYSTEM.suite, OLDER.suite):
+        root = system(tmp_path / suite)
+        (root / "usr/bin").mkdir()
+        (root / "usr/bin" / PYTHONS[-1].name).touch()
+        (root / "suite").write_text(suite)
+    monkeypatch.setattr(workshop, "cached_rootfs", lambda base, **_: tmp_path / base.suite)
+    monkeypatch.setattr(workshop, "laid_out", lambda root: root)
 
     def with_usr(program: Sequence[str], root: Path, folders: dict[str, Path], **options: Any) -> bytes:
         return run_confined(program, root, {**folders, "/usr": Path("/usr")}, **options)
@@ -71,9 +75,16 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
 
-def lock(works: Workshop, index: Files, pins: Sequence[str] = ()) -> Built:
-    target = Target(python="3.11", platform="linux/amd64", glibc="2.36")
-    return works.lock(index.sdist, index=index, target=target, system=SYSTEM, pins=pins)  # type: ignore[arg-type]
+def lock(
+    works: Workshop,
+    index: Files,
+    pins: Sequence[str] = (),
+    *,
+    python: str = OWN,
+    also: RootfsBase | None = None,
+) -> Built:
+    target = Target(python=python, platform="linux/amd64", glibc="2.36")
+    return works.lock(index.sdist, index=index, target=target, system=SYSTEM, also=also, pins=pins)  # type: ignore[arg-type]
 
 
 def test_a_wheel_is_built_and_kept(at: Any, tmp_path: Path) -> None:
@@ -117,6 +128,48 @@ def test_what_the_backend_asks_for_is_resolved_too(at: Any, tmp_path: Path) -> N
     index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['wheel>=0.40']")))
     lock(at(), index, pins=("wheel==0.45.1", "numpy==1"))
     assert index.resolved == [("wheel>=0.40", "wheel==0.45.1")]
+
+
+def test_what_came_out_otherwise_is_not_known_afterwards(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend()))
+    works = at()
+    other = replace(works, cache=tmp_path / "elsewhere")
+    with pytest.raises(CellError, match="depends on the machine"):
+        other.make(replace(lock(works, index).wheel, sha256="0" * 64), index)
+    assert not list(other.cache.rglob("*.*"))
+
+
+def test_between_two_pythons_both_make_the_same(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(more="Requires-Python: ==3.98.*\\n")))
+    built = lock(at(), index, python="3.98", also=OLDER)
+    source = built.wheel.source
+    assert source is not None
+    assert (source.system, source.python) == (SYSTEM, "3.98")
+    elsewhere = replace(at(), cache=tmp_path / "elsewhere")
+    assert elsewhere.make(built.wheel, index).read_bytes() == built.path.read_bytes()
+
+
+def test_what_differs_between_two_systems_is_refused(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(content='open("/suite").read()')))
+    lock(at(), index)
+    said = rf"comes out otherwise with Python {OWN} than with {OWN}, and no system .* the 3\.98 .*: tiny\.py"
+    for _ in range(2):  # and is so the second time
+        with pytest.raises(CellError, match=said) as raised:
+            lock(at(), index, python="3.98", also=OLDER)
+    assert "asks for the Python that it runs on" in str(raised.value.hint)
+
+
+def test_a_failure_between_two_pythons_names_the_one(at: Any, tmp_path: Path) -> None:
+    first = "assert open('/suite').read() != 'bullseye', 'too old'"
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(first=first)))
+    with pytest.raises(CommandError, match=rf"building tiny-1\.0\.tar\.gz with Python {OWN} failed"):
+        lock(at(), index, python="3.98", also=OLDER)
+
+
+def test_the_older_python_chooses_what_both_build_with(at: Any, tmp_path: Path) -> None:
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['wheel>=0.40']")))
+    lock(at(), index, pins=("wheel==0.45.1",), python="3.98", also=OLDER)
+    assert index.resolved == [("wheel>=0.40", "wheel==0.45.1"), ("wheel>=0.40",)]
 
 
 @pytest.mark.parametrize(

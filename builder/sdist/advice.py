@@ -1,0 +1,60 @@
+"""What to do about a build that failed, by the words that such builds fail with."""
+
+from __future__ import annotations
+
+import re
+
+NETWORK = "its build asks the network"
+COMPILED = "it is compiled"
+
+_NETWORK = (
+    "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
+    "nodename nor servname", "Errno -2", "Errno -3", "Errno 101", "Failed to establish a new connection",
+)  # fmt: skip
+_COMPILER = (
+    "gcc", "g++", "CMake", "cmake", "pkg-config", "command 'cc'", "clang", "meson", "Cython", "pg_config",
+    "R_HOME", "gdal-config", "C compiler", "Python.h",
+)  # fmt: skip
+_LACKS = (
+    # gcc, and how it says it of a header
+    (re.compile(r"fatal error: (?P<what>\S+): No such file or directory"), "the header {what}"),
+    (re.compile(r"cannot find -l(?P<what>[\w.+-]+)"), "the library lib{what}.so"),
+    # pkg-config of both makers
+    (re.compile(r"No package '(?P<what>[^']+)' found"), "{what}.pc"),
+    (re.compile(r"Package '?(?P<what>[\w.+-]+)'?(?:, required by '[^']*',| was) not found"), "{what}.pc"),
+    (re.compile(r"Dependency [\"']?(?P<what>[\w.+-]+)[\"']? (?:is required but )?not found"), "{what}.pc"),
+    # programs
+    (re.compile(r"\b(?P<what>pkg-config|cmake|ninja|meson|swig|pg_config|gdal-config)\b[^\n]{0,40}"
+                r"(?:not found|not installed|must be installed|No such file)", re.IGNORECASE),
+     "the program {what}"),
+    (re.compile(r"No such file or directory: '(?P<what>[\w.+-]+)'"), "the program {what}"),
+    (re.compile(r"(?P<what>CMake) must be installed"), "the program cmake"),
+)  # fmt: skip
+
+
+def of_failure(text: str, *, compiled: bool) -> str:
+    """What to do; ``text`` is the end of what the build printed."""
+    if any(word in text for word in _NETWORK):
+        return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
+    lacking = lacks(text)
+    if compiled and lacking is not None:
+        return (
+            f"its build lacks {lacking}: add the Debian package that has it to the list of 'from-source', "
+            "as in 'psycopg2: [libpq-dev]'"
+        )
+    if not compiled and (lacking is not None or any(word in text for word in _COMPILER)):
+        return (
+            f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
+            "'psycopg2: [libpq-dev]'; or name an index that has a wheel of it (`index:`)"
+        )
+    return "pin another version of it, or leave it out of 'from-source'"
+
+
+def lacks(text: str) -> str | None:
+    """The first thing that a compiler or a tool asked for and did not find, in words."""
+    found = [
+        (match.start(), words.format(**match.groupdict()))
+        for rx, words in _LACKS
+        if (match := rx.search(text))
+    ]
+    return min(found)[1] if found else None

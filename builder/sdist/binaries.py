@@ -1,0 +1,94 @@
+"""What the compiled files of a wheel load, and which Debian packages of the build's system have it."""
+
+from __future__ import annotations
+
+import posixpath
+import struct
+from typing import TYPE_CHECKING
+
+from builder.compat import elf
+from builder.errors import CellError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+# e_machine, by https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html and its registry
+_MACHINES = {"x86_64": 62, "aarch64": 183}
+_MOST_LINKS = 16
+_HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
+
+
+def loaded(
+    content: Mapping[str, tuple[bytes, bool]], root: Path, *, machine: str, what: str
+) -> tuple[str, ...]:
+    """The Debian packages whose libraries the files of a wheel load, by name.
+
+    ``root`` is the system that they were linked in. Raises CellError for code of another machine, and for a
+    library that neither the wheel nor a package has.
+    """
+    own = {posixpath.basename(name) for name in content}
+    found: set[str] = set()
+    absent: list[str] = []
+    for name, (data, _) in sorted(content.items()):
+        if data[:4] != b"\x7fELF":
+            continue
+        if not _is_of(data, machine):
+            raise CellError(f"{what}: {name} is code of another machine than {machine}", hint=_HINT)
+        needs = elf.needs_of(data)
+        for library in () if needs is None else needs.libraries:
+            if library in own:
+                continue
+            place = _find(library, needs.paths if needs is not None else (), root, machine)
+            package = _owner(place, root) if place is not None else None
+            if package is None:
+                absent.append(f"{library}, which {name} loads")
+            else:
+                found.add(package)
+    if absent:
+        raise CellError(
+            f"{what}: neither the wheel nor a Debian package has {'; '.join(absent[:8])}", hint=_HINT
+        )
+    return tuple(sorted(found))
+
+
+def _is_of(data: bytes, machine: str) -> bool:
+    """Whether it is code of ``machine``: 64 bits, little-endian."""
+    return data[4:6] == b"\x02\x01" and struct.unpack_from("<H", data, 18)[0] == _MACHINES[machine]
+
+
+def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str | None:
+    """Where the loader finds a library: its path from the root, with no link in it."""
+    usual = (f"/usr/lib/{machine}-linux-gnu", "/usr/lib", "/usr/local/lib")
+    for folder in (*(path for path in paths if path.startswith("/")), *usual):
+        place = _real(f"{folder}/{library}", root)
+        if place is not None:
+            return place
+    return None
+
+
+def _real(path: str, root: Path) -> str | None:
+    """Follow the links of the system, as its own root would have it; None where nothing is there."""
+    for _ in range(_MOST_LINKS):
+        path = _merged(posixpath.normpath(path))
+        here = root / path.lstrip("/")
+        if not here.is_symlink():
+            return path if here.is_file() else None
+        path = posixpath.join(posixpath.dirname(path), str(here.readlink()))
+    return None
+
+
+def _merged(path: str) -> str:
+    """``/lib`` is a link to ``/usr/lib``, and packages still name files by either."""
+    return f"/usr{path}" if path.startswith(("/lib/", "/lib64/")) else path
+
+
+def _owner(path: str, root: Path) -> str | None:
+    """The package that has a file, by dpkg's own lists: https://manpages.debian.org/dpkg-query"""
+    return next((package for package, files in _lists(root) if path in files), None)
+
+
+def _lists(root: Path) -> Iterator[tuple[str, frozenset[str]]]:
+    for path in sorted((root / "var/lib/dpkg/info").glob("*.list")):
+        files = frozenset(map(_merged, path.read_text("utf-8").splitlines()))
+        yield path.stem.partition(":")[0], files
