@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from builder.cli.options import choose, choose_one
 from builder.compat import Outcome, check, explain, summary
 from builder.console import Terminal, human_bytes, print_json_rows
-from builder.lock import Index, Memory, Reading, Registry, lock_path, pinned_cell, read, read_lock
+from builder.lock import Memory, lock_path, pinned_cell, read_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from builder.compat import Finding
+    from builder.lock import Reading
     from builder.model import Cell, Matrix, Pinned
 
 _MARKS = {
@@ -46,6 +47,8 @@ def judge(
     memory = Memory(mirrors=mirrors)
     reading = None
     if online:
+        from builder.lock import Index, Registry, read  # with an HTTP client: a tenth of a second
+
         registry = Registry.from_user(mirrors)
         reading = read(pairs, index=Index.from_user(brief=True), registry=registry, memory=memory)
         truths = reading.truths

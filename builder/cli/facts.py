@@ -64,7 +64,7 @@ def _write(where: Path, changed: dict[str, str]) -> None:
             (where / name).write_text(text, "utf-8")
         page = where.parents[2] / "docs" / "facts.md"
         if changed and page.is_file():
-            tables.load.cache_clear()
+            tables.read.cache_clear()
             page.write_text(markdown(tables.load(where)), "utf-8")
     except OSError as problem:
         raise UsageError(

