@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_VERNEED, _DT_VERNEEDNUM = 1, 5, 10, 0x6FFFFFFE, 0x6FFFFFFF
+_DT_RPATH, _DT_RUNPATH = 15, 29
 _PT_LOAD, _PT_DYNAMIC = 1, 2
+
+
+_SEARCHED = frozenset({_DT_RPATH, _DT_RUNPATH})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,8 @@ class Needs:
     """As ``DT_NEEDED`` has them: ``libcudnn.so.9``."""
     glibc: str | None = None
     """None where no symbol of glibc's is versioned."""
+    paths: tuple[str, ...] = ()
+    """Where it looks first, ``$ORIGIN`` and all: ``DT_RPATH`` and ``DT_RUNPATH``."""
 
 
 def needs_of(content: bytes) -> Needs | None:
@@ -68,6 +74,9 @@ def _needs(content: bytes) -> Needs | None:
     return Needs(
         libraries=tuple(text(value) for tag, value in entries if tag == _DT_NEEDED),
         glibc=max(glibc, key=key, default=None),
+        paths=tuple(
+            path for tag, value in entries if tag in _SEARCHED for path in text(value).split(":") if path
+        ),
     )
 
 

@@ -20,7 +20,7 @@ from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.lock import schema
-from builder.model import Base, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Source, Wheel
+from builder.model import Base, Compilation, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -176,6 +176,7 @@ def render(lockfile: Lockfile) -> str:
                 "requires": [wheels[one] for one in source.requires],
                 "rootfs": names[source.system],
                 "python": source.python,
+                **({"compiled": _lists(source.compiled)} if source.compiled is not None else {}),
             }
         return row
 
@@ -224,6 +225,10 @@ def _fields(item: Wheel | Deb | Sdist) -> dict[str, Any]:
     return dict(vars(item))
 
 
+def _lists(compiled: Compilation) -> dict[str, list[str]]:
+    return {name: list(packages) for name, packages in vars(compiled).items()}
+
+
 def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
     """A readable name for each; with a piece of the hash where two files have the same."""
     named: dict[str, list[_Item]] = {}
@@ -252,6 +257,12 @@ def _layout(value: Any, indent: str = "") -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def _compilation(compiled: schema.LockedCompilation | None) -> Compilation | None:
+    if compiled is None:
+        return None
+    return Compilation(needs=tuple(compiled.needs), libraries=tuple(compiled.libraries))
+
+
 def _from_document(document: schema.Document) -> Lockfile:
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
@@ -273,6 +284,7 @@ def _from_document(document: schema.Document) -> Lockfile:
                 requires=tuple(plain[name] for name in item.source.requires),
                 system=systems[item.source.rootfs],
                 python=item.source.python,
+                compiled=_compilation(item.source.compiled),
             )
             wheels[key] = Wheel(**item.model_dump(exclude={"source"}), source=source)
 

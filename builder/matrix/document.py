@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The value of one key, checked. A list whatever its key: one item for a scalar, ``NAME=value`` items for
-    ``env``, for ``cuda`` the provider and then its packages, ``name`` or ``name: needs`` for ``from-source``."""
+    ``env``, for ``cuda`` the provider and then its packages, ``name`` or ``name: needs`` for builds."""
 
     items: tuple[str, ...]
     span: Span

@@ -17,6 +17,7 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     system.yanked,
     system.known_framework,
     system.base_tag,
+    system.compiled,
     system.python,
     system.glibc,
     cuda.provider,

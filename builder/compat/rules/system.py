@@ -132,6 +132,23 @@ def _siblings(stack: Stack, tag: Tag) -> list[TagRow]:
     return [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
 
 
+def compiled(stack: Stack) -> Iterator[Finding]:
+    """``compiled``: what is compiled from sources stands on the Debian release that it is compiled in."""
+    cell = stack.cell
+    if cell.compiled and cell.base.kind != "rootfs":
+        names = ", ".join(name for name, _ in cell.compiled)
+        yield Finding(
+            rule="compiled",
+            outcome=Outcome.CANNOT_WORK,
+            message=f"{names} is compiled from sources in a Debian release, and {cell.base} has other "
+            "libraries: take base: rootfs:debian/<suite>, or an index that has wheels",
+            values=(
+                Value(what="from-source", text=names, source=CELL),
+                Value(what="base", text=str(cell.base), source=CELL),
+            ),
+        )
+
+
 def python(stack: Stack) -> Iterator[Finding]:
     """``python``: the base's own archive has that Python, and each framework has a wheel for it."""
     wanted = stack.cell.python

@@ -16,7 +16,7 @@ ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x8
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
 
 
-def library(*needed: str, glibc: tuple[str, ...] = ()) -> bytes:
+def library(*needed: str, glibc: tuple[str, ...] = (), paths: str | None = None, machine: int = 62) -> bytes:
     """A shared library that holds names of others, and versions that it asks of ``libc.so.6``."""
     strings = b"\0"
     entries: list[tuple[int, int]] = []
@@ -27,6 +27,7 @@ def library(*needed: str, glibc: tuple[str, ...] = ()) -> bytes:
         return len(strings) - len(text) - 1
 
     entries += [(1, name(text)) for text in needed]
+    entries += [(29, name(paths))] if paths is not None else []
     versions = [name(f"GLIBC_{version}") for version in glibc]
     verneed = struct.pack("<HHIII", 1, len(versions), name("libc.so.6"), 16, 0)
     for n, at in enumerate(versions):
@@ -39,7 +40,7 @@ def library(*needed: str, glibc: tuple[str, ...] = ()) -> bytes:
     place = start + len(strings) + len(verneed)
     size = place + len(table)
     header = b"\x7fELF\x02\x01\x01" + bytes(9)
-    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, shift, shift, size, size, 4096)
     dynamic = struct.pack("<IIQQQQQQ", 2, 6, place, place + shift, place + shift, len(table), len(table), 8)
     return header + load + dynamic + strings + verneed + table
@@ -49,6 +50,12 @@ def test_libraries_by_name_and_the_newest_glibc_that_is_asked_for() -> None:
     content = library("libcudnn.so.9", "libc.so.6", glibc=("2.2.5", "2.27", "2.14"))
     assert needs_of(content) == Needs(libraries=("libcudnn.so.9", "libc.so.6"), glibc="2.27")
     assert needs_of(library("libm.so.6")) == Needs(libraries=("libm.so.6",))
+
+
+def test_where_it_looks_first() -> None:
+    needs = needs_of(library("libR.so", paths="$ORIGIN/../lib:/usr/lib/R/lib"))
+    assert needs is not None
+    assert needs.paths == ("$ORIGIN/../lib", "/usr/lib/R/lib")
 
 
 def test_a_real_library() -> None:

@@ -277,3 +277,15 @@ def test_a_thousand_cells_in_one_pass(tf28, make) -> None:
     for cell in cells:
         check(cell)
     assert time.process_time() - started < 10  # a fraction of a second, where nothing grows with the square
+
+
+def test_what_is_compiled_stands_on_a_debian_release(make) -> None:
+    compiled = (("psycopg2", ("libpq-dev",)), ("dlib", ()))
+    image = make("torch==2.6.0", python="3.11", base="python:3.11-slim-bookworm", compiled=compiled)
+    refusal = next(f for f in check(image) if f.rule == "compiled")
+    assert refusal.outcome is Outcome.CANNOT_WORK
+    assert "psycopg2, dlib is compiled from sources in a Debian release" in refusal.message
+    assert "take base: rootfs:debian/<suite>" in refusal.message
+    rootfs = replace(image, base=Base(kind="rootfs", name="debian/bookworm"))
+    assert outcome(check(rootfs), "compiled") is None
+    assert outcome(check(replace(image, compiled=())), "compiled") is None
