@@ -246,10 +246,11 @@ class _Asker:
                 return _no(package, "source-only", f"the index has only the sources of {version}, no wheel")
             return _no(package, "vanished", f"the index no longer has {version}")
         tags = {tag for file in same for tag in parse_wheel_filename(file.name)[3]}
-        if not any("linux" in tag.platform or tag.platform == "any" for tag in tags):
+        ours = [tag for tag in tags if "linux" in tag.platform or tag.platform == "any"]
+        if not ours:
             systems = sorted({tag.platform.split("_")[0] for tag in tags})
             return _no(package, "platform", f"wheels of {version} only for {', '.join(systems)}")
-        pythons = sorted({tag.interpreter for tag in tags})
+        pythons = sorted({tag.interpreter for tag in ours})
         place = f"Python {self.target.python}, {self.target.machine}, glibc {self.target.glibc}"
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
 

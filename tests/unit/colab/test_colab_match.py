@@ -97,6 +97,14 @@ def test_reasons(line, files, reason, words):
     assert words in found.detail
 
 
+def test_wheels_for_another_system_are_not_named_as_there():
+    found = one(
+        "a==1", [wheel("a-1", "cp310-cp310-manylinux_2_17_x86_64"), wheel("a-1", "cp311-cp311-win_amd64")]
+    )
+    assert found.reason == "python"
+    assert found.detail.endswith("glibc 2.35; there are cp310")
+
+
 def test_what_was_taken_back_is_installed_as_colab_has_it_and_said():
     found = one("a==1", [wheel("a-1", yanked="broken metadata")])
     assert found.requirement == "a==1"
