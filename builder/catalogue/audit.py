@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from builder.catalogue import drift, machine
 from builder.catalogue.finding import Finding, Outcome
+from builder.catalogue.judged import judge_all
 from builder.compat import BaseTruth
 from builder.compat.facts import load
 from builder.errors import ImageMissingError, RegistryError
-from builder.evidence import Cosign, EvidenceError, Verified, Verifier, judge
-from builder.evidence.attach import KINDS
-from builder.evidence.gather import Gathered, Piece, Refused, check_signatures, gather
+from builder.evidence import Cosign, Verifier
+from builder.evidence.gather import Gathered, Refused, check_signatures, gather
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
-from builder.evidence.verification import timestamp, without_exempt
 from builder.lock import oci
 from builder.lock.oci import parse_reference
 from builder.publish.staging import Staged, read_image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
+    from builder.catalogue.judged import Held
+    from builder.evidence import Failure, Verified
     from builder.lock.registry import Registry
 
 PLATFORM = "linux/amd64"
@@ -48,17 +49,6 @@ class Question:
     """``535`` or ``535.104.05``."""
     max_age: timedelta | None = None
     """Verifications older than this do not count."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """A piece of evidence, and whether it holds for this image. ``reason`` says why not."""
-
-    kind: str
-    digest: str
-    signed: bool
-    holds: bool
-    reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +70,8 @@ class Audit:
     """Whether there are signatures at all, whoever made them."""
     verified: tuple[Verified, ...]
     """The verifications that hold."""
+    failed: tuple[Failure, ...]
+    """What was found against the image, and nothing newer has taken back."""
     findings: tuple[Finding, ...] = field(default=())
 
     @property
@@ -118,8 +110,9 @@ def audit(
         kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
         gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
         findings.append(_signature(gathered, question.verifier, reasons))
-    held, verified = _judge(gathered, image, question, when)
-    verified = without_exempt(verified)
+    judged = judge_all(gathered, image, question, when)
+    held, verified = judged.held, judged.verified
+    findings += judged.findings(question)
     findings += _verification(held, verified)
     if verified:
         note("looking at what changed since")
@@ -140,11 +133,12 @@ def audit(
         when=when,
         question=question,
         works=bool(verified) and all(found.outcome is not Outcome.FAILS for found in findings),
-        evidence=tuple(held),
+        evidence=held,
         refused=gathered.refused,
         kept=gathered.kept,
         signatures=gathered.signatures,
         verified=tuple(sorted(verified, key=lambda v: v.when, reverse=True)),
+        failed=judged.against,
         findings=tuple(findings),
     )
 
@@ -185,57 +179,7 @@ def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...])
     )
 
 
-def _judge(
-    gathered: Gathered, image: Staged, question: Question, now: datetime
-) -> tuple[list[Held], list[Verified]]:
-    held: list[Held] = []
-    verified: list[Verified] = []
-    for piece in gathered.pieces:
-        kind = KINDS.get(piece.statement.predicate_type, "other")
-        reason = ""
-        try:
-            if question.verifier is not None and not piece.signed:
-                reason = f"not signed by {question.verifier}"
-            elif kind == "verification":
-                found = judge(piece.statement.predicate, image, now=now)
-                reason = _too_old(found, question, now)
-                verified += [] if reason else [found]
-            else:
-                reason = _other(kind, piece, image)
-        except EvidenceError as error:
-            reason = error.message
-        held.append(
-            Held(kind=kind, digest=piece.digest, signed=piece.signed, holds=not reason, reason=reason)
-        )
-    return held, verified
-
-
-def _too_old(found: Verified, question: Question, now: datetime) -> str:
-    if question.max_age is None or now - found.when <= question.max_age:
-        return ""
-    return f"it is of {timestamp(found.when)}, older than the {question.max_age} that were allowed"
-
-
-def _other(kind: str, piece: Piece, image: Staged) -> str:
-    """Why an SBOM or a provenance is not about this image; empty where it is."""
-    predicate = piece.statement.predicate
-    try:
-        match kind:
-            case "sbom":
-                said = predicate["metadata"]["component"]["version"]
-                return "" if said == image.digest else f"it is the SBOM of {said}"
-            case "provenance":
-                inside = predicate["buildDefinition"]["internalParameters"]
-                if (inside["content"], inside["inputs"]) != (image.content, image.inputs):
-                    return "it is the provenance of other content or inputs"
-                return ""
-            case _:
-                return "rtbuild does not know this kind of statement"
-    except (LookupError, TypeError):
-        return f"it is no {kind} that rtbuild wrote"
-
-
-def _verification(held: list[Held], verified: list[Verified]) -> Iterator[Finding]:
+def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterator[Finding]:
     if verified:
         cards = sorted({found.gpu for found in verified})
         yield Finding(
@@ -260,7 +204,7 @@ def _verification(held: list[Held], verified: list[Verified]) -> Iterator[Findin
 
 
 def _since(
-    registry: Registry, image: Staged, verified: list[Verified], question: Question, now: datetime
+    registry: Registry, image: Staged, verified: Sequence[Verified], question: Question, now: datetime
 ) -> Iterator[Finding]:
     facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
@@ -270,7 +214,7 @@ def _since(
     yield from drift.known_bad(verified, [name for name in classes if name], facts)
 
 
-def _provenance(gathered: Gathered, held: list[Held]) -> Mapping[str, Any] | None:
+def _provenance(gathered: Gathered, held: Sequence[Held]) -> Mapping[str, Any] | None:
     for piece, row in zip(gathered.pieces, held, strict=True):
         if row.kind == "provenance" and row.holds:
             return piece.statement.predicate

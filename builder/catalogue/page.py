@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.catalogue.finding import Finding, Outcome
+from builder.catalogue.judged import FAILED
 from builder.evidence.verification import timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.catalogue.audit import Audit, Held
+    from builder.catalogue.audit import Audit
+    from builder.catalogue.judged import Held
     from builder.console import Terminal
-    from builder.evidence import Verified
+    from builder.evidence import Failure, Verified
 
 SCHEMA = 1
 _MARKS = {
@@ -74,6 +76,7 @@ def document(audit: Audit) -> dict[str, Any]:
         "asked": {"gpu": audit.question.gpu, "driver": audit.question.driver},
         "claims": list(audit.claims),
         "verified": [_verified(found) for found in audit.verified],
+        "failed": [_failed(found) for found in audit.failed],
         "evidence": [vars(row) for row in audit.evidence],
         "refused": [vars(row) for row in audit.refused],
         "listed_by": audit.kept,
@@ -111,6 +114,19 @@ def _verified(found: Verified) -> dict[str, Any]:
     }
 
 
+def _failed(found: Failure) -> dict[str, Any]:
+    return {
+        "when": timestamp(found.when),
+        "verdict": found.verdict,
+        "cause": found.cause,
+        "summary": found.summary,
+        "gpu": found.gpus[0][0] if found.gpus else None,
+        "class": found.gpu_class,
+        "compute_capability": found.gpus[0][1] if found.gpus else None,
+        "driver": found.driver,
+    }
+
+
 def _versions(part: dict[str, Any] | None) -> dict[str, str | None]:
     return {name: str(value) if (value := (part or {}).get(name)) else None for name in ("cuda", "cudnn")}
 
@@ -127,6 +143,8 @@ def lines(audit: Audit) -> Iterator[str]:
         yield clean(f"verified: {text}, claims {', '.join(row['claims']) or 'none'}")
         for name, compiled, loaded in _frameworks(row):
             yield clean(f"framework: {name}, compiled {compiled}, loaded {loaded}")
+    for found in audit.failed:
+        yield clean(f"failed: {found.text}")
     for held in audit.evidence:
         yield clean(f"evidence: {_held(held, audit)}")
     for refused in audit.refused:
@@ -152,10 +170,16 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
         yield clean(f"  {row['gpu']}  driver {row['driver']}  {row['when']}  claims {claims}")
         for name, compiled, loaded in _frameworks(row):
             yield clean(f"    {name}: compiled {compiled}; loaded {loaded}")
+    if audit.failed:
+        yield ""
+        yield terminal.style("Found against it", "1")
+    for found in audit.failed:
+        yield _marked(Outcome.FAILS, found.text, terminal)
     yield ""
     yield terminal.style("Evidence", "1")
     for held in audit.evidence:
-        yield _marked(Outcome.PASSES if held.holds else Outcome.MIND, _held(held, audit), terminal)
+        good = Outcome.FAILS if held.kind == FAILED else Outcome.PASSES
+        yield _marked(good if held.holds else Outcome.MIND, _held(held, audit), terminal)
     for refused in audit.refused:
         yield _marked(Outcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
     if not audit.evidence and not audit.refused:

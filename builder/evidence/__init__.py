@@ -5,9 +5,10 @@ them proves, and what it does not, is in docs/evidence.md.
 """
 
 from builder.errors import EvidenceError
-from builder.evidence.attach import attach_all, statements
+from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
 from builder.evidence.cosign import Cosign, Signed, Signer, Verifier
 from builder.evidence.documents import Attached, Evidence, Subject, Verification
+from builder.evidence.failure import Failure, judge_failure
 from builder.evidence.statement import Statement
 from builder.evidence.verification import Verified, judge
 
@@ -16,6 +17,7 @@ __all__ = [
     "Cosign",
     "Evidence",
     "EvidenceError",
+    "Failure",
     "Signed",
     "Signer",
     "Statement",
@@ -24,6 +26,9 @@ __all__ = [
     "Verified",
     "Verifier",
     "attach_all",
+    "attach_failures",
+    "failure_statement",
     "judge",
+    "judge_failure",
     "statements",
 ]

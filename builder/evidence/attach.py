@@ -13,6 +13,7 @@ from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
 from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
 from builder.evidence.documents import Attached, Evidence, Kind, Subject, Verification
+from builder.evidence.failure import failure_predicate, judge_failure
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
 from builder.evidence.statement import (
@@ -54,7 +55,40 @@ def attach_all(
         RegistryError, MissingToolError (no cosign), CommandError (cosign refused).
     """
     say = note or _silent
-    made = statements(registry, image, evidence, note=say)
+    return _put(registry, image, statements(registry, image, evidence, note=say), signer, say)
+
+
+def attach_failures(
+    registry: Registry,
+    image: Subject,
+    verifications: Sequence[Verification],
+    *,
+    signer: Signer | None = None,
+    note: Callable[[str], None] | None = None,
+) -> tuple[Attached, ...]:
+    """Put reports against an image beside it, as :func:`attach_all` puts those for it, in their order.
+
+    Raises as :func:`attach_all`: EvidenceError for a report that says nothing against this image.
+    """
+    made = tuple(failure_statement(image, verification) for verification in verifications)
+    return _put(registry, image, made, signer, note or _silent)
+
+
+def failure_statement(image: Subject, verification: Verification) -> Statement:
+    """What would be attached for a report against the image. Raises EvidenceError."""
+    _refuse_other_digest(image, verification)
+    predicate = failure_predicate(verification, image)
+    judge_failure(predicate, image)
+    return _about(image, TEST_RESULT, predicate)
+
+
+def _put(
+    registry: Registry,
+    image: Subject,
+    made: Sequence[Statement],
+    signer: Signer | None,
+    say: Callable[[str], None],
+) -> tuple[Attached, ...]:
     name = parse_reference(image.repository).at(image.digest)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     placed: list[tuple[Statement, Attachment]] = []
@@ -100,20 +134,20 @@ def statements(
     layers: list[dict[str, Any]] = json.loads(image.manifest)["layers"]
     system = read_system(registry, image, layers, note=note or _silent)
     refuse_difference(evidence, system, [v.document for v in evidence.verifications])
-    name = parse_reference(image.repository)
-
-    def about(predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
-        return Statement(
-            subjects=(image.digest,),
-            name=f"{name.host}/{name.repository}",
-            predicate_type=predicate_type,
-            predicate=predicate,
-        )
-
     return (
-        *(about(TEST_RESULT, test) for test in tests),
-        about(CYCLONEDX, sbom(evidence, image, system)),
-        about(PROVENANCE, provenance(evidence, image)),
+        *(_about(image, TEST_RESULT, test) for test in tests),
+        _about(image, CYCLONEDX, sbom(evidence, image, system)),
+        _about(image, PROVENANCE, provenance(evidence, image)),
+    )
+
+
+def _about(image: Subject, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
+    name = parse_reference(image.repository)
+    return Statement(
+        subjects=(image.digest,),
+        name=f"{name.host}/{name.repository}",
+        predicate_type=predicate_type,
+        predicate=predicate,
     )
 
 
@@ -131,8 +165,12 @@ def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
             hint="verify it on a machine with a GPU: rtbuild verify",
         )
     for verification in evidence.verifications:
-        if verification.manifest != image.digest:
-            raise EvidenceError(f"the report is about {verification.manifest}, not about {image.digest}")
+        _refuse_other_digest(image, verification)
+
+
+def _refuse_other_digest(image: Subject, verification: Verification) -> None:
+    if verification.manifest != image.digest:
+        raise EvidenceError(f"the report is about {verification.manifest}, not about {image.digest}")
 
 
 def _test(verification: Verification, image: Subject, evidence: Evidence) -> Mapping[str, Any]:
@@ -155,7 +193,7 @@ def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> Non
 
 
 def _sign_all(
-    image: str, made: tuple[Statement, ...], signer: Signer, say: Callable[[str], None]
+    image: str, made: Sequence[Statement], signer: Signer, say: Callable[[str], None]
 ) -> tuple[Statement, ...]:
     """Sign what is not signed yet, and say which that was.
 

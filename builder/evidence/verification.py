@@ -18,12 +18,15 @@ from builder.compat.gpus import class_of
 from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
 from builder.verify.document import parse
+from builder.verify.entry import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from builder.evidence.documents import Subject, Verification
+    from builder.evidence.standing import Side
     from builder.verify.document import ProbeDocument
+    from builder.verify.entry import ReportKey
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})
@@ -86,6 +89,7 @@ class TestResult(_Part):
 class Verified:
     """A verification that was read and holds: on which GPUs, with which driver, when, what was loaded."""
 
+    key: ReportKey
     when: datetime
     gpus: tuple[tuple[str, str, str | None], ...]
     """Name, compute capability, and class if any table has it."""
@@ -105,6 +109,14 @@ class Verified:
     @property
     def gpu_class(self) -> str | None:
         return self.gpus[0][2]
+
+    @property
+    def side(self) -> Side:
+        return "for"
+
+    @property
+    def verdict(self) -> str:
+        return self.report.verdict
 
 
 def predicate_of(
@@ -160,6 +172,29 @@ def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Ver
     Nothing is taken from the summary that the report itself does not bear out. Raises EvidenceError with all
     the reasons against it.
     """
+    found, report = read(predicate)
+    against = [*about_another(found, image), *no_proof(report), *contradictions(found, report, "PASSED")]
+    if found.details.verified > now + CLOCKS:
+        against.append(f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong")
+    key = key_of(image.content, report, image.digest)
+    if against or key is None:
+        raise EvidenceError("; ".join(against))
+    assert report.driver is not None  # noqa: S101 - no_proof says so
+    return Verified(
+        key=key,
+        when=found.details.verified.astimezone(UTC),
+        gpus=gpus_of(report),
+        driver=report.driver.version or "",
+        claims=tuple(found.details.claims),
+        exempt=tuple(found.details.exempt),
+        exempt_until=max(found.details.verified, found.details.as_of or found.details.verified),
+        report=report,
+        document=found.details.report,
+    )
+
+
+def read(predicate: Mapping[str, Any]) -> tuple[TestResult, ProbeDocument]:
+    """A predicate and the report in it, none of it believed yet. Raises EvidenceError."""
     try:
         found = TestResult.model_validate(predicate)
     except ValidationError as error:
@@ -170,26 +205,23 @@ def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Ver
         report = parse(canonical_json(found.details.report))
     except (CellError, ValueError) as error:
         raise EvidenceError(f"it holds no report of cudnn-verify ({error})") from error
-    against = [*_about_another(found, image), *no_proof(report), *_contradictions(found, report)]
-    if found.details.verified > now + CLOCKS:
-        against.append(f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong")
-    if against:
-        raise EvidenceError("; ".join(against))
-    assert report.driver is not None  # noqa: S101 - no_proof says so
-    gpus = tuple(
+    return found, report
+
+
+def gpus_of(report: ProbeDocument) -> tuple[tuple[str, str, str | None], ...]:
+    """Name, compute capability, and class of each GPU."""
+    return tuple(
         (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
         for gpu in report.gpus
     )
-    return Verified(
-        when=found.details.verified.astimezone(UTC),
-        gpus=gpus,
-        driver=report.driver.version or "",
-        claims=tuple(found.details.claims),
-        exempt=tuple(found.details.exempt),
-        exempt_until=max(found.details.verified, found.details.as_of or found.details.verified),
-        report=report,
-        document=found.details.report,
-    )
+
+
+def without(verified: Sequence[Verified], classes: Collection[str | None]) -> list[Verified]:
+    """The same without any claim for these classes."""
+    return [
+        replace(found, claims=tuple(name for name in found.claims if name not in classes))
+        for found in verified
+    ]
 
 
 def without_exempt(verified: Sequence[Verified]) -> list[Verified]:
@@ -211,7 +243,8 @@ def without_exempt(verified: Sequence[Verified]) -> list[Verified]:
     ]
 
 
-def _about_another(found: TestResult, image: Subject) -> Iterator[str]:
+def about_another(found: TestResult, image: Subject) -> Iterator[str]:
+    """Why a predicate is about another image than this one."""
     details = found.details
     if details.content != image.content:
         yield f"its report is about other content ({details.content[:19]}…) than this image's"
@@ -243,21 +276,30 @@ def no_proof(report: ProbeDocument) -> Iterator[str]:
         yield "no convolution ran in its report"
 
 
-def _contradictions(found: TestResult, report: ProbeDocument) -> Iterator[str]:
-    if found.result != "PASSED" or found.failed:
+def contradictions(
+    found: TestResult, report: ProbeDocument, result: Literal["PASSED", "FAILED"]
+) -> Iterator[str]:
+    """Where a predicate says something else than its report; ``result`` is what it has to say."""
+    by_outcome: dict[str, set[str]] = {"passed": set(), "failed": set(), "not_run": set()}
+    for check in report.checks:
+        by_outcome[check.outcome].add(f"{check.stage}/{check.id}")
+    if found.result != result or (result == "PASSED" and found.failed):
         yield f"its result is {found.result}" + (
             f", failed: {', '.join(found.failed)}" if found.failed else ""
         )
-    ran = {f"{check.stage}/{check.id}" for check in report.checks if check.outcome == "passed"}
-    if set(found.passed) != ran:
+    if set(found.passed) != by_outcome["passed"]:
         yield "the tests that it lists as passed are not those of its report"
+    if result == "FAILED" and set(found.failed) != by_outcome["failed"]:
+        yield "the tests that it lists as failed are not those of its report"
     probe = report.probe.sha256.removeprefix("sha256:")
     probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
     if probes != {probe}:
         yield "it names another cudnn-verify than the one that reported"
-    beyond = sorted(set(found.details.claims) - {covered_class(report)})
+    beyond = sorted(set(found.details.claims) - ({covered_class(report)} if result == "PASSED" else set()))
     if beyond:
-        yield f"it claims {', '.join(beyond)}, and its report is from another GPU"
+        yield f"it claims {', '.join(beyond)}, and its report " + (
+            "is from another GPU" if result == "PASSED" else "bears out no claim"
+        )
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,0 +1,135 @@
+"""A statement against an image counts only where the report itself bears it out, for this very image."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import jsonschema
+import pytest
+
+from builder.evidence import EvidenceError, attach_failures, failure_statement, judge_failure
+from builder.evidence.failure import failure_predicate, is_failure
+from builder.evidence.gather import gather
+from builder.evidence.verification import EXTENSION, json_schema
+from builder.lock.oci import parse_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from registry_double import RegistryDouble
+
+    from builder.evidence import Verification
+    from builder.lock.registry import Registry
+    from builder.publish.staging import Staged
+
+OTHER = "sha256:" + "9" * 64
+
+
+def found_broken(image: Staged, **changes: Any) -> Verification:
+    """A double of a report on a T4 in whose image another cuDNN comes first."""
+    checks = deepcopy(doubles.double_report()["checks"])
+    checks[1]["outcome"] = "failed"
+    said = {"verdict": "broken", "cause": "cudnn-shadowed", "checks": checks} | changes
+    return doubles.verification(image, document=doubles.double_report(**said))
+
+
+@pytest.fixture
+def predicate(image: Staged) -> dict[str, Any]:
+    return json.loads(json.dumps(failure_predicate(found_broken(image), image)))
+
+
+def test_one_that_counts(predicate: dict[str, Any], image: Staged) -> None:
+    assert is_failure(predicate)
+    assert predicate["failedTests"] == ["convolution/C07"]
+    jsonschema.validate(predicate, json_schema())
+    found = judge_failure(predicate, image)
+    assert (found.verdict, found.cause, found.driver, found.gpu_class) == (
+        "broken",
+        "cudnn-shadowed",
+        "535.104.05",
+        "T4",
+    )
+    assert found.text.startswith("broken, cudnn-shadowed, on Tesla T4 with driver 535.104.05, 20")
+    assert found.key.digest == image.digest
+
+
+def test_found_without_a_gpu(image: Staged) -> None:
+    said = failure_predicate(found_broken(image, gpus=[], driver=None, cause="cudnn-missing"), image)
+    assert judge_failure(said, image).text.startswith("broken, cudnn-missing, without a GPU, 20")
+
+
+def report(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda predicate: predicate[EXTENSION]["report"].update(changes)
+
+
+def details(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda predicate: predicate[EXTENSION].update(changes)
+
+
+EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "other content": (details(content=OTHER), "other content"),
+    "other inputs": (details(inputs=OTHER), "about inputs"),
+    "other cell": (details(cell="x"), "about cell"),
+    "another cell's expectation": (report(expectation="else"), "expected to be else"),
+    "a claim": (details(claims=["T4"]), "bears out no claim"),
+    "no report": (details(report={}), "no report of cudnn-verify"),
+    "without the extension": (lambda p: p.pop(EXTENSION), "no test result"),
+    "passed": (lambda p: p.update(result="PASSED"), "result is PASSED"),
+    "tests that never failed": (lambda p: p["failedTests"].append("x/C01"), "lists as failed"),
+    "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "lists as passed"),
+    "another probe": (lambda p: p.update(configuration=[]), "another cudnn-verify"),
+    "works": (report(verdict="works"), "says works, which is no word against"),
+    "busy": (report(verdict="busy"), "says busy, which is no word against"),
+    "host": (report(verdict="host"), "says host, which is no word against"),
+    "unverified": (report(verdict="unverified"), "says unverified, which is no word against"),
+    "a test double": (report(test_double=True), "test double"),
+    "no GPU that it does not run on": (report(verdict="unsupported-gpu", gpus=[]), "names no GPU"),
+    "a GPU without capability": (
+        report(gpus=[{"name": "Tesla T4", "compute_capability": None}]),
+        "names no GPU",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_edited_by_hand(name: str, predicate: dict[str, Any], image: Staged) -> None:
+    edit, reason = EDITS[name]
+    edit(predicate)
+    with pytest.raises(EvidenceError, match=reason):
+        judge_failure(predicate, image)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"document": doubles.double_report()}, "no word against the image"),
+        ({"document": doubles.double_report(verdict="broken", test_double=True)}, "test double"),
+        ({"manifest": OTHER, "document": doubles.double_report(verdict="broken")}, "not about"),
+        ({"content": OTHER, "document": doubles.double_report(verdict="broken")}, "other content"),
+    ],
+)
+def test_what_is_not_attached(changes: dict[str, Any], reason: str, image: Staged) -> None:
+    with pytest.raises(EvidenceError, match=reason):
+        failure_statement(image, doubles.verification(image, **changes))
+
+
+@pytest.mark.parametrize("referrers", [True, False], ids=["referrers", "tag"])
+def test_attached_once(referrers: bool, server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
+    server.referrers = referrers
+    two = [
+        found_broken(pushed),
+        found_broken(pushed, driver={"version": "550.1", "api": "12.4"}, verdict="unsupported-gpu"),
+    ]
+    made = attach_failures(registry, pushed, two)
+    assert [(row.kind, row.new, row.signed) for row in made] == [("verification", True, False)] * 2
+    assert {row.by for row in made} == {"referrers" if referrers else "tag"}
+    before = dict(server.manifests), dict(server.tags)
+    again = attach_failures(registry, pushed, two)
+    assert [(row.digest, row.new) for row in again] == [(row.digest, False) for row in made]
+    assert (dict(server.manifests), dict(server.tags)) == before
+    name = parse_reference(pushed.repository).at(pushed.digest)
+    statements = [piece.statement for piece in gather(registry, name).pieces]
+    assert statements == [failure_statement(pushed, one) for one in two]
