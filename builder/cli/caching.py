@@ -24,6 +24,7 @@ _WHAT = {
     "pages": "what package indexes list, asked for again each time",
     "wheelmeta": "what wheels say of themselves",
     "basemeta": "what registries said of bases",
+    "configs": "configs of images that are in a repository to push to",
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from builder.digests import sha256_of
 from builder.errors import RegistryError
+from builder.files import write_whole
 from builder.model import Image
 from builder.pipeline.events import Note, Outcome, Stage
 from builder.pipeline.stages import ended
@@ -13,8 +17,10 @@ from builder.publish.staging import find_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from builder.engine import StoredImage
+    from builder.lock.registry import Manifest, Registry
     from builder.model import Recipe
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
@@ -65,9 +71,11 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
     if repository is None or site.settings.no_cache:
         return {}
 
+    registry = _Remembering(site.writing, site.settings.cache / "configs")
+
     def look(recipe: Recipe) -> Staged | None:
         try:
-            return find_staged(site.writing, repository, recipe.inputs)
+            return find_staged(registry, repository, recipe.inputs)
         except RegistryError as problem:
             if site.writing.digest_of(f"{repository}:nothing") is None:  # it answers: the image is at fault
                 emit(Note(cell=recipe.cell.id, text=f"built again: {problem.message}", warning=True))
@@ -78,6 +86,31 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
     with ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="staged") as pool:
         found = list(pool.map(look, wanted))
     return {recipe.inputs: one for recipe, one in zip(wanted, found, strict=True) if one is not None}
+
+
+@dataclass(frozen=True)
+class _Remembering:
+    """A registry that is asked for an image's config once: which one it is, the manifest says each time."""
+
+    registry: Registry
+    folder: Path
+
+    def manifest(self, reference: str) -> Manifest:
+        return self.registry.manifest(reference)
+
+    def digest_of(self, reference: str) -> str | None:
+        return self.registry.digest_of(reference)
+
+    def blob(self, reference: str, digest: str) -> bytes:
+        path = self.folder / digest.removeprefix("sha256:")
+        with contextlib.suppress(OSError):  # not there yet
+            content = path.read_bytes()
+            if sha256_of(content) == digest:
+                return content
+        content = self.registry.blob(reference, digest)
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
+            write_whole(path, content)
+        return content
 
 
 def end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:

@@ -5,11 +5,21 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import evidence_doubles as doubles
+import pytest
+from registry_double import RegistryDouble, serve
+
+from builder.lock.http import Client
+from builder.lock.registry import Registry
 from builder.pipeline.settings import Settings
-from builder.pipeline.skipping import built_before
+from builder.pipeline.skipping import built_before, staged_before
+from builder.publish.staging import staged_tag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from builder.publish.staging import Staged
 
 INPUTS = "sha256:" + "1" * 64
 OTHER = "sha256:" + "2" * 64
@@ -61,3 +71,62 @@ def test_nothing_is_asked_where_all_is_built_anew() -> None:
     shelf = Shelf(rtbuild__m_a=INPUTS)
     assert asked(shelf, recipe("a", INPUTS), no_cache=True) == {}
     assert shelf.lists == 0
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None) -> dict[str, Staged]:
+    """What is found in a repository, by a client that has only ``folder`` of what earlier ones saw."""
+    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    settings = Settings(push=f"{server.host}/team/staging", cache=folder / "cache")
+    site: Any = SimpleNamespace(writing=registry, settings=settings)
+    if not server.tags:
+        doubles.push_image(registry, settings.push, folder, tag=staged_tag(doubles.INPUTS))
+    server.requests.clear()
+    return staged_before(site, [recipe("a", doubles.INPUTS)], (notes if notes is not None else []).append)
+
+
+def configs(server: RegistryDouble) -> int:
+    return sum("/blobs/" in request for request in server.requests)
+
+
+def test_a_config_is_asked_for_once_and_a_manifest_each_time(server: RegistryDouble, tmp_path: Path) -> None:
+    first = staged(server, tmp_path)
+    assert configs(server) == 1
+    assert staged(server, tmp_path) == first
+    assert (configs(server), sum("/manifests/" in request for request in server.requests)) == (0, 1)
+
+
+def test_a_kept_config_that_was_damaged_is_asked_for_again(server: RegistryDouble, tmp_path: Path) -> None:
+    first = staged(server, tmp_path)
+    (kept,) = (tmp_path / "cache" / "configs").iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole.replace(b"linux", b"linus"))
+    assert staged(server, tmp_path) == first
+    assert (configs(server), kept.read_bytes()) == (1, whole)
+
+
+def test_a_cache_that_takes_nothing_is_done_without(server: RegistryDouble, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("no folder")
+    assert list(staged(server, tmp_path)) == [doubles.INPUTS]
+    assert list(staged(server, tmp_path)) == [doubles.INPUTS]
+    assert configs(server) == 1
+
+
+def test_a_tag_on_another_image_is_no_image_whatever_was_kept(server: RegistryDouble, tmp_path: Path) -> None:
+    staged(server, tmp_path)
+    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    doubles.push_image(
+        registry,
+        f"{server.host}/team/staging",
+        tmp_path,
+        labels={"io.rtbuild.inputs": OTHER},
+        tag=staged_tag(doubles.INPUTS),
+    )
+    notes: list[Any] = []
+    assert staged(server, tmp_path, notes) == {}
+    assert "built again" in notes[0].text
