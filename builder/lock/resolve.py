@@ -74,7 +74,7 @@ def pin(
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
     built: tuple[sources.Built, ...] = ()
-    if cell.from_source:
+    if cell.from_source or cell.compiled:
         if workshop is None:
             raise ValueError(f"{cell.id} is built from sources, and nothing is given to build them with")
         target = Target(python=cell.python, platform=cell.platform, glibc=glibc)

@@ -52,9 +52,7 @@ class LockedSource(_Strict):
     sdist: str = Field(description="Key of `sdists`.")
     requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
     rootfs: str = Field(description="What it is built in: key of `rootfs`.")
-    python: str = Field(
-        description="Minor version of Python that it is for: of `rootfs`, or the one below."
-    )
+    python: str = Field(description="Minor version of Python that it is for: of `rootfs`, or the one below.")
     compiled: LockedCompilation | None = None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
@@ -17,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from builder.compat.facts import load
 from builder.errors import CellError, PackageIndexError
+from builder.lock import compiled
 from builder.lock import target as targets
 from builder.lock.availability import parsed_wheel
 from builder.model import RootfsBase, Sdist
@@ -54,6 +56,7 @@ class Workshop(Protocol):
         system: RootfsBase,
         also: RootfsBase | None = None,
         pins: Sequence[str] = (),
+        needs: Sequence[str] | None = None,
     ) -> Built: ...
 
     def make(self, wheel: Wheel, index: Index) -> Path: ...
@@ -71,19 +74,23 @@ def built(
     previous: Sequence[Wheel] = (),
     upgrade: Collection[str] | bool = False,
 ) -> tuple[Built, ...]:
-    """The wheels of ``cell.from_source`` that no index has.
+    """The wheels of ``cell.from_source`` and ``cell.compiled`` that no index has.
 
     A source that was locked before stays, unless ``upgrade`` names its package.
 
     Raises:
-        CellError: a name that no requirement has, sources that do not fit, or a build that failed.
+        CellError: a name that no requirement has, sources that do not fit, a build that failed, or compiled
+            code that the cell's image cannot run.
         PackageIndexError: the index did not answer.
     """
     asked = {canonicalize_name(Requirement(text).name): Requirement(text) for text in requirements}
     old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
     made: list[Built] = []
     systems: tuple[RootfsBase, RootfsBase | None] | None = None
-    for name in map(canonicalize_name, cell.from_source):
+    if cell.compiled:
+        compiled.refuse_place(cell, host_platform())
+    for given, needs in (*((name, None) for name in cell.from_source), *cell.compiled):
+        name = canonicalize_name(given)
         wanted = asked.get(name)
         if wanted is None:
             raise CellError(
@@ -95,20 +102,26 @@ def built(
             continue
         kept = old.get(name)
         moves = upgrade if isinstance(upgrade, bool) else name in map(canonicalize_name, upgrade)
-        if kept is not None and not moves and _fits(kept, sdist, cell.python):
+        if kept is not None and not moves and _fits(kept, sdist, cell.python, needs):
             made.append(Built(wheel=kept, path=workshop.make(kept, index)))
             continue
+        build = partial(workshop.lock, sdist, index=index, target=target, pins=requirements)
+        if needs is not None:
+            system = compiled.system(cell.base, needs, platform=cell.platform, debian=debian)
+            made.append(build(system=system, needs=needs))
+            continue
         systems = systems or systems_for(cell, base, debian)
-        system, also = systems
-        made.append(
-            workshop.lock(sdist, index=index, target=target, system=system, also=also, pins=requirements)
-        )
+        made.append(build(system=systems[0], also=systems[1]))
+    if isinstance(base, RootfsBase):
+        compiled.refuse_missing((one.wheel for one in made), base)
     return tuple(made)
 
 
-def _fits(kept: Wheel, sdist: Sdist, python: str) -> bool:
+def _fits(kept: Wheel, sdist: Sdist, python: str, needs: Sequence[str] | None) -> bool:
     source = kept.source
-    return source is not None and source.sdist.sha256 == sdist.sha256 and source.python == python
+    if source is None or source.sdist.sha256 != sdist.sha256 or source.python != python:
+        return False
+    return needs == (None if source.compiled is None else source.compiled.needs)
 
 
 def systems_for(cell: Cell, base: object, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:

@@ -6,6 +6,10 @@ import re
 
 NETWORK = "its build asks the network"
 COMPILED = "it is compiled"
+COMPILE = (
+    f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
+    "'psycopg2: [libpq-dev]'; or name an index that has a wheel of it (`index:`)"
+)
 
 _NETWORK = (
     "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
@@ -15,6 +19,8 @@ _COMPILER = (
     "gcc", "g++", "CMake", "cmake", "pkg-config", "command 'cc'", "clang", "meson", "Cython", "pg_config",
     "R_HOME", "gdal-config", "C compiler", "Python.h",
 )  # fmt: skip
+_END = 40
+"""Lines."""
 _LACKS = (
     # gcc, and how it says it of a header
     (re.compile(r"fatal error: (?P<what>\S+): No such file or directory"), "the header {what}"),
@@ -23,38 +29,36 @@ _LACKS = (
     (re.compile(r"No package '(?P<what>[^']+)' found"), "{what}.pc"),
     (re.compile(r"Package '?(?P<what>[\w.+-]+)'?(?:, required by '[^']*',| was) not found"), "{what}.pc"),
     (re.compile(r"Dependency [\"']?(?P<what>[\w.+-]+)[\"']? (?:is required but )?not found"), "{what}.pc"),
-    # programs
-    (re.compile(r"\b(?P<what>pkg-config|cmake|ninja|meson|swig|pg_config|gdal-config)\b[^\n]{0,40}"
-                r"(?:not found|not installed|must be installed|No such file)", re.IGNORECASE),
-     "the program {what}"),
-    (re.compile(r"No such file or directory: '(?P<what>[\w.+-]+)'"), "the program {what}"),
-    (re.compile(r"(?P<what>CMake) must be installed"), "the program cmake"),
+    (re.compile(r"(?<![\w./])(?P<program>pkg-config|cmake|ninja|meson|swig|pg_config|gdal-config)(?![\w./])"
+                r"[^\n]{0,40}(?:not found|not installed|must be installed|No such file)", re.IGNORECASE),
+     "the program {program}"),
+    (re.compile(r"No such file or directory: '(?P<program>[a-z][\w+-]*)'"), "the program {program}"),
 )  # fmt: skip
 
 
 def of_failure(text: str, *, compiled: bool) -> str:
-    """What to do; ``text`` is the end of what the build printed."""
-    if any(word in text for word in _NETWORK):
+    """What to do; ``text`` is what the build printed: a compiler's own words are far from the end of it."""
+    end = "\n".join(text.splitlines()[-_END:])
+    if any(word in end for word in _NETWORK):
         return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
-    lacking = lacks(text)
-    if compiled and lacking is not None:
+    lacking = lacks(text) if compiled else None
+    if lacking is not None:
         return (
             f"its build lacks {lacking}: add the Debian package that has it to the list of 'from-source', "
             "as in 'psycopg2: [libpq-dev]'"
         )
-    if not compiled and (lacking is not None or any(word in text for word in _COMPILER)):
-        return (
-            f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
-            "'psycopg2: [libpq-dev]'; or name an index that has a wheel of it (`index:`)"
-        )
+    if not compiled and any(word in end for word in _COMPILER):
+        return COMPILE
     return "pin another version of it, or leave it out of 'from-source'"
 
 
 def lacks(text: str) -> str | None:
     """The first thing that a compiler or a tool asked for and did not find, in words."""
-    found = [
-        (match.start(), words.format(**match.groupdict()))
-        for rx, words in _LACKS
-        if (match := rx.search(text))
-    ]
+    found = []
+    for pattern, words in _LACKS:
+        if match := pattern.search(text):
+            named = match.groupdict()
+            if "program" in named:
+                named["program"] = named["program"].lower()
+            found.append((match.start(), words.format(**named)))
     return min(found)[1] if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import shutil
 import tempfile
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
 from builder.layers.archive import Archive
+from builder.lock.sources import host_platform
+from builder.lock.target import MACHINES, Target
+from builder.sdist import binaries, compiler, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.confined import run_confined
 from builder.sdist.unpack import refuse_address
@@ -21,12 +26,15 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
+    from packaging.tags import Tag
+
     from builder.lock.index import Index
     from builder.model import Sdist, Wheel
     from builder.sdist.confined import Limits
     from builder.sdist.unpack import BuildSystem
 
 INSIDE = Path(__file__).with_name("inside.py")
+_ANY_GLIBC = "2.17"
 _EPOCH = 315619200
 """1980-01-02: what zip files can hold, and what does not depend on whether an index gives upload times."""
 
@@ -43,6 +51,8 @@ class Bench:
     system: BuildSystem
     wanted: str
     """The Python that the wheel is for; :attr:`python` may be a neighbour of it."""
+    compiles: bool
+    """Whether :attr:`root` has a compiler."""
     cache: Path
     limits: Limits
     cancel: threading.Event
@@ -64,13 +74,24 @@ class Bench:
         paths = index.fetch_all(requires, cache=self.cache, stop=self.cancel)
         for wheel in requires:
             with Archive(paths[wheel.sha256]) as archive:
-                for name in archive.members:
+                for name, member in archive.members.items():
                     place = _installed(name)
                     if place is not None:
                         path = target / place
                         path.parent.mkdir(parents=True, exist_ok=True)
                         path.write_bytes(archive.read(name))
+                        path.chmod(0o755 if member.executable else 0o644)
+                if self.compiles:
+                    programs.lay(archive, target / programs.FOLDER, python=self.python)
+        if self.compiles:
+            compiler.wrap(self.root, target / programs.FOLDER)
         (target / "inside.py").write_bytes(INSIDE.read_bytes())
+
+    def distributions(self) -> dict[str, str]:
+        """Versions of the Python packages that Debian's own packages brought, by name."""
+        folder = self.root / "usr/lib/python3/dist-packages"
+        found = importlib.metadata.distributions(path=[str(folder)])
+        return {canonicalize_name(one.metadata["Name"]): one.version for one in found}
 
     def requires_of_hook(self) -> tuple[str, ...]:
         """What the backend asks for besides: ``get_requires_for_build_wheel``."""
@@ -98,8 +119,21 @@ class Bench:
             path = Path(folder) / name
             path.write_bytes(data)
             content = wheels.members(path)
-            wheels.refuse_other(path, content, self.sdist, self.wanted)
+            wheels.refuse_other(path, content, self.sdist, self.wanted, fitting=self._fitting)
         return name, content
+
+    def libraries(self, content: wheels.Content) -> tuple[str, ...]:
+        """The Debian packages whose libraries a wheel's files load."""
+        machine = MACHINES[host_platform()]
+        return binaries.loaded(content, self.root, machine=machine, what=self.sdist.file)
+
+    @property
+    def _fitting(self) -> frozenset[Tag] | None:
+        """Tags of what is compiled here: for this Python, and for a Linux that no ``manylinux`` describes."""
+        if not self.compiles:
+            return None
+        target = Target(python=self.wanted, platform=host_platform(), glibc=_ANY_GLIBC)
+        return frozenset(tag for tag in target.tags() if tag.platform.startswith(("linux_", "any")))
 
     @property
     def _with(self) -> str:
@@ -120,10 +154,16 @@ class Bench:
             self.root,
             {f"/{part}": self.folder / part for part in ("sdist", "requires")},
             what=what,
-            env=_ENVIRONMENT,
+            env=_ENVIRONMENT | (self._compiling if self.compiles else {}),
             limits=replace(self.limits, memory=self.limits.memory + 6 * unpacked),
             cancel=self.cancel,
+            compiled=self.compiles,
         )
+
+    @property
+    def _compiling(self) -> dict[str, str]:
+        path = f"/requires/{programs.FOLDER}:{_ENVIRONMENT['PATH']}"
+        return {"PATH": path, **compiler.environment()}
 
 
 _ENVIRONMENT = {

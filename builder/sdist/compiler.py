@@ -42,8 +42,9 @@ def environment() -> dict[str, str]:
     return dict.fromkeys(("MAX_JOBS", "CMAKE_BUILD_PARALLEL_LEVEL", "NPY_NUM_BUILD_JOBS"), jobs)
 
 
-def wrap_compilers(root: Path, folder: Path) -> None:
+def wrap(root: Path, folder: Path) -> None:
     """Put :data:`WRAPPER` into ``folder``, under the name of each compiler that the system has."""
+    folder.mkdir(exist_ok=True)
     for path in (root / "usr/bin").iterdir():
         if _COMPILERS.fullmatch(path.name):
             (folder / path.name).write_bytes(WRAPPER)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CommandError, MissingToolError
 from builder.layers.sandbox import NAMESPACES
+from builder.sdist import advice
 
 if TYPE_CHECKING:
     import threading
@@ -58,8 +59,11 @@ def run_confined(
     env: Mapping[str, str],
     limits: Limits,
     cancel: threading.Event,
+    compiled: bool = False,
 ) -> bytes:
     """What ``program`` writes to standard output; ``root`` and ``folders`` in it are all the files there are.
+
+    ``compiled`` says that a compiler is there, for the hint of an error.
 
     Raises:
         MissingToolError: this machine lets nobody make the namespaces.
@@ -102,7 +106,7 @@ def run_confined(
             command=list(program),
             returncode=process.returncode,
             tail=tail,
-            hint=_advice("\n".join(tail)),
+            hint=advice.of_failure(watched.text, compiled=compiled),
         )
     return bytes(watched.result)
 
@@ -169,9 +173,12 @@ class _Watched:
         while self._kept - len(self._log[0]) > _PIECE:
             self._kept -= len(self._log.popleft())
 
+    @property
+    def text(self) -> str:
+        return b"".join(self._log).decode("utf-8", "replace")
+
     def tail(self) -> list[str]:
-        text = b"".join(self._log).decode("utf-8", "replace")
-        return [line.rstrip()[:400] for line in text.splitlines() if line.strip()][-_TAIL:]
+        return [line.rstrip()[:400] for line in self.text.splitlines() if line.strip()][-_TAIL:]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -195,27 +202,6 @@ def _count(unshare: int) -> int:
             with contextlib.suppress(OSError):  # ended meanwhile, or another user's
                 found += (entry / "ns/pid").stat().st_ino == ours
     return found
-
-
-def _advice(text: str) -> str:
-    """What to do, by what such builds fail of most often."""
-    if any(word in text for word in _NETWORK):
-        return "its build asks the network, which it does not get: name the index that has a wheel (`index:`)"
-    if any(word in text for word in _COMPILER):
-        return (
-            "it is compiled, and only pure Python is built: name an index that has a wheel of it (`index:`)"
-        )
-    return "pin another version of it, or leave it out of 'from-source'"
-
-
-_NETWORK = (
-    "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
-    "nodename nor servname", "Errno -2", "Errno -3", "Errno 101", "Failed to establish a new connection",
-)  # fmt: skip
-_COMPILER = (
-    "gcc", "g++", "CMake", "cmake", "pkg-config", "command 'cc'", "clang", "meson", "Cython", "pg_config",
-    "R_HOME", "gdal-config",
-)  # fmt: skip
 
 
 @cache

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import shutil
 import tarfile
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
 _ALSO = ("build", "tmp", "requires", "sdist")
@@ -30,13 +34,22 @@ def laid_out(rootfs: Path) -> Path:
         return _laid[rootfs]
 
 
+@contextlib.contextmanager
+def laid_out_once(rootfs: Path) -> Iterator[Path]:
+    """The same for one user, and removed after it: a compiler's system is large, and one package's own."""
+    with tempfile.TemporaryDirectory(prefix="rtbuild-system-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        _lay(rootfs, folder)
+        yield folder
+
+
 def _lay(rootfs: Path, folder: Path) -> None:
     # Python 3.14's default refuses the absolute links that a system has; before 3.11.4 there is no choice.
     trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
     owner, group = os.geteuid(), os.getegid()
     with tarfile.open(rootfs) as archive:
         for member in archive:
-            if member.name.startswith(_UNREAD) or not (member.isreg() or member.isdir() or _is_link(member)):
+            if _unread(member.name) or not (member.isreg() or member.isdir() or _is_link(member)):
                 continue
             member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
             member.mode = (member.mode & 0o755) | (0o700 if member.isdir() else 0o400)
@@ -46,6 +59,12 @@ def _lay(rootfs: Path, folder: Path) -> None:
     for name in _DEVICES:
         (folder / "dev" / name).touch()
     folder.chmod(0o755)
+
+
+def _unread(name: str) -> bool:
+    """dpkg's lists of files say whose a library is."""
+    of_dpkg = name.startswith("./var/lib/dpkg/info/") and name.endswith(".list")
+    return name.startswith(_UNREAD) and not of_dpkg
 
 
 def _is_link(member: tarfile.TarInfo) -> bool:

@@ -20,10 +20,13 @@ from packaging.version import InvalidVersion, Version
 
 from builder.errors import CellError
 from builder.layers.archive import Archive
+from builder.sdist import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
+
+    from packaging.tags import Tag
 
     from builder.model import Sdist
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 _DATE = (1980, 1, 2, 0, 0, 0)
 _REGULAR = 0o100000
+HOLDS_CODE = "holds compiled code"
 _ANY = {"py3-none-any", "py2-none-any"}
 _NAMED = 8
 """Files of those that differ, in an error."""
@@ -45,20 +49,27 @@ def members(path: Path) -> dict[str, tuple[bytes, bool]]:
         return {name: (archive.read(name), member.executable) for name, member in archive.members.items()}
 
 
-def refuse_other(path: Path, content: Mapping[str, tuple[bytes, bool]], sdist: Sdist, python: str) -> None:
-    """Raise CellError unless this is a pure wheel of that name and version, for that Python."""
+def refuse_other(
+    path: Path, content: Content, sdist: Sdist, python: str, *, fitting: Collection[Tag] | None = None
+) -> None:
+    """Raise CellError unless this is a wheel of that name and version, for that Python.
+
+    A pure one, where ``fitting`` is None; else one that has these tags.
+    """
     what = f"{sdist.file} was built to {path.name}, which"
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as problem:
         raise CellError(f"{what} is no name of a wheel: {problem}", hint=_HINT) from problem
     _refuse_name(what, name, str(version), sdist)
-    offered = {str(tag) for tag in tags}
-    if "py3-none-any" not in offered or not offered <= _ANY:
+    pure = "py3-none-any" in map(str, tags) and {str(tag) for tag in tags} <= _ANY
+    if not pure and fitting is None:
         raise CellError(
-            f"{what} holds compiled code or asks for one Python: only py3-none-any is built from sources",
-            hint=_HINT,
+            f"{what} {HOLDS_CODE} or asks for one Python: without a compiler only py3-none-any is taken",
+            hint=advice.COMPILE,
         )
+    if not pure and fitting is not None and not tags <= set(fitting):
+        raise CellError(f"{what} is for another Python or machine than the cell's {python}", hint=_HINT)
     folder = next((n.partition("/")[0] for n in content if n.endswith(".dist-info/METADATA")), None)
     for needed in ("METADATA", "WHEEL", "RECORD"):
         if folder is None or f"{folder}/{needed}" not in content:

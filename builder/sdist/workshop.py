@@ -21,15 +21,16 @@ from builder.files import write_whole
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.index import cache_path
 from builder.lock.sources import Built, host_platform
-from builder.model import Source, Wheel
+from builder.model import Compilation, Source, Wheel
+from builder.sdist import compiler
 from builder.sdist import wheel as wheels
 from builder.sdist.bench import INSIDE, Bench
 from builder.sdist.confined import Limits
-from builder.sdist.system import laid_out
+from builder.sdist.system import laid_out, laid_out_once
 from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.lock.debian import Debian
     from builder.lock.index import Index
@@ -47,6 +48,7 @@ class Workshop:
     debian: Debian
     cache: Path
     limits: Limits = field(default_factory=Limits)
+    compiling: Limits = compiler.LIMITS
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
@@ -59,15 +61,19 @@ class Workshop:
         system: RootfsBase,
         also: RootfsBase | None = None,
         pins: Sequence[str] = (),
+        needs: Sequence[str] | None = None,
     ) -> Built:
         """Find out what the wheel needs to be built, and build it twice.
+
+        With ``needs`` it may be compiled, in a ``system`` that has a compiler and those Debian packages.
 
         ``pins`` are the cell's own requirements: where it names a version of setuptools, that one builds.
         For a Python between those of ``system`` and of ``also``, the older, it is built in both, and has to
         come out the same. The lock names ``system`` alone: that is enough to make the wheel again.
 
         Raises:
-            CellError: it cannot be built, is not pure Python, or two builds differ.
+            CellError: it cannot be built, is neither pure Python nor compiled for the cell, or two builds
+                differ.
             PackageIndexError: the index did not give the sources, or what the build requires.
             MissingToolError: this machine cannot run foreign code shut in.
         """
@@ -75,14 +81,19 @@ class Workshop:
         archive = index.fetch(sdist, cache=self.cache)
         sdist = replace(sdist, size=archive.stat().st_size)
         with ExitStack() as stack:
-            bench = stack.enter_context(self._bench(sdist, archive, system, target.python))
+            compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=())
+            bench = stack.enter_context(
+                self._bench(sdist, archive, system, target.python, compiles=needs is not None)
+            )
             if also is None:
                 beside, requires = None, _equip(bench, index, target, pins)
             else:  # the older Python chooses: versions that it takes the newer one takes, too
                 beside = stack.enter_context(self._bench(sdist, archive, also, target.python))
                 chosen = _equip(beside, index, target, pins)
                 requires = _equip(bench, index, target, previous=chosen)
-            source = Source(sdist=sdist, requires=requires, system=system, python=target.python)
+            source = Source(
+                sdist=sdist, requires=requires, system=system, python=target.python, compiled=compiled
+            )
             known = self._known(source)
             if known is not None:
                 return known
@@ -95,6 +106,9 @@ class Workshop:
                 )
             if beside is not None:
                 _refuse_asking((name, content), bench, beside)
+            if compiled is not None:
+                compiled = replace(compiled, libraries=bench.libraries(content))
+                source = replace(source, compiled=compiled)
         return self._keep(name, wheels.normalised(content), source)
 
     def make(self, wheel: Wheel, index: Index) -> Path:
@@ -110,7 +124,8 @@ class Workshop:
             return path
         self.progress(f"building {wheel.file} from {source.sdist.file}")
         archive = index.fetch(source.sdist, cache=self.cache)
-        with self._bench(source.sdist, archive, source.system, source.python) as bench:
+        compiles = source.compiled is not None
+        with self._bench(source.sdist, archive, source.system, source.python, compiles=compiles) as bench:
             bench.lay(source.requires, index)
             name, content = bench.build()
         data = wheels.normalised(content)
@@ -135,13 +150,19 @@ class Workshop:
         )
         path = cache_path(wheel, self.cache)
         write_whole(path, data)
-        write_whole(self._note(source), json.dumps({"file": wheel.file, "sha256": wheel.sha256}).encode())
+        note: dict[str, Any] = {"file": wheel.file, "sha256": wheel.sha256}
+        if source.compiled is not None:
+            note["libraries"] = list(source.compiled.libraries)
+        write_whole(self._note(source), json.dumps(note).encode())
         return Built(wheel=wheel, path=path)
 
     def _known(self, source: Source) -> Built | None:
         """What this very source came out as on this machine, if it is still there."""
         try:
             said: dict[str, Any] = json.loads(self._note(source).read_text("utf-8"))
+            if source.compiled is not None:
+                compiled = replace(source.compiled, libraries=tuple(said["libraries"]))
+                source = replace(source, compiled=compiled)
             wheel = Wheel(
                 name=canonicalize_name(source.sdist.name),
                 version=source.sdist.version,
@@ -166,14 +187,19 @@ class Workshop:
             "python": source.python,
             "inside": hashlib.sha256(INSIDE.read_bytes()).hexdigest(),
         }
+        if source.compiled is not None:
+            document["wrapper"] = hashlib.sha256(compiler.WRAPPER).hexdigest()
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
-    def _bench(self, sdist: Sdist, archive: Path, system: RootfsBase, wanted: str) -> Iterator[Bench]:
+    def _bench(
+        self, sdist: Sdist, archive: Path, system: RootfsBase, wanted: str, *, compiles: bool = False
+    ) -> Iterator[Bench]:
         fetch = partial(self.debian.fetch, cache=self.cache)
-        root = laid_out(cached_rootfs(system, cache=self.cache, fetch=fetch))
-        with tempfile.TemporaryDirectory(prefix="rtbuild-sdist-") as name:
-            folder = Path(name)
+        rootfs = cached_rootfs(system, cache=self.cache, fetch=fetch)
+        with ExitStack() as stack:
+            root = stack.enter_context(laid_out_once(rootfs)) if compiles else laid_out(rootfs)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-sdist-")))
             source = unpack(archive, folder / "sdist")
             yield Bench(
                 sdist=sdist,
@@ -182,8 +208,9 @@ class Workshop:
                 source=source,
                 system=build_system(source, what=sdist.file),
                 wanted=wanted,
+                compiles=compiles,
                 cache=self.cache,
-                limits=self.limits,
+                limits=self.compiling if compiles else self.limits,
                 cancel=self.cancel,
             )
 
@@ -198,11 +225,19 @@ def _equip(
     """Find out what the build requires, and lay it; in the versions of ``previous`` where that can be."""
     target = replace(target, python=bench.python, platform=host_platform())
     asked = bench.system.requires
-    requires = _resolve(asked, index, target, pins, previous)
+    resolve = partial(
+        _resolve,
+        index=index,
+        target=target,
+        pins=pins,
+        previous=previous,
+        own=bench.distributions() if bench.compiles else {},
+    )
+    requires = resolve(asked)
     bench.lay(requires, index)
     more = bench.requires_of_hook()
     if more:
-        requires = _resolve((*asked, *more), index, target, pins, previous)
+        requires = resolve((*asked, *more))
         bench.lay(requires, index)
     return requires
 
@@ -220,9 +255,18 @@ def _refuse_asking(made: tuple[str, wheels.Content], above: Bench, below: Bench)
 
 
 def _resolve(
-    asked: Sequence[str], index: Index, target: Target, pins: Sequence[str], previous: Sequence[Wheel]
+    asked: Sequence[str],
+    *,
+    index: Index,
+    target: Target,
+    pins: Sequence[str],
+    previous: Sequence[Wheel],
+    own: Mapping[str, str],
 ) -> tuple[Wheel, ...]:
-    """What the build requires, as wheels; with the cell's own pins on the same packages where that can be."""
+    """What the build requires, as wheels; with the cell's own pins on the same packages where that can be.
+
+    Of what no index has wheels of, the system's ``own`` packages do: pycairo, for PyGObject.
+    """
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
     resolve = partial(
@@ -237,4 +281,15 @@ def _resolve(
             return resolve([*asked, *same])
         except PackageIndexError:
             pass  # the project wants another version, and its word counts
-    return resolve(list(asked)) if asked else ()
+    try:
+        return resolve(list(asked)) if asked else ()
+    except PackageIndexError:
+        left = [text for text in asked if not _has(own, Requirement(text))]
+        if len(left) == len(asked):
+            raise
+        return resolve(left) if left else ()
+
+
+def _has(own: Mapping[str, str], wanted: Requirement) -> bool:
+    version = own.get(canonicalize_name(wanted.name))
+    return version is not None and wanted.specifier.contains(version, prereleases=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from elf_files import library
 from sdist_files import backend, sdist, system
 
-from builder.errors import CellError, CommandError
+from builder.errors import CellError, CommandError, PackageIndexError
 from builder.lock import Debian
 from builder.lock.target import Target
-from builder.model import RootfsBase, Sdist
+from builder.model import Compilation, RootfsBase, Sdist
 from builder.sdist import Workshop, bench, workshop
 from builder.sdist.confined import Limits, run_confined
 
@@ -65,6 +67,7 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (root / "suite").write_text(suite)
     monkeypatch.setattr(workshop, "cached_rootfs", lambda base, **_: tmp_path / base.suite)
     monkeypatch.setattr(workshop, "laid_out", lambda root: root)
+    monkeypatch.setattr(workshop, "laid_out_once", nullcontext)
 
     def with_usr(program: Sequence[str], root: Path, folders: dict[str, Path], **options: Any) -> bytes:
         return run_confined(program, root, {**folders, "/usr": Path("/usr")}, **options)
@@ -82,9 +85,13 @@ def lock(
     *,
     python: str = OWN,
     also: RootfsBase | None = None,
+    needs: Sequence[str] | None = None,
 ) -> Built:
     target = Target(python=python, platform="linux/amd64", glibc="2.36")
-    return works.lock(index.sdist, index=index, target=target, system=SYSTEM, also=also, pins=pins)  # type: ignore[arg-type]
+    outside: Any = index
+    return works.lock(
+        index.sdist, index=outside, target=target, system=SYSTEM, also=also, pins=pins, needs=needs
+    )
 
 
 def test_a_wheel_is_built_and_kept(at: Any, tmp_path: Path) -> None:
@@ -201,3 +208,93 @@ def test_an_endless_build_is_stopped(at: Any, tmp_path: Path) -> None:
     index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(first="time.sleep(60)")))
     with pytest.raises(CommandError, match=r"building tiny-1\.0\.tar\.gz was not done after 2 s"):
         lock(at(seconds=2), index)
+
+
+ABI = f"cp{OWN.replace('.', '')}"
+CODE = f"{ABI}-{ABI}-linux_x86_64"
+
+
+def code(*, tags: str = CODE, machine: int = 62, **more: str) -> dict[str, str]:
+    """A project whose wheel holds a shared library, ready-made."""
+    return backend(tags=tags, content=repr(library("libpq.so.5", machine=machine)), **more)
+
+
+def with_libpq(tmp_path: Path) -> None:
+    """The build's system gets a library, and dpkg's word for whose it is."""
+    lib, info = (tmp_path / SYSTEM.suite / part for part in ("usr/lib/x86_64-linux-gnu", "var/lib/dpkg/info"))
+    lib.mkdir(parents=True)
+    info.mkdir(parents=True)
+    (lib / "libpq.so.5").touch()
+    (info / "libpq5:amd64.list").write_text("/usr/lib/x86_64-linux-gnu/libpq.so.5\n")
+
+
+@pytest.mark.parametrize("tags", [CODE, f"{ABI}-abi3-linux_x86_64", "cp38-abi3-linux_x86_64"])
+def test_what_is_compiled_names_the_packages_that_it_loads(at: Any, tmp_path: Path, tags: str) -> None:
+    with_libpq(tmp_path)
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", code(tags=tags)))
+    built = lock(at(), index, needs=("libpq-dev",))
+    assert built.wheel.file == f"tiny-1.0-{tags}.whl"
+    assert built.wheel.source is not None
+    assert built.wheel.source.compiled == Compilation(needs=("libpq-dev",), libraries=("libpq5",))
+    known = lock(at(), index, needs=("libpq-dev",))
+    assert known == built
+    assert known.wheel.source == built.wheel.source
+    built.path.unlink()
+    assert at().make(built.wheel, index) == built.path
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (code(machine=183), r"tiny\.py is code of another machine than x86_64"),
+        (code(tags="cp36-cp36m-linux_x86_64"), "is for another Python or machine than the cell's 3"),
+        (code(tags=f"{ABI}-{ABI}-linux_aarch64"), "is for another Python or machine than the cell's 3"),
+        (code(tags="cp399-abi3-linux_x86_64"), "is for another Python or machine than the cell's 3"),
+        (code(tags=f"{ABI}-{ABI}-manylinux_2_17_x86_64"), "is for another Python or machine"),
+        (backend(tags=CODE, content=repr(library("libgone.so.1"))), "nor a Debian package has libgone.so.1"),
+        (backend(tags=CODE, content="str(time.time_ns())"), r"when it is built twice: tiny\.py"),
+    ],
+)
+def test_compiled_code_that_is_not_taken(at: Any, tmp_path: Path, files: dict[str, str], said: str) -> None:
+    with_libpq(tmp_path)
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", files))
+    with pytest.raises(CellError, match=said):
+        lock(at(), index, needs=())
+
+
+def test_a_header_that_is_not_there_is_named(at: Any, tmp_path: Path) -> None:
+    said = "psycopg.h:36:10: fatal error: libpq-fe.h: No such file or directory"
+    files = backend(first=f"raise RuntimeError({said!r})")
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", files))
+    with pytest.raises(CommandError, match=r"its build lacks the header libpq-fe\.h"):
+        lock(at(), index, needs=())
+
+
+def test_a_build_that_compiles_may_run_jobs_and_take_longer(at: Any, tmp_path: Path) -> None:
+    with_libpq(tmp_path)
+    content = "str('MAX_JOBS' in os.environ) + os.environ['PATH'].split(':')[0]"
+    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(content=content)))
+    built = lock(at(seconds=0), index, needs=())
+    assert built.wheel.source is not None
+    assert built.wheel.source.compiled == Compilation(needs=(), libraries=())
+    assert b"True/requires/.bin" in built.path.read_bytes()
+
+
+def test_what_no_index_has_debian_may_have(at: Any, tmp_path: Path) -> None:
+    class Lacks(Files):
+        def resolve(self, requirements: Sequence[str], **place: Any) -> tuple[Wheel, ...]:
+            if any(text.startswith("pycairo") for text in requirements):
+                raise PackageIndexError("no wheel of pycairo")
+            return super().resolve(requirements, **place)
+
+    info = tmp_path / SYSTEM.suite / "usr/lib/python3/dist-packages/pycairo-1.20.1.egg-info"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: pycairo\nVersion: 1.20.1\n")
+    old = Lacks(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['pycairo>=1.16', 'wheel']")))
+    assert lock(at(), old, needs=("python3-cairo-dev",)).wheel.name == "tiny"
+    assert old.resolved == [("wheel",)]
+    new = Lacks(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['pycairo>=1.24']")))
+    with pytest.raises(PackageIndexError):
+        lock(at(), new, needs=("python3-cairo-dev",))
+    with pytest.raises(PackageIndexError):
+        lock(at(), old)

@@ -1,0 +1,66 @@
+"""What stands in front of compilers, and what a build's programs are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builder.layers.archive import Archive
+from builder.sdist import compiler, programs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_each_compiler_of_the_system_is_wrapped(tmp_path: Path) -> None:
+    there = {"cc", "gcc", "gcc-12", "x86_64-linux-gnu-g++-12", "c++", "gfortran", "clang"}
+    folder = tmp_path / "usr/bin"
+    folder.mkdir(parents=True)
+    for name in (*there, "gcc-ar", "ccache", "python3.11", "x86_64-linux-gnu-ld"):
+        (folder / name).touch()
+    compiler.wrap(tmp_path, tmp_path / "wrapped")
+    assert {path.name for path in (tmp_path / "wrapped").iterdir()} == there
+
+
+@pytest.mark.parametrize("option", ["-march=native", "-mtune=native", "-mcpu=native"])
+def test_code_for_this_very_processor_is_refused(tmp_path: Path, option: str) -> None:
+    path = tmp_path / "echo"  # stands for a compiler: the wrapper goes on to /usr/bin of its own name
+    path.write_bytes(compiler.WRAPPER)
+    path.chmod(0o755)
+    plain = subprocess.run([path, "-O2", "a b.c"], capture_output=True, text=True, check=True)
+    assert plain.stdout == "-O2 a b.c\n"
+    refused = subprocess.run([path, "-O2", option], capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"echo: {option} is not taken")
+
+
+def test_jobs_are_no_more_than_processors() -> None:
+    jobs = set(compiler.environment().values())
+    assert len(jobs) == 1
+    assert 1 <= int(jobs.pop()) <= len(os.sched_getaffinity(0))
+
+
+def test_programs_of_wheels_are_there(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "tool.whl", "w") as wheel:
+        wheel.writestr("tool-1.dist-info/entry_points.txt", "[console_scripts]\nmeson = tool.main:run\n")
+        wheel.writestr("tool-1.data/scripts/ninja", b"\x7fELF")
+        wheel.writestr("tool-1.data/scripts/old", b"#!python\nprint(1)\n")
+    with Archive(tmp_path / "tool.whl") as archive:
+        programs.lay(archive, tmp_path / "bin", python="3.11")
+    made = {path.name: path.read_bytes() for path in (tmp_path / "bin").iterdir()}
+    assert made["meson"].startswith(b"#!/usr/bin/python3.11\nimport sys\nfrom tool.main import run\n")
+    assert made["ninja"] == b"\x7fELF"
+    assert made["old"] == b"#!/usr/bin/python3.11\nprint(1)\n"
+    assert all(os.access(tmp_path / "bin" / name, os.X_OK) for name in made)
+
+
+def test_entry_points_that_cannot_be_read_are_passed_over(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "tool.whl", "w") as wheel:
+        wheel.writestr("tool-1.dist-info/entry_points.txt", "no section = 1\n")
+    with Archive(tmp_path / "tool.whl") as archive:
+        programs.lay(archive, tmp_path / "bin", python="3.11")
+    assert not list((tmp_path / "bin").iterdir())
