@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from builder.console.junit import junit_xml
 from builder.console.page import page
+from builder.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,14 +34,8 @@ def write_job_files(
 
     The file is that of the last run: CI systems look for one name. Raises OSError.
     """
-    results.mkdir(parents=True, exist_ok=True)
     path = results / JUNIT
-    beside = results / f".{JUNIT}.{os.getpid()}"
-    try:
-        beside.write_bytes(junit_xml(cases, command=command, started=started))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, junit_xml(cases, command=command, started=started))
     summary = env.get(SUMMARY_VARIABLE)
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
+from builder.files import write_whole
 from builder.layers.config import final_config
 from builder.layers.dockerfile import read_ending
 from builder.layers.finish import Finisher, added_layers, layer_keys
@@ -150,8 +151,8 @@ def write_layout(
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
         for document in (image.config, image.manifest):
-            _write(blobs / sha256_of(document).removeprefix("sha256:"), document)
-        _write(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
+            write_whole(blobs / sha256_of(document).removeprefix("sha256:"), document)
+        write_whole(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
         with locked(folder / ".lock"):
             _add_to_index(folder / "index.json", {_REF: tag, _LOADED: loaded}, image)
 
@@ -166,7 +167,7 @@ def _add_to_index(path: Path, annotations: dict[str, str], image: ComposedImage)
         "annotations": annotations,
     }
     entries = sorted([*others, entry], key=lambda one: str((one.get("annotations") or {}).get(_REF)))
-    _write(path, canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}))
+    write_whole(path, canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}))
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -175,9 +176,3 @@ def _refuse_foreign(folder: Path) -> None:
         raise UsageError(
             f"{folder} is there and is no OCI layout", hint="name a folder that does not exist, or remove it"
         )
-
-
-def _write(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    beside.write_bytes(content)
-    beside.replace(path)

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Protocol
 
 from builder.errors import CellError
+from builder.files import write_whole
 from builder.pipeline.events import InstalledPackage
 
 if TYPE_CHECKING:
@@ -57,10 +58,7 @@ def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[Installe
         "digest": image.digest,
         "packages": [vars(package) for package in packages],
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".json.part")
-    beside.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, (json.dumps(document, indent=2) + "\n").encode())
     return drift(before, packages) if before is not None else None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.errors import CommandError
+from builder.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,10 +88,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
 
 def write_record(document: dict[str, Any], folder: Path) -> Path:
     """Put the document into ``folder``, beside and renamed: ``<kind>-<UTC time>-<pid>.json``. OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
     stamp = document["started"].replace("+00:00", "Z").replace(":", "").replace("-", "")
     path = folder / f"{document['kind']}-{stamp}-{os.getpid()}.json"
-    beside = path.with_suffix(".json.part")
-    beside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(path)
+    write_whole(path, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
     return path

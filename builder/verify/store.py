@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import CellError
+from builder.files import write_whole
 from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, Entry, ReportKey, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
+    from pathlib import Path
 
 _log = logging.getLogger(__name__)
 
@@ -87,17 +86,7 @@ class ReportStore:
         if document["verdict"] in NO_WORD and self._speaks_against(path, key):
             return path
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self.folder, prefix=".", suffix=".part")
-            part = Path(name)
-            try:
-                with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.write(text)
-                part.chmod(0o644)
-                part.replace(path)
-            except BaseException:
-                part.unlink(missing_ok=True)
-                raise
+            write_whole(path, text.encode())
         except OSError as error:
             self._warn(
                 f"the report cannot be kept in {self.folder} ({error.strerror}): it will not be reused"
