@@ -25,7 +25,15 @@ def markdown(facts: Facts) -> str:
     """The whole page."""
     parts = [INTRODUCTION, _coverage(facts)]
     parts += [_framework(table) for table in facts.frameworks.values()]
-    parts += [_cuda(facts), _cudnn(facts), _tags(facts), _bad(facts), _systems(facts), _gpus(facts)]
+    parts += [
+        _cuda(facts),
+        _cudnn(facts),
+        _tags(facts),
+        _bad(facts),
+        _systems(facts),
+        _gpus(facts),
+        _builds(facts),
+    ]
     return "\n".join(parts) + "\n" + _sources(facts)
 
 
@@ -127,9 +135,14 @@ def _gpus(facts: Facts) -> str:
     return _table("GPUs", ("GPU", "compute capability"), rows)
 
 
+def _builds(facts: Facts) -> str:
+    rows = ((row.name, str(row.versions or ""), ", ".join(row.needs)) for row in facts.builds)
+    return _table("Compiling", ("package", "versions", "Debian packages that its build needs"), rows)
+
+
 def _sources(facts: Facts) -> str:
     rows: list[Row] = [row for table in facts.frameworks.values() for row in table.rows]
     rows += [*facts.toolkits, *facts.families.values(), *facts.cudnn, *facts.tags, *facts.bad]
-    rows += [*facts.systems.values(), *facts.gpus.values(), *facts.wheels.values()]
+    rows += [*facts.systems.values(), *facts.gpus.values(), *facts.wheels.values(), *facts.builds]
     found = sorted({(source.reference, source.date or "") for row in rows for source in row.sources})
     return _table("Sources", ("reference", "read"), found)

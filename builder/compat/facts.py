@@ -171,6 +171,17 @@ class SystemRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BuildRow(Row):
+    """What compiling a package needs."""
+
+    name: str
+    """On the package index, in its normal form."""
+    needs: tuple[str, ...]
+    """Debian packages, beside a compiler and Python's headers."""
+    versions: SpecifierSet | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class WheelRow(Row):
     """Versions of one of NVIDIA's wheels on the default package index, newest first."""
 
@@ -193,6 +204,14 @@ class Facts:
     gpus: Mapping[str, GpuRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
+    builds: tuple[BuildRow, ...]
+
+    def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
+        """Debian packages that compiling this one needs; None where no row has it."""
+        for row in self.builds:
+            if row.name == name and (row.versions is None or row.versions.contains(version)):
+                return row.needs
+        return None
 
 
 R = TypeVar("R", bound=Row)
@@ -231,6 +250,7 @@ def read(folder: Path | None) -> Facts:
         gpus={row.name.lower(): row for row in _table(where, "gpus", GpuRow)},
         systems={row.name: row for row in _table(where, "systems", SystemRow)},
         wheels={row.name: row for row in _table(where, "nvidia-wheels", WheelRow)},
+        builds=_table(where, "builds", BuildRow),
     )
 
 

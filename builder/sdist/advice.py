@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+from builder.compat.facts import load
+
+if TYPE_CHECKING:
+    from builder.model import Sdist
 
 NETWORK = "its build asks the network"
 COMPILED = "it is compiled"
-COMPILE = (
-    f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
-    "'psycopg2: [libpq-dev]'; or name an index that has a wheel of it (`index:`)"
-)
 
 _NETWORK = (
     "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
@@ -36,19 +38,30 @@ _LACKS = (
 )  # fmt: skip
 
 
-def of_failure(text: str, *, compiled: bool) -> str:
+def to_compile(sdist: Sdist) -> str:
+    """What to do about sources that are compiled, and that the matrix names as if they were pure Python."""
+    needs = load().build_needs(sdist.name, sdist.version)
+    return (
+        f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
+        f"'{sdist.name}: [{', '.join(needs or ())}]'; or name an index that has a wheel of it (`index:`)"
+    )
+
+
+def of_failure(text: str, sdist: Sdist, *, compiled: bool) -> str:
     """What to do; ``text`` is what the build printed: a compiler's own words are far from the end of it."""
     end = "\n".join(text.splitlines()[-_END:])
     if any(word in end for word in _NETWORK):
         return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
     lacking = lacks(text) if compiled else None
     if lacking is not None:
+        needs = load().build_needs(sdist.name, sdist.version)
+        known = f" ({', '.join(needs)}, by its own pages)" if needs else ""
         return (
-            f"its build lacks {lacking}: add the Debian package that has it to the list of 'from-source', "
-            "as in 'psycopg2: [libpq-dev]'"
+            f"its build lacks {lacking}: add the Debian package that has it{known} to the list of "
+            f"{sdist.name} in 'from-source'"
         )
     if not compiled and any(word in end for word in _COMPILER):
-        return COMPILE
+        return to_compile(sdist)
     return "pin another version of it, or leave it out of 'from-source'"
 
 

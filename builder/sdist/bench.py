@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from builder.errors import CellError
 from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
 from builder.lock.target import MACHINES, Target
-from builder.sdist import binaries, compiler, programs
+from builder.sdist import advice, binaries, compiler, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.confined import run_confined
 from builder.sdist.unpack import refuse_address
@@ -157,7 +158,7 @@ class Bench:
             env=_ENVIRONMENT | (self._compiling if self.compiles else {}),
             limits=replace(self.limits, memory=self.limits.memory + 6 * unpacked),
             cancel=self.cancel,
-            compiled=self.compiles,
+            advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
         )
 
     @property

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CommandError, MissingToolError
 from builder.layers.sandbox import NAMESPACES
-from builder.sdist import advice
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _ENTER = Path(__file__).with_name("enter.py")
 _POLL = 0.2
@@ -59,11 +58,11 @@ def run_confined(
     env: Mapping[str, str],
     limits: Limits,
     cancel: threading.Event,
-    compiled: bool = False,
+    advise: Callable[[str], str] = lambda _text: "",
 ) -> bytes:
     """What ``program`` writes to standard output; ``root`` and ``folders`` in it are all the files there are.
 
-    ``compiled`` says that a compiler is there, for the hint of an error.
+    ``advise`` makes an error's hint of what the program printed.
 
     Raises:
         MissingToolError: this machine lets nobody make the namespaces.
@@ -106,7 +105,7 @@ def run_confined(
             command=list(program),
             returncode=process.returncode,
             tail=tail,
-            hint=advice.of_failure(watched.text, compiled=compiled),
+            hint=advise(watched.text) or None,
         )
     return bytes(watched.result)
 

@@ -66,7 +66,7 @@ def refuse_other(
     if not pure and fitting is None:
         raise CellError(
             f"{what} {HOLDS_CODE} or asks for one Python: without a compiler only py3-none-any is taken",
-            hint=advice.COMPILE,
+            hint=advice.to_compile(sdist),
         )
     if not pure and fitting is not None and not tags <= set(fitting):
         raise CellError(f"{what} is for another Python or machine than the cell's {python}", hint=_HINT)

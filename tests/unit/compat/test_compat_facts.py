@@ -36,7 +36,14 @@ def test_importing_the_rules_reads_no_table() -> None:
 
 def test_every_row_has_a_dated_source() -> None:
     rows = [row for table in TABLES.frameworks.values() for row in table.rows]
-    rows += [*TABLES.toolkits, *TABLES.cudnn, *TABLES.tags, *TABLES.bad, *TABLES.gpus.values()]
+    rows += [
+        *TABLES.toolkits,
+        *TABLES.cudnn,
+        *TABLES.tags,
+        *TABLES.bad,
+        *TABLES.gpus.values(),
+        *TABLES.builds,
+    ]
     for row in rows:
         assert row.sources
         assert all(source.date for source in row.sources)
@@ -78,3 +85,10 @@ def test_a_wrong_table_is_an_error(tmp_path, find, replace, message) -> None:
     path.write_text(path.read_text().replace(find, replace))
     with pytest.raises(facts.FactsError, match=message):
         facts.load(tmp_path / "facts")
+
+
+def test_what_compiling_needs_goes_by_the_version() -> None:
+    assert TABLES.build_needs("psycopg2", "2.9.10") == ("libpq-dev",)
+    assert TABLES.build_needs("pygobject", "3.42.0") is not None
+    assert TABLES.build_needs("pygobject", "3.52.3") is None
+    assert TABLES.build_needs("numpy", "2.0.2") is None
