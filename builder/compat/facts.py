@@ -308,10 +308,10 @@ def _shape(kind: type) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 def _value(wanted: Any, value: Any, where: str) -> Any:
-    if wanted is SpecifierSet:
-        return SpecifierSet(value)
     if typing.get_origin(wanted) in {typing.Union, types.UnionType}:
         wanted = next(part for part in typing.get_args(wanted) if part is not type(None))
+    if wanted is SpecifierSet:
+        return SpecifierSet(value)
     if typing.get_origin(wanted) is Literal:
         if value in typing.get_args(wanted):
             return value
