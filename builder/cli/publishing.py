@@ -14,8 +14,9 @@ from builder.console import print_json, reporter
 from builder.console.case import Case, Status
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence import Signer
+from builder.publish.publication import Order
 from builder.publish.record import publication_document
-from builder.publish.run import Order, publish
+from builder.publish.run import publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from builder.console import Terminal
     from builder.model import Matrix
-    from builder.publish.run import Publication
+    from builder.publish.publication import Publication
 
 _WORDS = {
     "published": "published",
@@ -123,7 +124,7 @@ def _cases(rows: Sequence[Publication]) -> list[Case]:
             seconds=row.seconds,
             kind=row.refusals[0].kind if row.refusals else type(row.error).__name__ if row.error else "",
             message=(row.refusals[0].text if row.refusals else row.error.message if row.error else ""),
-            text="\n".join(_against(row)),
+            text="\n".join([*_against(row), *_failures(row, dry_run=False)]),
             facts=_facts(row),
         )
         for row in rows
@@ -151,6 +152,23 @@ def _against(row: Publication) -> list[str]:
         lines.append(
             f"FAILED: {row.error.message}" + (f"\n  hint: {row.error.hint}" if row.error.hint else "")
         )
+    return lines
+
+
+def _failures(row: Publication, *, dry_run: bool) -> list[str]:
+    """What is said beside public images of a cell, and which names lead there still."""
+    lines: list[str] = []
+    for found in row.failures:
+        if found.there:
+            word = "was there, and is signed now" if found.new else "is there already"
+        elif dry_run:
+            word = "would be attached"
+        else:
+            word = "is attached" if found.attached is not None else "could not be attached"
+        lines.append(f"{row.cell.id}: a FAILED verification of a public image {word}")
+        lines += [f"  {row.target}@{found.image.digest}", f"    {found.failure.text}"]
+        if found.tags:
+            lines.append(f"    still on it, until a digest that works is published: {', '.join(found.tags)}")
     return lines
 
 
@@ -182,10 +200,13 @@ def _summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, d
         for step in row.steps:
             was = f" (was {step.was[:19]}…)" if step.was and step.action == "move" else ""
             lines.append(f"  {step.action:5} {row.target}:{step.tag.name}{was}")
+    for row in rows:
+        lines += _failures(row, dry_run=dry_run)
     counts = {state: sum(row.state == state for row in rows) for state in _WORDS}
     words = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items() if count)
     lines.append(f"{len(rows)} cell{'s' if len(rows) != 1 else ''}: {words}")
-    if counts["published"] + counts["planned"] and not signed:
+    said = any(not found.there for row in rows for found in row.failures)
+    if (counts["published"] + counts["planned"] or said) and not signed:
         verb = "would be" if dry_run else "is"
         lines.append(
             terminal.style(

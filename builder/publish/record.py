@@ -10,7 +10,8 @@ from builder import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from builder.publish.run import Publication
+    from builder.publish.against import Failing
+    from builder.publish.publication import Publication
     from builder.verify import Entry
 
 SCHEMA = 1
@@ -61,6 +62,7 @@ def _cell(row: Publication) -> dict[str, Any]:
             "bytes_sent": row.copied.bytes_sent,
         },
         "evidence": [vars(piece) for piece in row.evidence],
+        "failures": [_failure(found) for found in row.failures],
         "error": None
         if row.error is None
         else {
@@ -69,6 +71,18 @@ def _cell(row: Publication) -> dict[str, Any]:
             "hint": row.error.hint,
             "exit_code": row.error.exit_code,
         },
+    }
+
+
+def _failure(found: Failing) -> dict[str, Any]:
+    return {
+        "digest": found.image.digest,
+        "verdict": found.failure.verdict,
+        "cause": found.failure.cause,
+        **_report(found.entry),
+        "tags": list(found.tags),
+        "action": "there" if found.there else "attach",
+        "evidence": vars(found.attached) if found.attached is not None else None,
     }
 
 

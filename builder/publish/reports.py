@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from builder.digests import canonical_json
+from builder.evidence import Verification
 from builder.evidence.verification import CLOCKS, covered_class, no_proof, timestamp
 from builder.verify.document import parse
 from builder.verify.expectation import compare
@@ -63,8 +64,8 @@ class Candidate:
     cell: Cell
     digest: str
     content: str
-    probe: str
-    """sha256 of the probe that the image carries, 64 hex digits: its recipe says so."""
+    probe: str | None
+    """sha256 of the probe that the image carries, 64 hex digits: its recipe says so. None: not known."""
     expect: Expectation
 
 
@@ -93,10 +94,11 @@ def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
         )
     if key.content != candidate.content:
         yield Refusal(kind="content", text=f"{where} is about other content than the image's config names")
-    if key.probe != candidate.probe:
+    if candidate.probe not in (key.probe, None):
         yield Refusal(
             kind="probe",
-            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {candidate.probe[:12]}…",
+            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries "
+            f"{str(candidate.probe)[:12]}…",
         )
 
 
@@ -146,6 +148,16 @@ def _no_proof(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
 def read(entry: Entry) -> ProbeDocument:
     """The probe's report in an entry."""
     return parse(canonical_json(entry.document))
+
+
+def verification(entry: Entry) -> Verification:
+    """An entry as evidence is made from it."""
+    return Verification(
+        document=entry.document,
+        verified=entry.verified,
+        manifest=entry.key.digest,
+        content=entry.key.content,
+    )
 
 
 def gpu_class(entry: Entry) -> str | None:

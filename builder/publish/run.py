@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import CancelledError, CellError, PublishRefusedError, UsageError
-from builder.evidence import Cosign, Evidence, EvidenceError, Verification, attach_all, statements
+from builder.evidence import Cosign, Evidence, EvidenceError, attach_all, statements
 from builder.lock import Registry, lock_path
 from builder.pipeline.events import PUBLISHING, CellResult, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
+from builder.publish.against import find_failures, say_failures
 from builder.publish.candidate import Found, find
-from builder.publish.copying import Tally, copy_image, put_tag
+from builder.publish.copying import copy_image, put_tag
 from builder.publish.gate import Decision, Policy, decide
-from builder.publish.reports import Refusal
+from builder.publish.publication import Publication
+from builder.publish.reports import Refusal, verification
 from builder.publish.staging import repository_of
 from builder.publish.tags import clashes, steps, tags_of
 from builder.publish.travel import shared
@@ -27,55 +29,17 @@ from builder.verify import ReportStore
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from builder.errors import RtbuildError
-    from builder.evidence import Attached, Signer
     from builder.model import Cell, Matrix
     from builder.pipeline.schedule import Emit
+    from builder.publish.publication import Order
     from builder.publish.tags import Step, Tag
 
-    Station = Callable[[Walk, "Publication"], CellResult | None]
+    Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
 """How old a report may be where neither the command nor the matrix says."""
-
-State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What a publication is asked to do. None: as the matrix says."""
-
-    results: Path
-    source: str | None = None
-    target: str | None = None
-    max_age: timedelta | None = None
-    dry_run: bool = False
-    overwrite: bool = False
-    """Move also tags that another matrix, or no rtbuild at all, has put."""
-    signer: Signer | None = None
-    """None: the evidence is not signed."""
-    jobs: int = 2
-    """Images at a time."""
-
-
-@dataclass(kw_only=True)
-class Publication:
-    """One cell on its way to the public: what was found, decided and done so far."""
-
-    cell: Cell
-    source: str
-    target: str
-    state: State = "cancelled"
-    found: Found | None = None
-    decision: Decision | None = None
-    refusals: list[Refusal] = field(default_factory=list)
-    steps: tuple[Step, ...] = ()
-    copied: Tally | None = None
-    evidence: tuple[Attached, ...] = ()
-    error: CellError | None = None
-    seconds: float = 0.0
 
 
 def publish(
@@ -194,27 +158,57 @@ class _Line:
 
     def judge(self, walk: Walk, row: Publication) -> None:
         """The gate. What speaks against the cell is left in its row's refusals."""
-        cell, said = row.cell, self.matrices[row.cell.matrix].publish
         with walk.stage(Stage.GATE):
-            pinned = self.keepers[cell.matrix].pinned(cell)
-            assert pinned is not None  # noqa: S101 - refuse_stale has looked
-            recipe = render(pinned, probe=self.probe, version=__version__)
-            found = find(self.registry, row.source, cell, recipe, self.probe)
-            if isinstance(found, Refusal):
-                row.refusals.append(found)
-                walk.done("refused")
-                return
-            row.found = found
-            row.decision = self._decide(found)
-            row.refusals += row.decision.refusals
-            measured = row.decision.measured
-            if row.refusals or measured is None:
-                walk.done("refused")
-                return
-            tags = tags_of(cell, measured, found.staged.digest, said.aliases)
-            row.steps, against = self._steps(row, found, tags)
-            row.refusals += against
-            walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
+            walk.done("refused")
+            self._judge(walk, row)
+            self._look_back(walk, row)
+        self._say_failures(walk, row)
+
+    def _judge(self, walk: Walk, row: Publication) -> None:
+        cell, said = row.cell, self.matrices[row.cell.matrix].publish
+        pinned = self.keepers[cell.matrix].pinned(cell)
+        assert pinned is not None  # noqa: S101 - refuse_stale has looked
+        recipe = render(pinned, probe=self.probe, version=__version__)
+        found = find(self.registry, row.source, cell, recipe, self.probe)
+        if isinstance(found, Refusal):
+            row.refusals.append(found)
+            return
+        row.found = found
+        row.decision = self._decide(found)
+        row.refusals += row.decision.refusals
+        measured = row.decision.measured
+        if row.refusals or measured is None:
+            return
+        tags = tags_of(cell, measured, found.staged.digest, said.aliases)
+        row.steps, against = self._steps(row, found, tags)
+        row.refusals += against
+        walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
+
+    def _look_back(self, walk: Walk, row: Publication) -> None:
+        """What was found against images of the cell that are public already."""
+        if any(refusal.kind == "clock" for refusal in row.refusals):
+            return  # nothing can be said of what is newer
+        aliases = self.matrices[row.cell.matrix].publish.aliases
+        row.failures = find_failures(
+            self.registry,
+            row,
+            names=(row.cell.id, *(alias for alias, named in aliases if named == row.cell.id)),
+            reports=self.reports,
+            now=datetime.now(UTC),
+            warn=lambda text: walk.note(text, warning=True),
+        )
+
+    def _say_failures(self, walk: Walk, row: Publication) -> None:
+        """Beside those images, for whoever asks before he uses one."""
+        if not row.failures or self.order.dry_run:
+            return
+        with walk.stage(Stage.EVIDENCE):
+            signer = self.order.signer
+            row.failures = say_failures(self.registry, row.failures, signer=signer, note=walk.progress)
+            new = sum(found.new for found in row.failures)
+            words = f"{new} of them new" if new else "there already"
+            how = "signed" if signer else "NOT SIGNED"
+            walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
     def _decide(self, found: Found) -> Decision:
         """By the reports of this moment: of this machine those that were there at the start."""
@@ -253,9 +247,12 @@ class _Line:
             return None
         changed = self._tag(walk, row)
         if row.refusals:
+            self._look_back(walk, row)
+            self._say_failures(walk, row)
             return None
         assert row.copied is not None  # noqa: S101 - it was copied above
-        same = not changed and not row.copied.changed and not any(piece.new for piece in row.evidence)
+        new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
+        same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
         return _ended(walk, Outcome.DONE if same else Outcome.PUBLISHED)
 
@@ -265,15 +262,7 @@ class _Line:
         path = self.matrices[row.cell.matrix].path
         return Evidence(
             recipe=row.found.recipe,
-            verifications=tuple(
-                Verification(
-                    document=entry.document,
-                    verified=entry.verified,
-                    manifest=entry.key.digest,
-                    content=entry.key.content,
-                )
-                for entry in row.decision.counted
-            ),
+            verifications=tuple(verification(entry) for entry in row.decision.counted),
             claims=row.decision.claims,
             exempt=row.decision.exempt,
             as_of=row.decision.as_of,
@@ -303,7 +292,8 @@ class _Line:
         staged = row.found.staged
         with walk.stage(Stage.TAGS):
             # Once more: copying may have taken an hour, and others verify and publish as well.
-            row.refusals += self._decide(row.found).refusals
+            row.decision = self._decide(row.found)
+            row.refusals += row.decision.refusals
             if row.refusals:
                 return False
             row.steps, against = self._steps(row, row.found, [step.tag for step in row.steps])

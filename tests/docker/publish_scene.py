@@ -16,7 +16,8 @@ from publish_doubles import CELL, Project
 from builder.lock import Registry
 from builder.lock.http import Client
 from builder.lock.oci import MANIFEST
-from builder.publish.run import Order, Publication, publish
+from builder.publish.publication import Order, Publication
+from builder.publish.run import publish
 from builder.publish.staging import staged_reference
 
 if TYPE_CHECKING:

@@ -29,14 +29,15 @@ from builder.evidence import Signer
 from builder.lock import Registry
 from builder.lock.http import Client
 from builder.lock.registry_auth import Login
-from builder.publish.run import Order, publish
+from builder.publish.publication import Order
+from builder.publish.run import publish
 from builder.publish.staging import read_image, staged_reference
 from builder.verify import ReportStore
 from builder.verify.document import parse
 from builder.verify.entry import key_of
 
 if TYPE_CHECKING:
-    from builder.publish.run import Publication
+    from builder.publish.publication import Publication
     from builder.publish.staging import Staged
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

@@ -10,13 +10,13 @@ from publish_doubles import Project
 from builder.cli.publishing import _cases, exit_code
 from builder.console.case import Status
 from builder.errors import RegistryError
+from builder.publish.publication import Publication
 from builder.publish.reports import Refusal
-from builder.publish.run import Publication
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.publish.run import State
+    from builder.publish.publication import State
 
 
 def row(project: Project, state: State) -> Publication:

@@ -13,9 +13,10 @@ from publish_doubles import Project, candidate, entry
 
 from builder.publish.copying import Tally
 from builder.publish.gate import Policy, decide
+from builder.publish.publication import Publication
 from builder.publish.record import publication_document
 from builder.publish.reports import Kind, Refusal
-from builder.publish.run import MAX_AGE, Publication
+from builder.publish.run import MAX_AGE
 from builder.publish.tags import Step, Tag
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"

@@ -15,7 +15,8 @@ from registry_double import INDEX, RegistryDouble, serve, sha256
 from builder.digests import canonical_json
 from builder.lock.http import Client
 from builder.lock.registry import Registry
-from builder.publish.run import Order, publish
+from builder.publish.publication import Order
+from builder.publish.run import publish
 from builder.publish.staging import read_image, staged_tag
 from builder.publish.travel import share
 from builder.verify.document import parse
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.publish.run import Publication
+    from builder.publish.publication import Publication
 
 INDEX_OF_NOTHING = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": []})
 FOREIGN = sha256(INDEX_OF_NOTHING)

@@ -1,0 +1,190 @@
+"""What was found against images that are public already, said beside them.
+
+A digest that was published and is found broken later keeps its tags: the gate keeps a new publication back,
+and undoes none. So the report is attached to the public digest as a verification that failed, for whoever
+asks before he uses it. That concerns the digest that is staged now, and those that the cell's moving tags are
+on, or that reports in the results folder name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from builder.errors import EvidenceError
+from builder.evidence import Failure, attach_failures, failure_statement, judge, judge_failure
+from builder.evidence.gather import gather
+from builder.evidence.standing import denied
+from builder.evidence.verification import CLOCKS, without_exempt
+from builder.lock.oci import parse_reference
+from builder.publish.gate import Policy, decide
+from builder.publish.reports import Candidate, verification
+from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
+from builder.publish.travel import shared
+from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
+from builder.verify.expectation import Expectation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from builder.evidence import Attached, Signer
+    from builder.lock import Registry
+    from builder.model import Cell
+    from builder.publish.publication import Publication
+    from builder.publish.staging import Staged
+
+    Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A report against a public image, and the statement that says so there."""
+
+    image: Staged
+    """In the public repository."""
+    entry: Entry
+    failure: Failure
+    tags: tuple[str, ...]
+    """Of the names that move with the cell those that are on it."""
+    there: bool
+    """Whether the statement was there when it was looked for."""
+    attached: Attached | None = None
+
+    @property
+    def new(self) -> bool:
+        return self.attached is not None and self.attached.new
+
+
+def find_failures(
+    registry: Registry,
+    row: Publication,
+    *,
+    names: Sequence[str],
+    reports: Sequence[Entry | Damaged],
+    now: datetime,
+    warn: Warn,
+) -> tuple[Failing, ...]:
+    """What is to be said of the cell's public images; nothing is written. Raises RegistryError.
+
+    ``names`` are the tags that move with the cell, ``reports`` those of this machine.
+    """
+    cell = row.cell
+    on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
+    own = [report for report in reports if isinstance(report, Entry) and _names(report, cell)]
+    digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
+    digests |= {digest for digest in on.values() if digest is not None}
+    staged = row.found.staged.digest if row.found is not None else None
+    found: list[Failing] = []
+    for digest in sorted(digests | ({staged} if staged else set())):
+        if digest == staged:
+            against = row.decision.against if row.decision is not None else ()
+            image = _public(registry, row.target, digest, cell) if against else None
+        else:
+            image = _public(registry, row.target, digest, cell)
+            against = _against(registry, row, image, own, now=now, warn=warn) if image is not None else ()
+        if image is not None and against:
+            tags = tuple(name for name in names if on[name] == digest)
+            found += _failing(registry, image, against, tags, now=now, warn=warn)
+    return tuple(found)
+
+
+def say_failures(
+    registry: Registry, found: Sequence[Failing], *, signer: Signer | None, note: Callable[[str], None]
+) -> tuple[Failing, ...]:
+    """Attach, and sign where there is a signer; what is there is left alone. Raises as ``attach_all``."""
+    done: list[Failing] = []
+    for _, group in groupby(found, key=lambda one: one.image.digest):
+        rows = list(group)
+        made = attach_failures(
+            registry,
+            rows[0].image,
+            [verification(one.entry) for one in rows],
+            signer=signer,
+            note=note,
+        )
+        done += [replace(one, attached=piece) for one, piece in zip(rows, made, strict=True)]
+    return tuple(done)
+
+
+def _names(report: Entry, cell: Cell) -> bool:
+    return (report.cell, report.matrix) == (cell.id, cell.matrix)
+
+
+def _public(registry: Registry, target: str, digest: str, cell: Cell) -> Staged | None:
+    """An image of the cell that is public; None where there is none, or it is somebody else's."""
+    if registry.digest_of(f"{target}@{digest}") is None:
+        return None
+    try:
+        image = read_image(registry, target, digest)
+    except NoImageError:
+        return None
+    return image if (image.label(CELL_LABEL), image.label(MATRIX_LABEL)) == (cell.id, cell.matrix) else None
+
+
+def _against(
+    registry: Registry,
+    row: Publication,
+    image: Staged,
+    own: Sequence[Entry],
+    *,
+    now: datetime,
+    warn: Warn,
+) -> tuple[Entry, ...]:
+    """The reports that stand against an image which is not the one that is staged now.
+
+    By the gate's rule, as far as it is known what to ask of that image: its matrix and lock may have changed
+    since, so a report that takes one back has to prove a convolution, and no more.
+    """
+    reports: list[Entry | Damaged] = [*own]
+    if registry.digest_of(f"{row.source}@{image.digest}") is not None:
+        reports += shared(registry, replace(image, repository=row.source))
+    for report in reports:
+        if isinstance(report, Damaged):
+            warn(f"{report.why}: it may say something against {image.reference}, which is public")
+    candidate = Candidate(
+        cell=row.cell, digest=image.digest, content=image.content, probe=None, expect=Expectation()
+    )
+    return decide(candidate, reports, now=now, policy=Policy()).against
+
+
+def _failing(
+    registry: Registry,
+    image: Staged,
+    against: Sequence[Entry],
+    tags: tuple[str, ...],
+    *,
+    now: datetime,
+    warn: Warn,
+) -> Iterator[Failing]:
+    gathered = gather(registry, parse_reference(image.repository).at(image.digest))
+    statements = [piece.statement for piece in gathered.pieces]
+    claimed = _claimed([statement.predicate for statement in statements], image, now)
+    for entry in sorted(against, key=lambda entry: (entry.verified, entry.where)):
+        try:
+            statement = failure_statement(image, verification(entry))
+            failure = judge_failure(statement.predicate, image)
+        except EvidenceError as error:
+            warn(f"{entry.where} speaks against {image.reference}, and cannot be said there: {error.message}")
+            continue
+        if failure.verdict == "unsupported-gpu" and not denied([failure], claimed):
+            continue  # nobody was told that it runs there
+        if failure.when > now + CLOCKS:
+            warn(
+                f"{entry.where} speaks against {image.reference}, and is from the future: it is not said "
+                "there, as no report could take it back; set that machine's clock, and verify again"
+            )
+            continue
+        yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=statement in statements)
+
+
+def _claimed(predicates: Sequence[Mapping[str, Any]], image: Staged, now: datetime) -> set[str | None]:
+    """The classes that the image is published for, by whoever said so."""
+    verified = []
+    for predicate in predicates:
+        try:
+            verified.append(judge(predicate, image, now=now))
+        except EvidenceError:
+            continue  # an SBOM, a failure, or what audit will refuse as well
+    return {name for found in without_exempt(verified) for name in found.claims}

@@ -1,0 +1,59 @@
+"""What a publication is asked to do, and what becomes of each cell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from pathlib import Path
+
+    from builder.errors import CellError
+    from builder.evidence import Attached, Signer
+    from builder.model import Cell
+    from builder.publish.against import Failing
+    from builder.publish.candidate import Found
+    from builder.publish.copying import Tally
+    from builder.publish.gate import Decision
+    from builder.publish.reports import Refusal
+    from builder.publish.tags import Step
+
+State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What a publication is asked to do. None: as the matrix says."""
+
+    results: Path
+    source: str | None = None
+    target: str | None = None
+    max_age: timedelta | None = None
+    dry_run: bool = False
+    overwrite: bool = False
+    """Move also tags that another matrix, or no rtbuild at all, has put."""
+    signer: Signer | None = None
+    """None: the evidence is not signed."""
+    jobs: int = 2
+    """Images at a time."""
+
+
+@dataclass(kw_only=True)
+class Publication:
+    """One cell on its way to the public: what was found, decided and done so far."""
+
+    cell: Cell
+    source: str
+    target: str
+    state: State = "cancelled"
+    found: Found | None = None
+    decision: Decision | None = None
+    refusals: list[Refusal] = field(default_factory=list)
+    steps: tuple[Step, ...] = ()
+    copied: Tally | None = None
+    evidence: tuple[Attached, ...] = ()
+    failures: tuple[Failing, ...] = ()
+    """What was found against images of the cell that are public already."""
+    error: CellError | None = None
+    seconds: float = 0.0
