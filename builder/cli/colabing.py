@@ -117,7 +117,7 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
     for kind, count in sorted(Counter(str(m.reason) for m in matching.missing).items()):
         terminal.say(f"not matched, {kind} ({count}):")
         if kind == "source-only" and not any(match.built for match in matching.found):
-            terminal.say("  --from-source builds those that are pure Python")
+            terminal.say("  --from-source builds those that can be")
         for match in (m for m in matching.missing if m.reason == kind):
             terminal.say(f"  {match.package.name} {match.package.version or ''}: {match.detail}")
     for match in matching.found:

@@ -57,6 +57,8 @@ class Imported:
     unread: int
     """Wheels whose metadata would not be read, and whose conflicts are so not known."""
     apt: tuple[str, ...]
+    runtime_apt: tuple[str, ...] = ()
+    """Debian packages beside :attr:`apt` that what was compiled loads libraries of."""
     profile: Profile = "colab"
 
     @property
@@ -120,6 +122,7 @@ def import_runtime(
         progress=stage("reading"),
     )
     asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
+    apt = tuple(sorted({*asked, _COMPILER}))
     imported = Imported(
         runtime=runtime,
         choices=choices,
@@ -127,7 +130,8 @@ def import_runtime(
         matching=matching,
         conflicts=found,
         unread=unread,
-        apt=tuple(sorted({*asked, _COMPILER})),
+        apt=apt,
+        runtime_apt=_loaded(matching, choices, apt, debian) if debian is not None else (),
         profile=profile,
     )
     if not imported.frameworks:
@@ -138,6 +142,18 @@ def import_runtime(
             hint="another index may have them: UV_INDEX, or pip's extra-index-url",
         )
     return imported
+
+
+def _loaded(
+    matching: Matching, choices: Sequence[Choice], apt: Sequence[str], debian: Debian
+) -> tuple[str, ...]:
+    """What compiled packages load and neither the small system nor ``apt`` brings."""
+    loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
+    suites = [c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")]
+    if not loaded or not suites:
+        return ()
+    there = {deb.package for deb in debian.resolve(suites[0], platform=PLATFORM, packages=apt).debs}
+    return tuple(sorted(loaded - there))
 
 
 def _framework(match: Match, by_name: dict[str, Match]) -> str:
@@ -156,12 +172,17 @@ def matrix_text(imported: Imported) -> str:
         f"https://github.com/{REPOSITORY}/tree/{runtime.commit}" if runtime.commit else "a list of its own"
     )
     missing = len(matching.missing)
+    compiled = [match for match in matching.found if match.compiled is not None]
     skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
     pins = sorted(
-        (m.requirement for m in matching.found if m.requirement and m.package.key not in skipped),
+        (
+            m.requirement
+            for m in matching.found
+            if m.requirement and m.compiled is None and m.package.key not in skipped
+        ),
         key=str.casefold,
     )
-    sources = sorted(match.package.key for match in matching.found if match.built is not None)
+    sources = sorted(m.package.key for m in matching.found if m.built is not None and m.compiled is None)
     indexes = sorted({match.index for match in matching.found if match.index})
     lines = [
         "# yaml-language-server: $schema=../docs/matrix.schema.json",
@@ -197,7 +218,24 @@ def matrix_text(imported: Imported) -> str:
             lines.append(f"  # {choice.note}")
         lines.append(f"  - base: {choice.base}")
         lines += [f"    {line}" for line in _cuda(choice, matching.found)]
+        if choice.base.startswith("rootfs:"):
+            lines += [f"    {line}" for line in _compiled(compiled, imported.runtime_apt)]
     return "\n".join(lines) + "\n"
+
+
+def _compiled(matches: Sequence[Match], apt: Sequence[str]) -> list[str]:
+    """What was compiled in the release that the cell stands on, and the packages that it loads."""
+    rows = [(match, match.compiled) for match in sorted(matches, key=lambda match: match.package.key)]
+    if not rows:
+        return []
+    return [
+        "# Compiled from sources with this release's libraries, so not for the other bases",
+        *([f"apt: [{', '.join(apt)}]"] if apt else []),
+        "pip:",
+        *(f"  - {match.requirement}" for match, _ in rows),
+        "from-source:",
+        *(f"  - {match.package.key}: [{', '.join(c.needs)}]" for match, c in rows if c is not None),
+    ]
 
 
 def _quoted(text: str) -> str:
@@ -219,6 +257,11 @@ def _cuda(choice: Choice, found: Sequence[Match]) -> list[str]:
 def record(imported: Imported) -> dict[str, Any]:
     """What stands beside the matrix: the list, for ``rtbuild colab diff``, and why a package is missing."""
     runtime, matching = imported.runtime, imported.matching
+    compiled = {
+        m.package.name: {"needs": list(m.compiled.needs), "libraries": list(m.compiled.libraries)}
+        for m in matching.found
+        if m.compiled is not None
+    }
     return {
         "schema": 1,
         "runtime": runtime.name,
@@ -235,6 +278,7 @@ def record(imported: Imported) -> dict[str, Any]:
             for m in matching.missing
         ],
         "remarks": {m.package.name: m.detail for m in matching.found if m.detail},
+        **({"compiled": compiled} if compiled else {}),
         "conflicts": [str(conflict) for conflict in imported.conflicts],
         "unread": imported.unread,
         "apt": {"listed": len(runtime.apt), "taken": list(imported.apt)},

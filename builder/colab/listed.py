@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from builder.colab.runtimes import Runtime
 
 
+_COMPILED = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listed:
     """What a runtime holds, and what is known of the packages that no index has."""
@@ -49,6 +52,7 @@ class _Record(pydantic.BaseModel):
     cudnn: str | None
     packages: dict[str, str | None]
     missing: list[_Missing]
+    compiled: dict[str, Any] = {}
 
 
 def listed(against: str, *, folder: Path = Path("matrices")) -> Listed:
@@ -100,5 +104,5 @@ def _of_record(path: Path) -> Listed:
         cuda=found.cuda,
         cudnn=found.cudnn,
         packages=found.packages,
-        reasons={row.name: row.detail for row in found.missing},
+        reasons={row.name: row.detail for row in found.missing} | dict.fromkeys(found.compiled, _COMPILED),
     )

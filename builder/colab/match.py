@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from builder.colab.parse import Package
     from builder.lock import Index
     from builder.lock.simple_api import IndexFile
+    from builder.model import Compilation
 
 Reason = Literal[
     "own",  # Google's own package, published nowhere
@@ -62,6 +63,8 @@ class Match:
     """The wheel that was found."""
     built: Path | None = None
     """The wheel that was built, of a package of which the index has only sources."""
+    compiled: Compilation | None = None
+    """Where a compiler was needed: the wheel is for images on that Debian release alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
+from builder.compat.facts import load
 from builder.errors import CellError, CommandError
-from builder.lock.sources import choose, suites_of, systems_of
+from builder.lock import compiled
+from builder.lock.sources import choose, host_platform, suites_of, systems_of
+from builder.model import Base
+from builder.sdist import advice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from builder.colab.match import Match, Matching
     from builder.lock import Debian, Index
-    from builder.lock.sources import Workshop
+    from builder.lock.sources import Built, Workshop
     from builder.lock.target import Target
     from builder.model import RootfsBase
 
@@ -37,6 +42,9 @@ def build_missing(
 ) -> Matching:
     """The same, with a match in the place of each package that came out as a wheel; others say why not.
 
+    What is not pure Python is compiled, where a Debian release has that Python and this machine is of the
+    runtime's kind: with the packages that the table of builds has for it, or with a compiler alone.
+
     Raises:
         PackageIndexError: the index or the Debian archive did not answer.
         MissingToolError: nothing can be built on this machine.
@@ -45,18 +53,21 @@ def build_missing(
     if not tried:
         return matching
     try:
-        suites_of(target.python)
+        suite, also = suites_of(target.python)
     except CellError as problem:
         return _with(matching, [_not_built(match, problem) for match in tried])
-    systems = systems_of(target.python, debian)
-    pins = [match.requirement for match in matching.found if match.requirement is not None]
-
-    def build(match: Match) -> Match:
-        return _build(match, index=index, target=target, systems=systems, workshop=workshop, pins=pins)
-
+    builder = _Builder(
+        index=index,
+        target=target,
+        debian=debian,
+        workshop=workshop,
+        pins=[match.requirement for match in matching.found if match.requirement is not None],
+        systems=systems_of(target.python, debian),
+        compiles=suite if also is None and target.platform == host_platform() else None,
+    )
     done: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
-        for match in pool.map(build, tried):
+        for match in pool.map(builder.build, tried):
             done.append(match)
             if progress is not None:
                 progress(match.package.name, len(done), len(tried))
@@ -68,32 +79,65 @@ def _with(matching: Matching, done: Sequence[Match]) -> Matching:
     return replace(matching, matches=tuple(by_key.get(m.package.key, m) for m in matching.matches))
 
 
-def _build(
-    match: Match,
-    *,
-    index: Index,
-    target: Target,
-    systems: tuple[RootfsBase, RootfsBase | None],
-    workshop: Workshop,
-    pins: Sequence[str],
-) -> Match:
-    package = match.package
-    text = f"{package.name}=={package.version}"
-    try:
-        sdist = choose(Requirement(text), index.offers(package.name), target)
+@dataclass(frozen=True, kw_only=True)
+class _Builder:
+    index: Index
+    target: Target
+    debian: Debian
+    workshop: Workshop
+    pins: Sequence[str]
+    systems: tuple[RootfsBase, RootfsBase | None]
+    compiles: str | None
+    """The Debian release to compile in; None where none has that Python."""
+
+    def build(self, match: Match) -> Match:
+        """What became of the package's sources."""
+        package = match.package
+        try:
+            wanted = Requirement(f"{package.name}=={package.version}")
+            sdist = choose(wanted, self.index.offers(package.name), self.target)
+        except CellError as problem:
+            return _not_built(match, problem)
         if sdist is None:
             return match
-        system, also = systems
-        built = workshop.lock(sdist, index=index, target=target, system=system, also=also, pins=pins)
-    except CellError as problem:
-        return _not_built(match, problem)
-    return replace(
-        match,
-        requirement=text,
-        reason=None,
-        detail=f"the index has only sources: built from {sdist.file}",
-        built=built.path,
-    )
+        lock = partial(self.workshop.lock, sdist, index=self.index, pins=self.pins)
+        try:
+            built = lock(target=self.target, system=self.systems[0], also=self.systems[1])
+        except CellError as problem:
+            needs = load().build_needs(package.key, sdist.version)
+            if self.compiles is None or (needs is None and not _of_code(problem)):
+                return _not_built(match, problem)
+            return self._compile(match, lock, self.compiles, needs or ())
+        return replace(
+            match,
+            requirement=str(wanted),
+            reason=None,
+            detail=f"the index has only sources: built from {sdist.file}",
+            built=built.path,
+        )
+
+    def _compile(self, match: Match, lock: Callable[..., Built], suite: str, needs: tuple[str, ...]) -> Match:
+        """The second try. It fails for a reason of its own, and that is the one that counts."""
+        base = Base(kind="rootfs", name=f"debian/{suite}")
+        target = replace(self.target, glibc=load().systems[base.name].glibc)
+        try:
+            system = compiled.system(base, needs, platform=target.platform, debian=self.debian)
+            built = lock(target=target, system=system, needs=needs)
+        except CellError as problem:
+            return _not_built(match, problem)
+        source = built.wheel.source
+        return replace(
+            match,
+            requirement=f"{match.package.name}=={match.package.version}",
+            reason=None,
+            detail=f"the index has only sources: compiled in Debian {suite}, for images on it alone",
+            built=built.path,
+            compiled=source.compiled if source is not None else None,
+        )
+
+
+def _of_code(problem: CellError) -> bool:
+    return problem.hint is not None and problem.hint.startswith(advice.COMPILED)
 
 
 def _not_built(match: Match, problem: CellError) -> Match:
@@ -104,5 +148,5 @@ def _why(problem: CellError) -> str:
     """The line that says most: a build's own last words, where it was a build that failed."""
     said = problem.tail[-1].strip() if isinstance(problem, CommandError) and problem.tail else problem.message
     cause = problem.hint.partition(":")[0] if isinstance(problem, CommandError) and problem.hint else ""
-    known = cause if cause.startswith(("its build", "it is compiled")) else ""
+    known = cause if cause.startswith((advice.LACKS, advice.NETWORK, advice.COMPILED)) else ""
     return known or said.splitlines()[0][:160]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 NETWORK = "its build asks the network"
 COMPILED = "it is compiled"
+LACKS = "its build lacks"
 
 _NETWORK = (
     "Temporary failure in name resolution", "Name or service not known", "Network is unreachable",
@@ -57,7 +58,7 @@ def of_failure(text: str, sdist: Sdist, *, compiled: bool) -> str:
         needs = load().build_needs(sdist.name, sdist.version)
         known = f" ({', '.join(needs)}, by its own pages)" if needs else ""
         return (
-            f"its build lacks {lacking}: add the Debian package that has it{known} to the list of "
+            f"{LACKS} {lacking}: add the Debian package that has it{known} to the list of "
             f"{sdist.name} in 'from-source'"
         )
     if not compiled and any(word in end for word in _COMPILER):
