@@ -15,12 +15,12 @@ from builder.model import RegistryBase
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from builder.layers.stack import Plan
     from builder.layers.store import LayerStore
-    from builder.layers.types import BaseSource, Progress
+    from builder.layers.types import BaseSource, Layer, Progress
     from builder.model import Pinned
 
 
@@ -36,14 +36,16 @@ def wheels_context(
     progress: Progress | None = None,
     cancel: threading.Event | None = None,
     planned: Plan | None = None,
+    ready: Callable[[Layer], None] | None = None,
 ) -> WheelsContext:
     """Turn ``pinned`` into an OCI layout for ``--build-context wheels=oci-layout://…``.
 
     ``wheel_paths`` maps each wheel's sha256 to its file. A rootfs cell needs ``rootfs_tar``, a registry
     cell ``source``. ``planned`` says which layers are known already: then only the files of the others are
-    needed, and its lease passes to the context. ``engine_has_base`` promises that the engine's containerd
-    image store holds the registry base (``docker pull`` by digest, and keep it): then its layers are not
-    fetched a second time, and the layout names them without holding them.
+    needed, and its lease passes to the context. ``ready`` is told of each layer as soon as it is known, from
+    the thread that made it. ``engine_has_base`` promises that the engine's containerd image store holds the
+    registry base (``docker pull`` by digest, and keep it): then its layers are not fetched a second time, and
+    the layout names them without holding them.
 
     Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights
     with another over a path; :class:`~builder.errors.MissingToolError` where the disk is full;
@@ -63,6 +65,7 @@ def wheels_context(
             workers=workers,
             progress=progress,
             cancel=cancel,
+            ready=ready,
         )
         base, fetched = base_of(made, source, fetch=not engine_has_base)
         layers = tuple(made.known[group].record.layer for group in made.groups)

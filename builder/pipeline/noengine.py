@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
@@ -27,6 +26,7 @@ from builder.pipeline.sharing import share_composed
 from builder.pipeline.skipping import end_staged, staged_before
 from builder.pipeline.stacking import fetch_missing, plan_layers
 from builder.pipeline.stages import refuse_large
+from builder.pipeline.uploads import Uploads
 from builder.publish.copying import push_image
 from builder.publish.staging import staged_tag
 from builder.recipe.render import ROOTFS
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
     from builder.pipeline.stages import Site
-
-
-_CONNECTIONS = 4
-"""Blobs that are uploaded at a time."""
 
 
 def refuse_engine_work(pinned: Pinned) -> None:
@@ -73,7 +69,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Im
             if planned.missing:
                 way_in()  # bytecode will have to be made: say now that it cannot be, and not after gigabytes
             paths = fetch_missing(walk, site, planned)
-        uploads = stack.enter_context(_Uploads(site, lease))
+        uploads = stack.enter_context(Uploads(site, lease))
         with walk.stage(Stage.LAYERS):
             made = make_missing(
                 planned,
@@ -121,35 +117,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Im
     )
 
 
-class _Uploads:
-    """Layers on their way to the repository while others are still made: several at a time."""
-
-    def __init__(self, site: Site, lease: Lease) -> None:
-        self.lease = lease
-        self._site = site
-        self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
-        self._futures: list[Future[bool]] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def begin(self, layer: Layer) -> None:
-        """Send a layer, unless the repository has it, or has it mounted later."""
-        repository, shared, store = self._site.settings.push, self._site.shared, self._site.layers
-        if repository is None or store is None or (shared is not None and shared.has(layer.digest)):
-            return
-        push, path = self._site.writing.push_blob, store.blob(layer.digest)
-        self._futures.append(self._pool.submit(push, repository, layer.digest, path))
-
-    def wait(self) -> int:
-        """Until all are there. How many were sent; raises what went wrong with one."""
-        return sum(future.result() for future in self._futures)
-
-
-def _push(walk: Walk, site: Site, recipe: Recipe, image: ComposedImage, uploads: _Uploads) -> str:
+def _push(walk: Walk, site: Site, recipe: Recipe, image: ComposedImage, uploads: Uploads) -> str:
     repository = site.settings.push
     assert repository is not None  # noqa: S101 - see compose_cell
     by_digest = {layer.digest: layer for layer in image.layers}

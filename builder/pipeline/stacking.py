@@ -11,6 +11,7 @@ from builder.layers.rootfs import cached_rootfs
 from builder.layers.stack import plan
 from builder.model import RegistryBase, RootfsBase
 from builder.pipeline.events import Stage
+from builder.pipeline.uploads import Uploads
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def ready_made(walk: Walk, site: Site, recipe: Recipe, stack: ExitStack) -> Mapp
         paths = fetch_missing(walk, site, planned)
         if site.shared is not None:
             site.shared.fetch_all(planned, walk)
+    # The engine keeps these layers as they are, and finds them there when it pushes.
+    uploads = stack.enter_context(Uploads(site, lease))
     with walk.stage(Stage.LAYERS):
         context = stack.enter_context(
             wheels_context(
@@ -120,6 +123,7 @@ def ready_made(walk: Walk, site: Site, recipe: Recipe, stack: ExitStack) -> Mapp
                 progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
                 cancel=walk.cancel,
                 planned=planned,
+                ready=uploads.begin,
             )
         )
         walk.done(f"{context.made} made, {context.reused} there already")

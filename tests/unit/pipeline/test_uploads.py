@@ -1,0 +1,75 @@
+"""Layers are sent while others are made; the push that comes after them finds them, or sends them itself."""
+
+from __future__ import annotations
+
+import hashlib
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from registry_double import RegistryDouble, serve
+
+from builder.errors import RegistryError
+from builder.lock.http import Client
+from builder.lock.registry import Registry
+from builder.pipeline.uploads import Uploads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def server() -> Iterator[RegistryDouble]:
+    with serve() as running:
+        yield running
+
+
+def site(folder: Path, push: str | None, *, shared: Any = None) -> Any:
+    def blob(digest: str) -> Path:
+        return folder / digest
+
+    registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+    return SimpleNamespace(
+        settings=SimpleNamespace(push=push),
+        shared=shared,
+        layers=SimpleNamespace(blob=blob),
+        writing=registry,
+    )
+
+
+def layer(folder: Path, content: bytes) -> Any:
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    (folder / digest).write_bytes(content)
+    return SimpleNamespace(digest=digest)
+
+
+def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> None:
+    one, other = layer(tmp_path, b"one"), layer(tmp_path, b"other")
+    with Uploads(site(tmp_path, f"{server.host}/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+        uploads.begin(one)
+        uploads.begin(other)
+        assert uploads.wait() == 2
+        uploads.begin(one)
+        assert uploads.wait() == 2
+    assert {server.blobs[one.digest], server.blobs[other.digest]} == {b"one", b"other"}
+
+
+def test_nothing_is_sent_without_a_repository_or_where_it_is_mounted(
+    server: RegistryDouble, tmp_path: Path
+) -> None:
+    mounted = SimpleNamespace(has=lambda _digest: True)
+    for where in (site(tmp_path, None), site(tmp_path, f"{server.host}/team/staging", shared=mounted)):
+        with Uploads(where, lease=None) as uploads:  # type: ignore[arg-type]
+            uploads.begin(layer(tmp_path, b"one"))
+            assert uploads.wait() == 0
+    assert server.blobs == {}
+
+
+def test_a_registry_that_fails_fails_who_waits_and_nobody_else(tmp_path: Path) -> None:
+    with Uploads(site(tmp_path, "127.0.0.1:1/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+        uploads.begin(layer(tmp_path, b"one"))
+    with Uploads(site(tmp_path, "127.0.0.1:1/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+        uploads.begin(layer(tmp_path, b"one"))
+        with pytest.raises(RegistryError, match="did not answer"):
+            uploads.wait()
