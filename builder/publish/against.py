@@ -9,13 +9,15 @@ on, or that reports in the results folder name.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import EvidenceError
-from builder.evidence import Failure, attach_failures, failure_statement, judge, judge_failure
+from builder.evidence import Failure, Verified, attach_failures, failure_statement, judge, judge_failure
+from builder.evidence.failure import is_failure
 from builder.evidence.gather import gather
-from builder.evidence.standing import denied
+from builder.evidence.standing import denied, standing
 from builder.evidence.verification import CLOCKS, without_exempt
 from builder.lock.oci import parse_reference
 from builder.publish.gate import Policy, decide
@@ -27,7 +29,6 @@ from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
 
     from builder.evidence import Attached, Signer
     from builder.lock import Registry
@@ -57,20 +58,39 @@ class Failing:
         return self.attached is not None and self.attached.new
 
 
+def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Failure, ...]:
+    """What stands against an image beside it in the public repository, if it is there: whoever put it.
+
+    Raises RegistryError.
+    """
+    if registry.digest_of(f"{target}@{image.digest}") is None:
+        return ()
+    gathered = gather(registry, parse_reference(target).at(image.digest))
+    now = datetime.now(UTC)
+    words: list[Verified | Failure] = []
+    for piece in gathered.pieces:
+        predicate = piece.statement.predicate
+        try:
+            failed = is_failure(predicate)
+            words.append(judge_failure(predicate, image) if failed else judge(predicate, image, now=now))
+        except EvidenceError:
+            continue  # an SBOM, or what audit will refuse as well
+    return tuple(word for word in standing(words) if isinstance(word, Failure))
+
+
 def find_failures(
     registry: Registry,
     row: Publication,
     *,
     names: Sequence[str],
     reports: Sequence[Entry | Damaged],
-    now: datetime,
     warn: Warn,
 ) -> tuple[Failing, ...]:
     """What is to be said of the cell's public images; nothing is written. Raises RegistryError.
 
     ``names`` are the tags that move with the cell, ``reports`` those of this machine.
     """
-    cell = row.cell
+    cell, now = row.cell, datetime.now(UTC)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
     own = [report for report in reports if isinstance(report, Entry) and _names(report, cell)]
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}

@@ -6,7 +6,7 @@ driver that it names, and only if it is whole, new enough, and proves a convolut
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.compat.gpus import known_class
@@ -15,13 +15,14 @@ from builder.evidence.standing import broken, denied, standing
 from builder.evidence.verification import CLOCKS
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
-from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, says, why_not
+from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, why_not
 from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import datetime, timedelta
 
+    from builder.evidence import Failure
     from builder.evidence.standing import Side
     from builder.model import Cell, Exemption
     from builder.verify.entry import ReportKey
@@ -60,23 +61,15 @@ class Decision:
 
 @dataclass(frozen=True, kw_only=True)
 class _Judged:
-    """A report that concerns the cell, and why it does not count, if so."""
+    """A report that concerns the cell, and why it does not count, if so; or what was published of one."""
 
-    entry: Entry
+    key: ReportKey
+    when: datetime
+    verdict: str
     gpu_class: str | None
     reason: Refusal | None
-
-    @property
-    def key(self) -> ReportKey:
-        return self.entry.key
-
-    @property
-    def when(self) -> datetime:
-        return self.entry.verified
-
-    @property
-    def verdict(self) -> str:
-        return self.entry.verdict
+    entry: Entry | None = None
+    """None for what stands beside the public image."""
 
     @property
     def side(self) -> Side:
@@ -86,22 +79,25 @@ class _Judged:
 
 
 def decide(
-    candidate: Candidate, reports: Iterable[Entry | Damaged], *, now: datetime, policy: Policy
+    candidate: Candidate,
+    reports: Iterable[Entry | Damaged],
+    *,
+    now: datetime,
+    policy: Policy,
+    published: Iterable[Failure] = (),
 ) -> Decision:
-    """Whether the candidate may be published, by the reports that are there."""
+    """Whether the candidate may be published, by the reports that are there.
+
+    ``published`` is what is said against it beside the public image, if it was published before.
+    """
     cell = candidate.cell
     entries, unreadable = _about(candidate, reports)
-    judged = standing(
-        _Judged(
-            entry=entry,
-            gpu_class=gpu_class(entry),
-            reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
-        )
-        for entry in entries
-    )
-    counting = [row for row in judged if row.reason is None]
+    said = [_said(failure) for failure in published]
+    # In this order, so that of a report and its own publication the report is the one that stands.
+    judged = standing([*said, *(_judged(entry, candidate, now, policy) for entry in entries)])
+    counting = [row.entry for row in judged if row.reason is None and row.entry is not None]
     exempt = _exempt(cell, policy.exempt)
-    claims = tuple(sorted({row.gpu_class for row in counting if row.gpu_class is not None} - exempt))
+    claims = tuple(sorted({name for name in map(gpu_class, counting) if name is not None} - exempt))
     measured, unlike = _measured(cell, counting)
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
     refusals += [damaged(row) for row in unreadable]  # each may be one that said broken
@@ -118,12 +114,37 @@ def decide(
     return Decision(
         cell=cell,
         refusals=tuple(dict.fromkeys(refusals)),
-        counted=tuple(sorted((row.entry for row in counting), key=lambda e: e.verified, reverse=True)),
+        counted=tuple(sorted(counting, key=lambda entry: entry.verified, reverse=True)),
         claims=claims,
         exempt=tuple(sorted(exempt)),
         measured=measured,
         as_of=max((entry.verified for entry in entries if entry.verified <= now + CLOCKS), default=None),
-        against=tuple(row.entry for row in judged if row.side == "against"),
+        against=tuple(row.entry for row in judged if row.side == "against" and row.entry is not None),
+    )
+
+
+def _judged(entry: Entry, candidate: Candidate, now: datetime, policy: Policy) -> _Judged:
+    return _Judged(
+        key=entry.key,
+        when=entry.verified,
+        verdict=entry.verdict,
+        gpu_class=gpu_class(entry),
+        reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
+        entry=entry,
+    )
+
+
+def _said(failure: Failure) -> _Judged:
+    return _Judged(
+        key=failure.key,
+        when=failure.when,
+        verdict=failure.verdict,
+        gpu_class=failure.gpu_class,
+        reason=Refusal(
+            kind=failure.verdict,
+            text=f"beside the public image it says {failure.text}, and no newer report takes that back",
+            hint="verify it again where it was found; or delete the statement there if it is not true",
+        ),
     )
 
 
@@ -178,25 +199,20 @@ def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) ->
 
 def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refusal]:
     """Claims that another report about this image denies."""
-    return [
-        Refusal(
-            kind="unsupported-gpu",
-            text=says(row.entry),
-            hint="take the claim back in the matrix (publish: exempt), or mend the cell",
-        )
-        for row in denied(judged, claims)
-    ]
+    hint = "take the claim back in the matrix (publish: exempt), or mend the cell"
+    return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
-def _nothing_to_claim(cell: Cell, counting: Sequence[_Judged]) -> Refusal:
-    if all(row.gpu_class is None for row in counting):
-        names = sorted({name for row in counting for name, _ in row.entry.key.gpus})
+def _nothing_to_claim(cell: Cell, counting: Sequence[Entry]) -> Refusal:
+    classes = {gpu_class(entry) for entry in counting}
+    if classes == {None}:
+        names = sorted({name for entry in counting for name, _ in entry.key.gpus})
         return Refusal(
             kind="unknown-gpu",
             text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
             hint="add the model to builder/compat/facts/gpus.toml",
         )
-    names = sorted({row.gpu_class for row in counting if row.gpu_class is not None})
+    names = sorted(name for name in classes if name is not None)
     return Refusal(
         kind="claim",
         text=f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
@@ -204,14 +220,14 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[_Judged]) -> Refusal:
     )
 
 
-def _measured(cell: Cell, counting: Sequence[_Judged]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[Entry]) -> tuple[Measured | None, list[Refusal]]:
     """What the reports measured, if they say the same."""
     found: dict[Measured, str] = {}
-    for row in counting:
+    for entry in counting:
         try:
-            found.setdefault(measure(read(row.entry), cell), row.entry.where)
+            found.setdefault(measure(read(entry), cell), entry.where)
         except CellError as error:
-            reason = Refusal(kind="differs", text=f"{row.entry.where}: {error.message}", hint=error.hint)
+            reason = Refusal(kind="differs", text=f"{entry.where}: {error.message}", hint=error.hint)
             return None, [reason]
     if len(found) > 1:
         places = " and ".join(f"{row.text} in {where}" for row, where in found.items())

@@ -13,7 +13,7 @@ from builder.lock import Registry, lock_path
 from builder.pipeline.events import PUBLISHING, CellResult, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
-from builder.publish.against import find_failures, say_failures
+from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.candidate import Found, find
 from builder.publish.copying import copy_image, put_tag
 from builder.publish.gate import Decision, Policy, decide
@@ -174,7 +174,7 @@ class _Line:
             row.refusals.append(found)
             return
         row.found = found
-        row.decision = self._decide(found)
+        row.decision = self._decide(row, found)
         row.refusals += row.decision.refusals
         measured = row.decision.measured
         if row.refusals or measured is None:
@@ -194,7 +194,6 @@ class _Line:
             row,
             names=(row.cell.id, *(alias for alias, named in aliases if named == row.cell.id)),
             reports=self.reports,
-            now=datetime.now(UTC),
             warn=lambda text: walk.note(text, warning=True),
         )
 
@@ -210,7 +209,7 @@ class _Line:
             how = "signed" if signer else "NOT SIGNED"
             walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
-    def _decide(self, found: Found) -> Decision:
+    def _decide(self, row: Publication, found: Found) -> Decision:
         """By the reports of this moment: of this machine those that were there at the start."""
         said = self.matrices[found.candidate.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
@@ -219,6 +218,7 @@ class _Line:
             [*self.reports, *shared(self.registry, found.staged)],
             now=datetime.now(UTC),
             policy=Policy(max_age=limit, exempt=said.exempt),
+            published=public_failures(self.registry, row.target, found.staged),
         )
 
     def carry(self, walk: Walk, row: Publication) -> CellResult | None:
@@ -292,7 +292,7 @@ class _Line:
         staged = row.found.staged
         with walk.stage(Stage.TAGS):
             # Once more: copying may have taken an hour, and others verify and publish as well.
-            row.decision = self._decide(row.found)
+            row.decision = self._decide(row, row.found)
             row.refusals += row.decision.refusals
             if row.refusals:
                 return False

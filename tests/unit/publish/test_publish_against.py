@@ -6,6 +6,7 @@ Staging and public are two registries in memory; tests/docker has it against a r
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -322,3 +323,29 @@ def test_found_while_it_was_copied(scene: Scene) -> None:
     assert CELL not in scene.public.tags
     assert [(one.new, one.tags) for one in row.failures] == [(True, ())]
     assert not audit(scene.registry, f"{scene.target}@{scene.image.digest}", Question()).works
+
+
+def test_what_another_publisher_said_shuts_the_gate_as_well(published: Scene) -> None:
+    """His report is on his machine alone; this one would put tags on a digest that audit says no to."""
+    scene, elsewhere = published, published.project.folder / "elsewhere"
+    shutil.copytree(scene.project.results, elsewhere)
+    scene.project.report(scene.image, gpu=A100, verified=moment(hours=3), **BROKEN)
+    scene.publish()
+    row = scene.publish(results=elsewhere)
+    assert (row.state, kinds(row), row.failures) == ("refused", ["broken"], ())
+    assert "beside the public image it says broken, cudnn-shadowed, on NVIDIA A100" in row.refusals[0].text
+
+    scene.project.report(scene.image, gpu=A100, verified=moment(hours=1))
+    assert scene.publish().state == "published"
+    assert scene.publish(results=elsewhere).state == "unchanged", "taken back by a report that is public, too"
+
+
+def test_and_so_does_a_claim_that_he_found_denied(published: Scene) -> None:
+    scene, elsewhere = published, published.project.folder / "elsewhere"
+    shutil.copytree(scene.project.results, elsewhere)
+    other = {"version": "470.1", "api": "11.4"}
+    scene.project.report(scene.image, verified=moment(hours=3), verdict="unsupported-gpu", driver=other)
+    scene.publish()
+    row = scene.publish(results=elsewhere)
+    assert (row.state, kinds(row)) == ("refused", ["unsupported-gpu"])
+    assert "publish: exempt" in (row.refusals[0].hint or "")
