@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from sdist_scene import docker, empty_cache, image, locked
 
-from builder import resources
 from builder.errors import PackageIndexError
-from builder.layers.rootfs import cached_rootfs
-from builder.lock import Debian, Index, Registry, pin
+from builder.lock import Debian, Index
 from builder.lock.index import cache_path
-from builder.model import Base, Cell, Cuda, RootfsBase
-from builder.recipe import render, write
+from builder.model import Base, Cell, Cuda
 from builder.sdist import Workshop
 
 if TYPE_CHECKING:
@@ -37,27 +32,6 @@ CELL = Cell(
     pip=("imutils==0.5.4", "pyperclip==1.9.0", "setuptools==75.2.0"),
     from_source=("imutils", "pyperclip", "setuptools"),
 )
-
-
-def empty_cache(folder: Path) -> Path:
-    """Nothing but what makes a system: that is the same on every machine, and is what takes long."""
-    folder.mkdir()
-    for name in ("rootfs", "debs", "apt"):
-        (resources.cache() / name).mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(resources.cache() / name)
-    return folder
-
-
-def locked(cell: Cell, cache: Path, previous: Pinned | None = None) -> Pinned:
-    debian = Debian.from_user(cache=cache)
-    return pin(
-        cell,
-        index=Index.from_user(),
-        registry=Registry.from_user(),
-        debian=debian,
-        previous=previous,
-        workshop=Workshop(debian=debian, cache=cache),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -95,25 +69,9 @@ def test_what_was_built_stays_locked(pinned: Pinned, tmp_path: Path) -> None:
 
 def test_plain_docker_build_takes_them(pinned: Pinned, tmp_path: Path) -> None:
     """As from an index: no file says that they came from a folder."""
-    debian, index, cache = Debian.from_user(), Index.from_user(), resources.cache()
-    works = Workshop(debian=debian, cache=cache)
-    recipe = render(pinned, probe=b"#!/usr/bin/env python3\n", version="0.1.0")
-    blobs = {}
-    for name, blob in recipe.blobs.items():
-        if isinstance(blob, RootfsBase):
-            blobs[name] = cached_rootfs(blob, cache=cache, fetch=debian.fetch)
-        else:
-            blobs[name] = works.make(blob, index) if blob.source else index.fetch(blob, cache=cache)
-    write(recipe, tmp_path / "recipe", blobs=blobs)
-    assert (tmp_path / "recipe/built/imutils-0.5.4-py3-none-any.whl").is_file()
-    name = f"rtbuild-test/{uuid.uuid4().hex[:12]}:cell"
-    ca = os.environ.get("SSL_CERT_FILE")
-    authority = ["--secret", f"id=ca,src={ca}"] if ca else []
-    docker("build", "--label", "io.rtbuild.test=1", *authority, "--tag", name, str(tmp_path / "recipe"))
-    try:
+    with image(pinned, tmp_path / "recipe") as name:
+        assert (tmp_path / "recipe/built/imutils-0.5.4-py3-none-any.whl").is_file()
         plain = docker("run", "--rm", name, "python", "-c", LOOK)
-    finally:
-        docker("image", "rm", "--force", name)
     found = json.loads(plain)
     assert found["versions"] == ["0.5.4", "1.9.0"]
     assert not [path for path in found["files"] if "direct_url" in path]
@@ -124,9 +82,3 @@ import importlib.metadata as m, json, pyperclip
 files = [str(f) for n in ("imutils", "pyperclip") for f in m.files(n)]
 print(json.dumps({"versions": [m.version("imutils"), m.version("pyperclip")], "files": files}))
 """
-
-
-def docker(*command: str) -> str:
-    done = subprocess.run(["docker", *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
