@@ -16,6 +16,7 @@ from builder.catalogue.page import clean, document, lines, page
 from builder.console import Terminal
 from builder.errors import RegistryError
 from builder.evidence.contents import System, parse_status
+from builder.evidence.failure import failure_predicate
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import sbom
@@ -73,6 +74,9 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
     evidence = doubles.evidence(image)
     system = System(packages=parse_status(doubles.status_file().decode()))
     test = predicate_of(doubles.verification(image), image, claims=("T4",), exempt=())
+    broken = doubles.double_report(verdict="broken", cause="cudnn-shadowed")
+    against = failure_predicate(doubles.verification(image, document=broken), image)
+    against = json.loads(json.dumps(against))
     good = {TEST_RESULT: json.loads(json.dumps(test)), CYCLONEDX: sbom(evidence, image, system)}
     good[PROVENANCE] = provenance(evidence, image)
     module = sys.modules["builder.catalogue.audit"]
@@ -81,12 +85,15 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
         predicates = copy.deepcopy(good)
         for _ in range(chance.choice([1, 1, 2, 4])):
             spoil(predicates[chance.choice([TEST_RESULT, TEST_RESULT, CYCLONEDX, PROVENANCE])], chance)
+        failed, whole = copy.deepcopy(against), chance.random() < 0.2
+        if not whole:
+            spoil(failed, chance)
         pieces = tuple(
             Piece(
                 statement=Statement(subjects=(image.digest,), predicate_type=kind, predicate=predicate),
                 digest="sha256:" + "1" * 64,
             )
-            for kind, predicate in predicates.items()
+            for kind, predicate in (*predicates.items(), (TEST_RESULT, failed))
         )
         found = Gathered(pieces=pieces, refused=(), kept="tag", signatures=False)
         monkeypatch.setattr(module, "gather", lambda *_arguments, found=found: found)
@@ -95,4 +102,5 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
         assert json.loads(json.dumps(document(answer)))["works"] is answer.works
         for line in (*lines(answer), *page(answer, TERMINAL)):
             assert clean(line) == line
+        assert not (answer.works and whole)
         assert not answer.works or answer.verified[0].report.verdict == "works"
