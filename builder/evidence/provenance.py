@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.evidence.documents import Evidence, Subject
+    from builder.model import Deb
 
 BUILD_TYPE = "https://rtbuild.io/build/v1"
 """An identifier, described in docs/evidence.md; nothing is fetched from there."""
@@ -78,16 +79,19 @@ def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, 
             "annotations": {"platform": platform},
         }
         return
-    for deb in base.debs:
-        yield {
-            "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
-            "name": deb.file.rpartition("/")[2],
-            "digest": {"sha256": deb.sha256},
-        }
+    yield from map(_deb, base.debs)
+
+
+def _deb(deb: Deb) -> dict[str, Any]:
+    return {
+        "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
+        "name": deb.file.rpartition("/")[2],
+        "digest": {"sha256": deb.sha256},
+    }
 
 
 def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
-    """The sources of wheels that no index has, and what their builds required."""
+    """The sources of wheels that no index has, what their builds required, and what compiled them."""
     sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
     for sdist in dict.fromkeys(source.sdist for source in sources):
         yield {"uri": purl.of_sdist(sdist), "name": sdist.file, "digest": {"sha256": sdist.sha256}}
@@ -96,8 +100,16 @@ def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
             "uri": purl.of_wheel(wheel),
             "name": wheel.file,
             "digest": {"sha256": wheel.sha256},
-            "annotations": {"for": "building from sources"},
+            "annotations": _FOR,
         }
+    installed = frozenset(pinned.base.debs) if isinstance(pinned.base, RootfsBase) else frozenset()
+    compilers = [source.system for source in sources if source.compiled is not None]
+    for deb in dict.fromkeys(deb for system in compilers for deb in system.debs):
+        if deb not in installed:
+            yield {**_deb(deb), "annotations": _FOR}
+
+
+_FOR = {"for": "building from sources"}
 
 
 def _sources(evidence: Evidence) -> Iterator[tuple[str, bytes]]:

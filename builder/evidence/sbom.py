@@ -150,6 +150,7 @@ def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
 def _sources(source: Source) -> dict[str, Any]:
     """What a wheel was built from: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     sdist = source.sdist
+    compilers = source.system.debs if source.compiled is not None else ()
     return {
         "type": "library",
         "name": sdist.name,
@@ -159,6 +160,10 @@ def _sources(source: Source) -> dict[str, Any]:
         "properties": [
             {"name": "rtbuild:file", "value": sdist.file},
             *({"name": "rtbuild:built-with", "value": wheel.file} for wheel in source.requires),
+            *(
+                {"name": "rtbuild:compiled-with", "value": f"{deb.package} {deb.version}"}
+                for deb in compilers
+            ),
         ],
     }
 

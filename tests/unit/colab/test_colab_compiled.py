@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from builder.colab.runtimes import Runtime
 
 TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.35")
-LISTED = "tensorflow==2.18.0\nnumpy==2.0.2\ndlib==19.24.6\nGDAL==3.8.4\nplain==1.0\npsycopg2==2.9.10\nfailing==1.0\n"
+LISTED = (
+    "tensorflow==2.18.0\nnumpy==2.0.2\ndlib==19.24.6\nGDAL==3.8.4\nplain==1.0\npsycopg2==2.9.10\n"
+    "failing==1.0\n"
+)
 
 
 class Offers:

@@ -15,7 +15,7 @@ from builder.evidence import EvidenceError
 from builder.evidence.contents import System, parse_status
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
-from builder.model import RootfsBase, Sdist, Source, Wheel
+from builder.model import Compilation, RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
     from builder.publish.staging import Staged
@@ -55,6 +55,31 @@ def test_what_was_built_from_sources_says_so(image: Staged) -> None:
     resolved = provenance(evidence, image)["buildDefinition"]["resolvedDependencies"]
     assert [row["digest"] for row in resolved if row["name"] == "tiny-1.0.tar.gz"] == [{"sha256": "ab" * 32}]
     assert any(row.get("annotations") == {"for": "building from sources"} for row in resolved)
+
+
+def test_what_compiled_a_wheel_is_named(image: Staged) -> None:
+    base = doubles.pinned().base
+    assert isinstance(base, RootfsBase)
+    gcc = replace(base.debs[0], package="gcc", version="4:12.2", sha256="9c" * 32, file="pool/g/gcc.deb")
+    source = Source(
+        sdist=Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="ab" * 32, size=1),
+        requires=(),
+        system=replace(base, debs=(*base.debs, gcc)),
+        python="3.11",
+        compiled=Compilation(needs=(), libraries=("libc6",)),
+    )
+    file = "tiny-1.0-cp311-cp311-linux_x86_64.whl"
+    built = Wheel(name="tiny", version="1.0", file=file, sha256="cd" * 32, size=1, source=source)
+    lock = replace(doubles.pinned(), wheels=(*doubles.WHEELS, built))
+    evidence = doubles.evidence(image, recipe=doubles.recipe(lock))
+    resolved = provenance(evidence, image)["buildDefinition"]["resolvedDependencies"]
+    assert [row["digest"] for row in resolved if row["name"] == "gcc.deb"] == [{"sha256": "9c" * 32}]
+    names = [row["name"] for row in resolved]
+    assert len(names) == len(set(names))
+    components = sbom(evidence, image, SYSTEM)["components"]
+    (ancestor,) = next(row for row in components if row["name"] == "tiny")["pedigree"]["ancestors"]
+    assert {"name": "rtbuild:compiled-with", "value": "gcc 4:12.2"} in ancestor["properties"]
+    assert "gcc" not in {row["name"] for row in components}
 
 
 def test_the_same_image_has_the_same_one(image: Staged) -> None:
