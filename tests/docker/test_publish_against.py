@@ -64,6 +64,16 @@ def found_broken(scene: Scene) -> None:
     scene.project.report(scene.image, verified=moment(hours=2), **BROKEN)
 
 
+def verified_by_cosign(scene: Scene, signer: Signer, *options: str) -> subprocess.CompletedProcess[str]:
+    """What a reader without rtbuild runs."""
+    return subprocess.run(
+        ["cosign", "verify-attestation", "--key", str(signer.key).replace(".key", ".pub"),
+         "--type", TEST_RESULT, "--insecure-ignore-tlog=true", "--private-infrastructure=true", *options,
+         f"{scene.public}@{scene.image.digest}"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+
+
 def state(scene: Scene) -> dict[str, str | None]:
     """Every tag, those that list evidence and signatures among them."""
     names = scene.registry.tags(scene.public)
@@ -71,7 +81,7 @@ def state(scene: Scene) -> dict[str, str | None]:
 
 
 def test_signed_it_is_a_no_for_everyone_until_a_signed_report_takes_it_back(
-    scene: Scene, signer: Signer
+    scene: Scene, signer: Signer, tmp_path: Path
 ) -> None:
     assert scene.publish(signer=signer).state == "published"
     assert ask(scene, signer).works
@@ -87,15 +97,17 @@ def test_signed_it_is_a_no_for_everyone_until_a_signed_report_takes_it_back(
             "found broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver" in found.against[0].message
         )
 
-    read = subprocess.run(
-        ["cosign", "verify-attestation", "--key", str(signer.key).replace(".key", ".pub"),
-         "--type", TEST_RESULT, "--insecure-ignore-tlog=true", "--private-infrastructure=true",
-         f"{scene.public}@{scene.image.digest}"],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    read = verified_by_cosign(scene, signer)
+    assert read.returncode == 0
     envelopes = [json.loads(line) for line in read.stdout.splitlines()]
     results = [json.loads(base64.b64decode(one["payload"]))["predicate"]["result"] for one in envelopes]
     assert sorted(results) == ["FAILED", "PASSED"]
+
+    policy = tmp_path / "policy.cue"
+    policy.write_text('predicate: result: "PASSED"\n')
+    refused = verified_by_cosign(scene, signer, "--policy", str(policy))
+    assert refused.returncode == 1
+    assert 'conflicting values "FAILED" and "PASSED"' in refused.stderr
 
     before = state(scene)
     scene.proxy.requests.clear()
