@@ -145,8 +145,10 @@ def _not_built(match: Match, problem: CellError) -> Match:
 
 
 def _why(problem: CellError) -> str:
-    """The line that says most: a build's own last words, where it was a build that failed."""
-    said = problem.tail[-1].strip() if isinstance(problem, CommandError) and problem.tail else problem.message
+    """The line that says most: a build's own last words, where it failed by itself and was not stopped."""
+    said = problem.message
+    if isinstance(problem, CommandError) and problem.tail and said.endswith("failed"):
+        said = problem.tail[-1].strip()
     cause = problem.hint.partition(":")[0] if isinstance(problem, CommandError) and problem.hint else ""
     known = cause if cause.startswith((advice.LACKS, advice.NETWORK, advice.COMPILED)) else ""
     return known or said.splitlines()[0][:160]

@@ -117,6 +117,21 @@ def test_what_a_compiler_builds_is_matched(runtime: Runtime, monkeypatch: pytest
     assert why["failing"] == "not built from them: SyntaxError: 2"
 
 
+def test_a_build_that_was_stopped_says_that(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "building dlib-19.24.6.tar.gz was not done after 3600 s, and was stopped"
+    stopped = CommandError(
+        message, command=(), returncode=-9, tail=("[ 40%] Building CXX object",), hint="pin"
+    )
+
+    def lock(_works: Works, *_: Any, **__: Any) -> Built:
+        raise stopped
+
+    monkeypatch.setattr(Works, "lock", lock)
+    found, _ = run(runtime, monkeypatch)
+    why = {match.package.name: match.detail for match in found.missing}
+    assert why["dlib"].endswith(f"; not built from them: {message}")
+
+
 def test_another_kind_of_machine_compiles_nothing(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     found, works = run(runtime, monkeypatch, here="linux/arm64")
     assert [match.package.name for match in found.found] == ["tensorflow", "numpy"]
