@@ -63,6 +63,9 @@ class BuildRequest:
     platform: str
     epoch: int
     compression: Literal["zstd", "gzip"] = "zstd"
+    recompress: bool = False
+    """Whether layers that BuildKit's cache has in another compression, from somebody else's build, get this
+    one: else the digest would depend on what the engine built before. Layers of a base get it, too."""
     build_contexts: Mapping[str, str]
     secrets: Mapping[str, Path]
     build_args: Mapping[str, str]
@@ -117,10 +120,12 @@ def command_line(
         command += ["--cache-to", place]
     if store == "containerd":
         kind = "image" if driver == "docker" else "docker"
-        level = ",compression-level=3" if request.compression == "zstd" else ""
+        how = f"compression={request.compression}"
+        how += ",compression-level=3" if request.compression == "zstd" else ""
+        how += ",force-compression=true" if request.recompress else ""
         command += [
             "--output",
-            f"type={kind},name={request.tag},oci-mediatypes=true,compression={request.compression}{level}",
+            f"type={kind},name={request.tag},oci-mediatypes=true,{how}",
         ]
     else:
         command += ["--tag", request.tag, "--load"]

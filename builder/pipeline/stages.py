@@ -13,7 +13,7 @@ from builder.compat import Outcome as Judgement
 from builder.compat import check, summary
 from builder.errors import CellError
 from builder.lock import Memory, Registry, pin
-from builder.model import Image
+from builder.model import Image, RootfsBase
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
@@ -159,6 +159,7 @@ def build_cell(
                 on_event=lambda event: _tell(walk, event),
                 cancel=walk.cancel,
                 compression=cell.options.compression,
+                recompress=isinstance(recipe.pinned.base, RootfsBase),
                 build_contexts=contexts,
                 secrets=network.secrets,
                 build_args=network.build_args,

@@ -282,3 +282,17 @@ def certificates(folder: Path) -> None:
         capture_output=True,
     )  # fmt: skip
     (folder / "ca.pem").write_bytes((folder / "cert.pem").read_bytes())
+
+
+def test_what_another_build_left_in_the_engine_s_cache_changes_no_digest(project: Path) -> None:
+    """BuildKit takes a layer of its cache as it was compressed for whoever built it first."""
+    own = MATRIX.replace("six==1.17.0", "six==1.16.0")
+    (project / "packed.yaml").write_text(
+        own.replace("name: two", "name: packed") + "options: {compression: gzip}\n"
+    )
+    (project / "plain.yaml").write_text(own.replace("name: two", "name: packed"))
+    told(project, "build", "packed.yaml", "--no-verify")
+    after = only(told(project, "build", "plain.yaml", "--no-verify"))["image"]
+    alone = only(told(project, "build", "plain.yaml", "--no-verify", "--no-cache"))["image"]
+    subprocess.run(["docker", "rmi", "-f", after["reference"]], capture_output=True, check=False)
+    assert after["digest"] == alone["digest"]

@@ -90,6 +90,8 @@ def test_command_for_an_engines_own_builder() -> None:
         request(compression="gzip"), docker=["docker"], builder="default", store="containerd"
     )
     assert command[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=gzip"
+    own = command_line(request(recompress=True), docker=["docker"], builder="default", store="containerd")
+    assert own[-2].endswith(",compression=zstd,compression-level=3,force-compression=true")
     assert command[:5] == ["docker", "buildx", "build", "--builder", "default"]
 
 
