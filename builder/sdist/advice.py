@@ -50,7 +50,7 @@ def to_compile(sdist: Sdist) -> str:
 
 def of_failure(text: str, sdist: Sdist, *, compiled: bool) -> str:
     """What to do; ``text`` is what the build printed: a compiler's own words are far from the end of it."""
-    end = "\n".join(text.splitlines()[-_END:])
+    end = "\n".join([line for line in text.splitlines() if line.strip()][-_END:])
     if any(word in end for word in _NETWORK):
         return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"
     lacking = lacks(text) if compiled else None
