@@ -49,7 +49,9 @@ def test_a_pure_build_that_wants_a_compiler_is_told_how_to_say_so(said: str) -> 
 
 def test_empty_lines_do_not_hide_that_the_network_was_asked() -> None:
     said = "urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>"
-    assert of_failure(said + 30 * "\n\nmore", PSYCOPG2, compiled=False).startswith("its build asks the network")
+    assert of_failure(said + 30 * "\n\nmore", PSYCOPG2, compiled=False).startswith(
+        "its build asks the network"
+    )
 
 
 def test_a_file_that_the_sources_lack_is_no_program() -> None:
