@@ -67,10 +67,14 @@ def build_missing(
     )
     done: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
-        for match in pool.map(builder.build, tried):
-            done.append(match)
-            if progress is not None:
-                progress(match.package.name, len(done), len(tried))
+        try:
+            for match in pool.map(builder.build, tried):
+                done.append(match)
+                if progress is not None:
+                    progress(match.package.name, len(done), len(tried))
+        except BaseException:
+            workshop.cancel.set()  # those that run now would take minutes
+            raise
     return _with(matching, done)
 
 

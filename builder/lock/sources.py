@@ -24,6 +24,7 @@ from builder.lock.availability import parsed_wheel
 from builder.model import RootfsBase, Sdist
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
@@ -46,6 +47,10 @@ class Built:
 
 class Workshop(Protocol):
     """What builds: :class:`builder.sdist.Workshop`."""
+
+    @property
+    def cancel(self) -> threading.Event:
+        """Once set, what is being built ends soon, by a CancelledError."""
 
     def lock(
         self,

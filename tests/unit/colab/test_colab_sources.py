@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from builder.colab.match import Matching, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.sources import build_missing
-from builder.errors import CellError, CommandError
+from builder.errors import CancelledError, CellError, CommandError
 from builder.lock.simple_api import IndexFile
 from builder.lock.sources import Built
 from builder.lock.target import Target
@@ -40,6 +43,7 @@ class Works:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.cancel = threading.Event()
         self.pins: tuple[str, ...] = ()
         self.systems: tuple[str, str | None] | None = None
 
@@ -71,15 +75,16 @@ def file(name: str) -> IndexFile:
     return IndexFile(name=name, url=f"https://index.invalid/{name}", sha256="a" * 64)
 
 
-def run(tmp_path: Path, *, python: str = "3.11") -> tuple[Matching, Works]:
+def run(tmp_path: Path, *, python: str = "3.11", **options: Any) -> tuple[Matching, Works]:
     text = "good==1.0\nstub==1.0\nbroken==1.0\nother==1.0\nnumpy==2.0\ngoogle-colab==1.0\n"
     packages, _ = parse_freeze(text, "freeze.txt")
     target = Target(python=python, platform="linux/amd64", glibc="2.35")
     offers: Any = Offers()
-    works: Any = Works(tmp_path)
+    works: Any = options.pop("works", None) or Works(tmp_path)
     debian: Any = SmallDebian()
     first = match_packages(packages, index=offers, target=target)
-    return build_missing(first, index=offers, target=target, debian=debian, workshop=works), works
+    found = build_missing(first, index=offers, target=target, debian=debian, workshop=works, **options)
+    return found, works
 
 
 def test_what_builds_is_matched(tmp_path: Path) -> None:
@@ -114,3 +119,24 @@ def test_a_python_between_two_debians_is_built_in_both(tmp_path: Path) -> None:
     found, works = run(tmp_path, python="3.12")
     assert [match.package.name for match in found.found] == ["good", "numpy"]
     assert works.systems == ("trixie", "bookworm")
+
+
+class Slow(Works):
+    """Builds until somebody says that it is enough; a minute at most."""
+
+    def lock(self, sdist: Sdist, **options: Any) -> Built:
+        if sdist.name != "good":
+            self.stopped = self.cancel.wait(60)
+            raise CancelledError(f"building {sdist.file} was not finished")
+        return super().lock(sdist, **options)
+
+
+def test_ctrl_c_ends_the_builds_that_run(tmp_path: Path) -> None:
+    slow = Slow(tmp_path)
+
+    def progress(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, works=slow, progress=progress)
+    assert slow.stopped
