@@ -37,8 +37,7 @@ def _programs(archive: Archive, interpreter: str, python: str) -> Iterator[tuple
                 continue  # a build that needs it fails by itself, and says of what
         elif script := _SCRIPT.fullmatch(member):
             content = archive.read(member)
-            if content.startswith(
-                b"#!python"
-            ):  # https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+            # https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+            if content.startswith(b"#!python"):
                 content = f"#!{interpreter}\n".encode() + content.partition(b"\n")[2]
             yield script["name"], content
