@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
-"""An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes of two busy
-cores."""
+"""An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two
+busy cores."""
 _EACH = 2 << 30
 """Bytes of memory that a C++ compiler may come to need."""
 _COMPILERS = re.compile(r"(?:[a-z0-9_]+-linux-gnu-)?(?:cc|c\+\+|gcc|g\+\+|gfortran|clang|clang\+\+)(?:-\d+)?")
