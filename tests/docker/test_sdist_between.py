@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from builder.lock.sources import Built
     from builder.model import Pinned, RootfsBase, Wheel
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 CELL = Cell(
     id="numpy1.26.4-py3.12-ubuntu24.04",
