@@ -174,15 +174,12 @@ def matrix_text(imported: Imported) -> str:
     missing = len(matching.missing)
     compiled = [match for match in matching.found if match.compiled is not None]
     skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
+    plain = [match for match in matching.found if match.compiled is None]
     pins = sorted(
-        (
-            m.requirement
-            for m in matching.found
-            if m.requirement and m.compiled is None and m.package.key not in skipped
-        ),
+        (m.requirement for m in plain if m.requirement and m.package.key not in skipped),
         key=str.casefold,
     )
-    sources = sorted(m.package.key for m in matching.found if m.built is not None and m.compiled is None)
+    sources = sorted(match.package.key for match in plain if match.built is not None)
     indexes = sorted({match.index for match in matching.found if match.index})
     lines = [
         "# yaml-language-server: $schema=../docs/matrix.schema.json",

@@ -98,15 +98,20 @@ class Reader:
             return None
 
     def texts(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
-        if isinstance(node, Table):
-            self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
-            return ()
-        entries = node.nodes if isinstance(node, Items) else (node,)
-        if self._too_many(len(entries), node, what):
-            return ()
-        entry = f"an entry of {what}" if isinstance(node, Items) else what
+        entries, entry = self._entries(node, what)
         found = (self.text(child, syntax, entry) for child in entries)
         return tuple(dict.fromkeys(text for text in found if text is not None))
+
+    def _entries(self, node: Node, what: str) -> tuple[tuple[Node, ...], str]:
+        """What stands in a list, or alone in its place, and what one of it is called."""
+        if isinstance(node, Table):
+            self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
+            return (), what
+        if not isinstance(node, Items):
+            return (node,), what
+        if self._too_many(len(node.nodes), node, what):
+            return (), what
+        return tuple(node.nodes), f"an entry of {what}"
 
     def setting(self, node: Node, key: Key, hint: str | None = None) -> Setting | None:
         """The value of a cell's key. ``hint`` is for a list where one value belongs."""
@@ -184,15 +189,10 @@ class Reader:
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         """Names; behind one that is compiled stands what its build needs: ``psycopg2: libpq-dev``."""
-        if isinstance(node, Table):
-            self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
-            return ()
-        entries = node.nodes if isinstance(node, Items) else (node,)
-        if self._too_many(len(entries), node, what):
-            return ()
         found: dict[str, tuple[str, Span]] = {}
+        entries, called = self._entries(node, what)
         for entry in entries:
-            build = self._build(entry, syntax, f"an entry of {what}" if isinstance(node, Items) else what)
+            build = self._build(entry, syntax, called)
             if build is None:
                 continue
             name, text = build

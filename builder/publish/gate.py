@@ -97,7 +97,8 @@ def decide(
     judged = standing([*said, *(_judged(entry, candidate, now, policy) for entry in entries)])
     counting = [row.entry for row in judged if row.reason is None and row.entry is not None]
     exempt = _exempt(cell, policy.exempt)
-    claims = tuple(sorted({name for name in map(gpu_class, counting) if name is not None} - exempt))
+    classes = {row.gpu_class for row in judged if row.reason is None}
+    claims = tuple(sorted({name for name in classes if name is not None} - exempt))
     measured, unlike = _measured(cell, counting)
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
     refusals += [damaged(row) for row in unreadable]  # each may be one that said broken
@@ -106,7 +107,7 @@ def decide(
         refusals += _contradicted(judged, claims)
         refusals += unlike
         if not claims and not refusals:
-            refusals.append(_nothing_to_claim(cell, counting))
+            refusals.append(_nothing_to_claim(cell, counting, classes))
     else:
         refusals += [row.reason for row in judged if row.reason is not None]
     if not counting and not refusals:
@@ -203,8 +204,7 @@ def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refu
     return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
-def _nothing_to_claim(cell: Cell, counting: Sequence[Entry]) -> Refusal:
-    classes = {gpu_class(entry) for entry in counting}
+def _nothing_to_claim(cell: Cell, counting: Sequence[Entry], classes: set[str | None]) -> Refusal:
     if classes == {None}:
         names = sorted({name for entry in counting for name, _ in entry.key.gpus})
         return Refusal(

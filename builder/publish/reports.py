@@ -94,11 +94,10 @@ def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
         )
     if key.content != candidate.content:
         yield Refusal(kind="content", text=f"{where} is about other content than the image's config names")
-    if candidate.probe not in (key.probe, None):
+    if candidate.probe is not None and candidate.probe != key.probe:
         yield Refusal(
             kind="probe",
-            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries "
-            f"{str(candidate.probe)[:12]}…",
+            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {candidate.probe[:12]}…",
         )
 
 

@@ -10,7 +10,7 @@ from builder.compat import elf
 from builder.errors import CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 # e_machine, by https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html and its registry
@@ -28,6 +28,7 @@ def loaded(
     library that neither the wheel nor a package has.
     """
     own = {posixpath.basename(name) for name in content}
+    owners = _owners(root)
     found: set[str] = set()
     absent: list[str] = []
     for name, (data, _) in sorted(content.items()):
@@ -36,11 +37,13 @@ def loaded(
         if not _is_of(data, machine):
             raise CellError(f"{what}: {name} is code of another machine than {machine}", hint=_HINT)
         needs = elf.needs_of(data)
-        for library in () if needs is None else needs.libraries:
+        if needs is None:
+            continue
+        for library in needs.libraries:
             if library in own:
                 continue
-            place = _find(library, needs.paths if needs is not None else (), root, machine)
-            package = _owner(place, root) if place is not None else None
+            place = _find(library, needs.paths, root, machine)
+            package = owners.get(place) if place is not None else None
             if package is None:
                 absent.append(f"{library}, which {name} loads")
             else:
@@ -83,12 +86,10 @@ def _merged(path: str) -> str:
     return f"/usr{path}" if path.startswith(("/lib/", "/lib64/")) else path
 
 
-def _owner(path: str, root: Path) -> str | None:
-    """The package that has a file, by dpkg's own lists: https://manpages.debian.org/dpkg-query"""
-    return next((package for package, files in _lists(root) if path in files), None)
-
-
-def _lists(root: Path) -> Iterator[tuple[str, frozenset[str]]]:
+def _owners(root: Path) -> dict[str, str]:
+    """The package of each file, by dpkg's own lists: https://manpages.debian.org/dpkg-query"""
+    found: dict[str, str] = {}
     for path in sorted((root / "var/lib/dpkg/info").glob("*.list")):
-        files = frozenset(map(_merged, path.read_text("utf-8").splitlines()))
-        yield path.stem.partition(":")[0], files
+        for file in path.read_text("utf-8").splitlines():
+            found.setdefault(_merged(file), path.stem.partition(":")[0])
+    return found

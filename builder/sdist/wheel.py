@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _DATE = (1980, 1, 2, 0, 0, 0)
 _REGULAR = 0o100000
-HOLDS_CODE = "holds compiled code"
 _ANY = {"py3-none-any", "py2-none-any"}
 _NAMED = 8
 """Files of those that differ, in an error."""
@@ -62,10 +61,12 @@ def refuse_other(
     except InvalidWheelFilename as problem:
         raise CellError(f"{what} is no name of a wheel: {problem}", hint=_HINT) from problem
     _refuse_name(what, name, str(version), sdist)
-    pure = "py3-none-any" in map(str, tags) and {str(tag) for tag in tags} <= _ANY
+    offered = {str(tag) for tag in tags}
+    pure = "py3-none-any" in offered and offered <= _ANY
     if not pure and fitting is None:
         raise CellError(
-            f"{what} {HOLDS_CODE} or asks for one Python: without a compiler only py3-none-any is taken",
+            f"{what} holds compiled code or asks for one Python: without a compiler only py3-none-any is "
+            "taken",
             hint=advice.to_compile(sdist),
         )
     if not pure and fitting is not None and not tags <= set(fitting):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from builder import resources
 from builder.layers.rootfs import cached_rootfs
 from builder.lock import Debian, Index, Registry, pin
-from builder.model import RootfsBase
+from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.recipe import render, write
 from builder.sdist import Workshop
 
@@ -19,7 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.model import Cell, Pinned
+    from builder.model import Pinned
+
+SMALL = Cell(
+    id="numpy1.26.4-py3.11-bookworm",
+    matrix="small",
+    frameworks=("numpy==1.26.4",),
+    python="3.11",
+    base=Base(kind="rootfs", name="debian/bookworm"),
+    cuda=Cuda(provider="none"),
+)
+"""Without anything from sources, which each file of tests names for itself."""
 
 
 def empty_cache(folder: Path) -> Path:
@@ -31,28 +41,32 @@ def empty_cache(folder: Path) -> Path:
     return folder
 
 
+def workshop(cache: Path) -> Workshop:
+    return Workshop(debian=Debian.from_user(cache=cache), cache=cache)
+
+
 def locked(cell: Cell, cache: Path, previous: Pinned | None = None) -> Pinned:
-    debian = Debian.from_user(cache=cache)
+    works = workshop(cache)
     return pin(
         cell,
         index=Index.from_user(),
         registry=Registry.from_user(),
-        debian=debian,
+        debian=works.debian,
         previous=previous,
-        workshop=Workshop(debian=debian, cache=cache),
+        workshop=works,
     )
 
 
 @contextlib.contextmanager
 def image(pinned: Pinned, context: Path) -> Iterator[str]:
     """The image that plain ``docker build`` makes of the rendered recipe, which stays in ``context``."""
-    debian, index, cache = Debian.from_user(), Index.from_user(), resources.cache()
-    works = Workshop(debian=debian, cache=cache)
+    index, cache = Index.from_user(), resources.cache()
+    works = workshop(cache)
     recipe = render(pinned, probe=b"#!/usr/bin/env python3\n", version="0.1.0")
     blobs = {}
     for name, blob in recipe.blobs.items():
         if isinstance(blob, RootfsBase):
-            blobs[name] = cached_rootfs(blob, cache=cache, fetch=debian.fetch)
+            blobs[name] = cached_rootfs(blob, cache=cache, fetch=works.debian.fetch)
         else:
             blobs[name] = works.make(blob, index) if blob.source else index.fetch(blob, cache=cache)
     write(recipe, context, blobs=blobs)

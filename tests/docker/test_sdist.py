@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from sdist_scene import docker, empty_cache, image, locked
+from sdist_scene import SMALL, docker, empty_cache, image, locked, workshop
 
 from builder.errors import PackageIndexError
-from builder.lock import Debian, Index
+from builder.lock import Index
 from builder.lock.index import cache_path
-from builder.model import Base, Cell, Cuda
-from builder.sdist import Workshop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +20,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.docker
 
-CELL = Cell(
-    id="numpy1.26.4-py3.11-bookworm",
-    matrix="small",
-    frameworks=("numpy==1.26.4",),
-    python="3.11",
-    base=Base(kind="rootfs", name="debian/bookworm"),
-    cuda=Cuda(provider="none"),
+CELL = replace(
+    SMALL,
     pip=("imutils==0.5.4", "pyperclip==1.9.0", "setuptools==75.2.0"),
     from_source=("imutils", "pyperclip", "setuptools"),
 )
@@ -57,7 +50,7 @@ def test_only_what_has_no_wheel_is_built(pinned: Pinned) -> None:
 def test_another_machine_makes_the_same(pinned: Pinned, tmp_path: Path) -> None:
     wheel = next(wheel for wheel in pinned.wheels if wheel.name == "imutils")
     cache = empty_cache(tmp_path / "cache")
-    works = Workshop(debian=Debian.from_user(cache=cache), cache=cache)
+    works = workshop(cache)
     assert works.make(wheel, Index.from_user()) == cache_path(wheel, cache)
 
 

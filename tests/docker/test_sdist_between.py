@@ -10,17 +10,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from sdist_scene import SMALL, empty_cache, workshop
 
-from builder import resources
 from builder.errors import CellError
-from builder.lock import Debian, Index, Registry, pin
+from builder.lock import Index, Registry, pin
 from builder.lock.file import Entry, Lockfile, read_lock, render
 from builder.lock.index import cache_path
 from builder.lock.oci import MANIFEST
 from builder.lock.sources import systems_of
 from builder.lock.target import Target
-from builder.model import Base, Cell, Cuda, Sdist
-from builder.sdist import Workshop
+from builder.model import Base, Sdist
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,34 +28,24 @@ if TYPE_CHECKING:
 
     from builder.lock.sources import Built
     from builder.model import Pinned, RootfsBase, Wheel
+    from builder.sdist import Workshop
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
-CELL = Cell(
+CELL = replace(
+    SMALL,
     id="numpy1.26.4-py3.12-ubuntu24.04",
-    matrix="small",
-    frameworks=("numpy==1.26.4",),
     python="3.12",
     base=Base(kind="registry", name="ubuntu:24.04"),
-    cuda=Cuda(provider="none"),
     pip=("imutils==0.5.4", "promise==2.3", "setuptools==75.2.0"),
     from_source=("imutils", "promise"),
 )
 LABELS = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "24.04"}
 
 
-def workshop(folder: Path) -> Workshop:
-    """Its cache has nothing but what makes a system: that is the same on every machine, and takes long."""
-    folder.mkdir()
-    for name in ("rootfs", "debs", "apt"):
-        (resources.cache() / name).mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(resources.cache() / name)
-    return Workshop(debian=Debian.from_user(cache=folder), cache=folder)
-
-
 @pytest.fixture(scope="module")
 def works(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return workshop(tmp_path_factory.mktemp("here") / "cache")
+    return workshop(empty_cache(tmp_path_factory.mktemp("here") / "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +97,7 @@ def test_another_machine_makes_the_same_by_the_lock(pinned: Pinned, tmp_path: Pa
     lock.write_text(render(Lockfile(matrix="small", cells={CELL.id: entry})))
     read = read_lock(lock)
     assert read is not None
-    works = workshop(tmp_path / "cache")
+    works = workshop(empty_cache(tmp_path / "cache"))
     for wheel in read.cells[CELL.id].wheels:
         if wheel.source is not None:
             assert works.make(wheel, Index.from_user()) == cache_path(wheel, works.cache)
@@ -119,7 +108,7 @@ def test_the_system_that_is_not_in_the_lock_makes_it_too(
 ) -> None:
     wheel = built(pinned, "promise")
     assert wheel.source is not None
-    works = workshop(tmp_path / "cache")
+    works = workshop(empty_cache(tmp_path / "cache"))
     assert systems[1].suite == "bookworm"
     there = replace(wheel, source=replace(wheel.source, system=systems[1]))
     assert works.make(there, Index.from_user()) == cache_path(wheel, works.cache)

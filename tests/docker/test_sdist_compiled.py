@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from sdist_scene import docker, empty_cache, image, locked
+from sdist_scene import SMALL, docker, empty_cache, image, locked, workshop
 
 from builder.errors import CellError, CommandError
-from builder.lock import Debian, Index
+from builder.lock import Index
 from builder.lock.index import cache_path
-from builder.model import Base, Cell, Compilation, Cuda, RootfsBase, Wheel
-from builder.sdist import Workshop
+from builder.model import Compilation, RootfsBase, Wheel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
-CELL = Cell(
-    id="numpy1.26.4-py3.11-bookworm",
-    matrix="small",
-    frameworks=("numpy==1.26.4",),
-    python="3.11",
-    base=Base(kind="rootfs", name="debian/bookworm"),
-    cuda=Cuda(provider="none"),
+CELL = replace(
+    SMALL,
     pip=("psycopg2==2.9.10", "pycairo==1.28.0"),
     apt=("libcairo2", "libpq5"),
     compiled=(("psycopg2", ("libpq-dev",)), ("pycairo", ("libcairo2-dev", "pkg-config"))),
@@ -63,7 +57,7 @@ def test_what_it_loads_is_known_and_the_compiler_is_not_in_the_image(pinned: Pin
 def test_another_cache_makes_the_same(pinned: Pinned, tmp_path: Path) -> None:
     wheel = compiled(pinned)["psycopg2"]
     cache = empty_cache(tmp_path / "cache")
-    works = Workshop(debian=Debian.from_user(cache=cache), cache=cache)
+    works = workshop(cache)
     assert works.make(wheel, Index.from_user()) == cache_path(wheel, cache)
 
 
