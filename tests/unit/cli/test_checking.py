@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.cli import checking
-from builder.compat import BaseTruth
 from builder.errors import CellError
-from builder.lock import Memory
+from builder.facts import BaseTruth
+from builder.facts.memory import Memory
 from builder.matrix import load
 from builder.pipeline.locks import LockKeeper
 from builder.pipeline.schedule import Walk
