@@ -134,7 +134,7 @@ def known_bad(verifications: Sequence[Verified], classes: Iterable[str], facts: 
             if found.message in seen:
                 continue
             seen.add(found.message)
-            fails = found.outcome is Rule.CANNOT_WORK
+            fails = found.outcome is Rule.IMPOSSIBLE
             source = found.values[-1].source if found.values else None
             yield Finding(
                 what="known-bad",

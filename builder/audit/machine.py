@@ -97,9 +97,9 @@ def ruled(
             message=f"the provenance holds values that no rule understands: {error}",
         )
         return
-    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Rule.WORKS, Rule.UNKNOWN)]
+    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Rule.POSSIBLE, Rule.UNKNOWN)]
     for found in told:
-        fails = found.outcome is Rule.CANNOT_WORK
+        fails = found.outcome is Rule.IMPOSSIBLE
         yield Finding(
             what=f"rules:{found.rule}",
             outcome=Outcome.FAILS if fails else Outcome.MIND,

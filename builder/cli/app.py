@@ -95,7 +95,7 @@ def check(
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
-    """Say in milliseconds which cells can work, and why the others cannot; nothing is built."""
+    """Say in milliseconds which cells are possible, and why the others are not; nothing is built."""
     from builder.cli.checking import run
 
     return run(
@@ -151,7 +151,7 @@ def resolve(
     ] = False,
     json_: opt.Json = False,
 ) -> int:
-    """Propose cells that work for given frameworks, best first, and print a matrix file of them."""
+    """Propose possible cells for given frameworks, best first, and print a matrix file of them."""
     from builder.cli.resolving import from_conda, run
     from builder.index.client import Index
 

@@ -34,19 +34,19 @@ def check(
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
-    With ``suggest``, a finding that refuses carries the nearest cell that would work, where there is one.
+    With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
     """
     known = facts or tables.load()
     stack = stack_of(cell, truth or Truth(), known, driver)
     findings = [finding for rule in RULES for finding in rule(stack)]
     findings += stack.disagreements
-    if not suggest or summary(findings) is not Outcome.CANNOT_WORK:
+    if not suggest or summary(findings) is not Outcome.IMPOSSIBLE:
         return tuple(findings)
     found = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
     if found is None:
         return tuple(findings)
     found = replace(found, cell=replace(found.cell, id=cell.id, matrix=cell.matrix))
-    return tuple(replace(f, nearest=found) if f.outcome is Outcome.CANNOT_WORK else f for f in findings)
+    return tuple(replace(f, nearest=found) if f.outcome is Outcome.IMPOSSIBLE else f for f in findings)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,9 +64,9 @@ def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
     Stops at the first finding that is no yes: nobody reads the others.
     """
     stack = stack_of(cell, Truth(), known, driver)
-    outcome = Outcome.WORKS
+    outcome = Outcome.POSSIBLE
     for finding in itertools.chain.from_iterable(rule(stack) for rule in RULES):
-        if finding.outcome is not Outcome.WORKS:
+        if finding.outcome is not Outcome.POSSIBLE:
             outcome = finding.outcome
             if outcome is not Outcome.WARNS:
                 break
@@ -84,7 +84,7 @@ def explain(cell: Cell, findings: Sequence[Finding]) -> str:
     ]
     if cell.gpus:
         lines.append(f"  gpus        {', '.join(cell.gpus)}")
-    for outcome in (Outcome.CANNOT_WORK, Outcome.UNKNOWN, Outcome.WARNS, Outcome.WORKS):
+    for outcome in (Outcome.IMPOSSIBLE, Outcome.UNKNOWN, Outcome.WARNS, Outcome.POSSIBLE):
         group = [finding for finding in findings if finding.outcome is outcome]
         if group:
             lines += ["", _HEADING[outcome]]
@@ -93,20 +93,19 @@ def explain(cell: Cell, findings: Sequence[Finding]) -> str:
             lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
     way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
     if way_out is not None:
-        lines += ["", "The nearest cell that would work:"]
-        lines += [f"  {key}: {value}" for key, value in way_out.changes]
+        lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
     return "\n".join(lines) + "\n"
 
 
 _VERDICT = {
-    Outcome.WORKS: "nothing speaks against it",
-    Outcome.WARNS: "can work, with a reservation",
-    Outcome.UNKNOWN: "cannot be told",
-    Outcome.CANNOT_WORK: "cannot work",
+    Outcome.POSSIBLE: "possible: nothing speaks against it",
+    Outcome.WARNS: "possible, with a reservation",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.IMPOSSIBLE: "impossible",
 }
 _HEADING = {
-    Outcome.CANNOT_WORK: "Refused because:",
+    Outcome.IMPOSSIBLE: "Refused because:",
     Outcome.UNKNOWN: "Not known:",
     Outcome.WARNS: "Mind:",
-    Outcome.WORKS: "Checked:",
+    Outcome.POSSIBLE: "Checked:",
 }

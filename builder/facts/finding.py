@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.facts.entry import entry
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -19,19 +21,33 @@ ship with rtbuild; ``cell``: stated by the matrix itself."""
 class Outcome(enum.StrEnum):
     """What a rule, or all of them together, make of a cell before anything is built."""
 
-    WORKS = "works"
+    POSSIBLE = "possible"
     WARNS = "warns"
+    """Possible, with a reservation that the message names."""
     UNKNOWN = "unknown"
     """A value that decides is not known. Never counted as a yes."""
-    CANNOT_WORK = "cannot-work"
+    IMPOSSIBLE = "impossible"
 
     @property
     def severity(self) -> int:
-        """0 for works up to 3 for cannot-work: the worst finding decides for the cell."""
+        """0 for possible up to 3 for impossible: the worst finding decides for the cell."""
         return _SEVERITY[self]
 
+    @property
+    def answer(self) -> str:
+        """``possible``, ``impossible`` or ``unknown``: the word for a whole cell.
 
-_SEVERITY = {Outcome.WORKS: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.CANNOT_WORK: 3}
+        ``works`` is said of a convolution that ran, and of nothing else.
+        """
+        return "possible" if self is Outcome.WARNS else self.value
+
+    @property
+    def old_name(self) -> str:
+        """The name in JSON documents of rtbuild 0.1, written beside ``answer`` for one release."""
+        return {"possible": "works", "impossible": "cannot-work"}.get(self.value, self.value)
+
+
+_SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +74,7 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest:
-    """A cell close to the one refused, which the same rules let pass, and how it differs."""
+    """A possible cell close to the refused one: the same rules were asked about it."""
 
     changes: tuple[tuple[str, str], ...]
     """``(key of the matrix, new value)``: ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
@@ -66,6 +82,11 @@ class Nearest:
 
     def __str__(self) -> str:
         return ", ".join(f"{key}: {value}" for key, value in self.changes)
+
+    @property
+    def yaml(self) -> str:
+        """The cell as an entry of ``include``, to paste into the matrix."""
+        return "\n".join(entry(self.cell)) + "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +108,8 @@ class Finding:
         """For ``rtbuild check --json``: plain values only, in a fixed order."""
         document: dict[str, Any] = {
             "rule": self.rule,
-            "outcome": self.outcome.value,
+            "outcome": self.outcome.old_name,
+            "answer": self.outcome.value,
             "message": self.message,
             "values": [
                 {
@@ -101,9 +123,10 @@ class Finding:
         }
         if self.nearest is not None:
             document["nearest"] = dict(self.nearest.changes)
+            document["nearest_yaml"] = self.nearest.yaml
         return document
 
 
 def summary(findings: Iterable[Finding]) -> Outcome:
-    """The worst outcome among findings; ``works`` where there is none."""
-    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.WORKS)
+    """The worst outcome among findings; ``possible`` where there is none."""
+    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.POSSIBLE)

@@ -34,7 +34,7 @@ def nearest(stack: Stack, judge: Judge) -> Nearest | None:
     near = itertools.islice(_candidates(stack), LIMIT)
     for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
         outcome = judge(cell)
-        if outcome is Outcome.WORKS:
+        if outcome is Outcome.POSSIBLE:
             return Nearest(changes=changes, cell=cell)
         if outcome is Outcome.WARNS and fallback is None:
             fallback = Nearest(changes=changes, cell=cell)

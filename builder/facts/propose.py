@@ -1,4 +1,4 @@
-"""From requirements to cells: which combinations work for ``tensorflow==2.15.*``, the best first.
+"""From requirements to cells: which combinations are possible for ``tensorflow==2.15.*``, the best first.
 
 Every candidate goes through the same rules as a cell of a matrix; nothing is proposed that they refuse.
 """
@@ -14,6 +14,7 @@ from builder.errors import CellError
 from builder.facts import tables
 from builder.facts.candidates import cells, choices
 from builder.facts.check import check
+from builder.facts.entry import entry
 from builder.facts.finding import Outcome, summary
 from builder.facts.versions import key
 
@@ -31,7 +32,7 @@ MOST = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A cell that works, and what the rules say about it."""
+    """A possible cell, and what the rules say about it."""
 
     cell: Cell
     findings: tuple[Finding, ...]
@@ -51,14 +52,14 @@ def propose(
     facts: Facts | None = None,
     limit: int = 5,
 ) -> list[Proposal]:
-    """Cells for ``requirements`` that work: first those without warnings, the newest release, Python, system.
+    """Possible cells for ``requirements``: first those without warnings, the newest release, Python, system.
 
     ``available`` are the versions that the package index has, by distribution; without it the newest release
     of each line that the facts know is taken. There is one cell for each release, Python and CUDA provider.
 
     Raises:
         UsageError: A requirement does not parse, or names a framework that the facts do not cover.
-        CellError: Nothing works. The message holds the reasons of the candidate that came closest.
+        CellError: Nothing is possible. The message holds the reasons of the candidate that came closest.
     """
     known = facts or tables.load()
     ways = [list(choices(text, known, available or {})) for text in requirements]
@@ -68,22 +69,22 @@ def propose(
             raise CellError(
                 f"no release on record{offered} fits {text}", hint="`docs/facts.md` lists what is on record"
             )
-    works: list[tuple[tuple[object, ...], Proposal]] = []
+    possible: list[tuple[tuple[object, ...], Proposal]] = []
     refused: list[tuple[int, Proposal]] = []
     for number, (combination, cell) in enumerate(itertools.islice(cells(ways, python, gpu, known), MOST)):
         findings = check(cell, driver=driver, facts=known, suggest=False)
         proposal = Proposal(cell=cell, findings=findings)
-        if proposal.outcome in {Outcome.WORKS, Outcome.WARNS}:
-            works.append((_rank(proposal, combination, number), proposal))
+        if proposal.outcome in {Outcome.POSSIBLE, Outcome.WARNS}:
+            possible.append((_rank(proposal, combination, number), proposal))
         else:
             bad = sum(finding.outcome.severity > 1 for finding in findings)
             refused.append((bad, proposal))
-    if not works:
+    if not possible:
         raise CellError(
             _why_not(requirements, refused, python), hint="loosen a version, the Python or the GPU"
         )
-    works.sort(key=lambda pair: pair[0])
-    return _distinct([proposal for _, proposal in works])[:limit]
+    possible.sort(key=lambda pair: pair[0])
+    return _distinct([proposal for _, proposal in possible])[:limit]
 
 
 def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
@@ -119,11 +120,11 @@ def _why_not(requirements: Sequence[str], refused: list[tuple[int, Proposal]], p
     if not refused:
         return f"no base on record has both the Python and the CUDA that {wanted} needs"
     _, closest = min(refused, key=lambda pair: pair[0])
-    reasons = [f for f in closest.findings if f.outcome in {Outcome.CANNOT_WORK, Outcome.UNKNOWN}]
+    reasons = [f for f in closest.findings if f.outcome in {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}]
     # pins that clash are what a person can act on, whichever candidate shows them
     clashes = {f.message: f for _, proposal in refused for f in proposal.findings if f.rule == "pins"}
     lines = dict.fromkeys([*(f.message for f in reasons), *clashes])
-    return f"nothing works for {wanted}; the closest candidate fails because:\n" + "\n".join(
+    return f"nothing is possible for {wanted}; the closest candidate fails because:\n" + "\n".join(
         f"  {line}" for line in list(lines)[:8]
     )
 
@@ -140,25 +141,5 @@ def to_matrix_yaml(proposals: Proposal | Sequence[Proposal], name: str = "resolv
         "include:",
     ]
     for proposal in chosen:
-        lines += _entry(proposal.cell)
+        lines += entry(proposal.cell)
     return "\n".join(lines) + "\n"
-
-
-def _entry(cell: Cell) -> list[str]:
-    cuda = json.dumps(cell.cuda.provider)
-    if cell.cuda.packages:
-        cuda = f"{{from: {cuda}, packages: {_list(cell.cuda.packages)}}}"
-    lines = [
-        f"  - framework: {_list(cell.frameworks)}",
-        f"    python: {json.dumps(cell.python)}",
-        f"    base: {json.dumps(str(cell.base))}",
-        f"    cuda: {cuda}",
-    ]
-    for what, values in (("pip", cell.pip), ("gpus", cell.gpus), ("index", cell.index)):
-        if values:
-            lines.append(f"    {what}: {_list(values)}")
-    return lines
-
-
-def _list(values: Sequence[str]) -> str:
-    return "[" + ", ".join(json.dumps(value) for value in values) + "]"

@@ -145,7 +145,7 @@ class BadRow(Row):
     id: str
     when: tuple[str, ...]
     """Requirements that must all hold: ``cudnn>=9.10.0,<9.10.1``, ``python>=3.12``, ``gpu>=9.0``."""
-    outcome: Literal["warns", "cannot-work"]
+    outcome: Literal["warns", "impossible"]
     message: str
     remedy: str
 

@@ -67,25 +67,25 @@ class Site:
 
 
 def check_cell(walk: Walk, site: Site) -> None:
-    """Stop a cell that cannot work, by its lock where there is one and by the facts. CellError."""
+    """Stop an impossible cell, by its lock where there is one and by the facts. CellError."""
     with walk.stage(Stage.CHECK):
         pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
         memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
         findings = check(walk.cell, memory.truth(walk.cell, pinned))
         outcome = summary(findings)
-        walk.done(outcome.value)
+        walk.done(outcome.answer)
         for finding in findings:
             if finding.outcome is Judgement.WARNS:
                 walk.note(f"{finding.rule}: {finding.message}", warning=True)
-        if outcome is not Judgement.CANNOT_WORK:
+        if outcome is not Judgement.IMPOSSIBLE:
             return
-        worst = next(f for f in findings if f.outcome is Judgement.CANNOT_WORK)
+        worst = next(f for f in findings if f.outcome is Judgement.IMPOSSIBLE)
         if not site.settings.refuse:
             walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
         raise CellError(
-            f"this cell cannot work ({worst.rule}): {worst.message}",
-            hint=f"would work: {worst.nearest}" if worst.nearest else "`rtbuild explain` says why",
+            f"this cell is impossible ({worst.rule}): {worst.message}",
+            hint=f"possible instead: {worst.nearest}" if worst.nearest else "`rtbuild explain` says why",
         )
 
 

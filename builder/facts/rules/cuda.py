@@ -41,7 +41,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
             gpus = Value(what="gpus", text=", ".join(cell.gpus), source=CELL)
             yield Finding(
                 rule="cuda-provider",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message="the cell claims GPUs, but has no CUDA provider",
                 values=(named, gpus),
             )
@@ -85,7 +85,7 @@ def libraries(stack: Stack) -> Iterator[Finding]:
             if missing:
                 yield Finding(
                     rule="cuda-libraries",
-                    outcome=Outcome.CANNOT_WORK,
+                    outcome=Outcome.IMPOSSIBLE,
                     message=f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them "
                     "are not among "
                     "the cell's packages, and without them it runs on the CPU and says so only in its log",
@@ -94,7 +94,7 @@ def libraries(stack: Stack) -> Iterator[Finding]:
         elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             yield Finding(
                 rule="cuda-libraries",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the "
                 "runtime flavour "
                 "of an nvidia/cuda tag, or NVIDIA's wheels",
@@ -148,7 +148,7 @@ def linked(stack: Stack) -> Iterator[Finding]:
                 continue
             yield Finding(
                 rule="elf-needs",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{framework.label} is linked with {name}, and {why}",
                 values=(asked, value) if value is not None else (asked,),
             )
@@ -181,7 +181,7 @@ def _compare(framework: Framework, compiled: Value, found: Value) -> Finding:
     if major(built) != major(there) or (major(built) < 11 and built != there):
         return Finding(
             rule="cuda-version",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{framework.label} was compiled for CUDA {built} and opens libraries of that "
             "version by name; "
             f"here is CUDA {there}",
@@ -198,7 +198,7 @@ def _compare(framework: Framework, compiled: Value, found: Value) -> Finding:
         )
     return Finding(
         rule="cuda-version",
-        outcome=Outcome.WORKS,
+        outcome=Outcome.POSSIBLE,
         message=f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
         values=values,
     )

@@ -32,7 +32,7 @@ def copies(stack: Stack) -> Iterator[Finding]:
     listed = stack.cell.dependencies == "listed"
     yield Finding(
         rule="cudnn-copies",
-        outcome=Outcome.WARNS if listed or (same and exact) else Outcome.CANNOT_WORK,
+        outcome=Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE,
         message=f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its "
         "parts come from "
         "one copy, depends on search order; an image has exactly one",
@@ -52,7 +52,7 @@ def wheel_names(stack: Stack) -> Iterator[Finding]:
     if len(names) > 1:
         yield Finding(
             rule="cudnn-wheels",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{' and '.join(names)} write the same files: the frameworks are built for "
             "different CUDA majors",
             values=tuple(Value(what="wheel", text=name, source=found[name]) for name in names),
@@ -83,7 +83,7 @@ def version(stack: Stack) -> Iterator[Finding]:
         if loaded is None:
             yield Finding(
                 rule="cudnn-version",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{framework.label} needs cuDNN {framework.cudnn.text}, and neither the base "
                 "nor a wheel brings one",
                 values=(framework.cudnn,),
@@ -106,7 +106,7 @@ def version(stack: Stack) -> Iterator[Finding]:
 def _inside(framework: Framework, cudnn: Value) -> Finding:
     return Finding(
         rule="cudnn-version",
-        outcome=Outcome.WORKS,
+        outcome=Outcome.POSSIBLE,
         message=f"{framework.label} carries its own cuDNN {cudnn.text}",
         values=(cudnn,),
     )
@@ -132,7 +132,7 @@ def _compare(
     built, there = _first_three(compiled.text), _first_three(loaded.text)
     if major(built) != major(there):
         return finding(
-            Outcome.CANNOT_WORK,
+            Outcome.IMPOSSIBLE,
             f"{framework.label} was compiled with cuDNN {built} and would load {there}: "
             "major versions are never compatible",
         )
@@ -148,12 +148,12 @@ def _compare(
         else:
             why = f"and would load {there}: the loaded minor is older"
         return finding(
-            Outcome.WARNS if at_least_only else Outcome.CANNOT_WORK,
+            Outcome.WARNS if at_least_only else Outcome.IMPOSSIBLE,
             f"{framework.label} was compiled with cuDNN {built} {why}",
         )
     if strict and (not agree(built, there) or at_least_only):
         return finding(
-            Outcome.CANNOT_WORK,
+            Outcome.IMPOSSIBLE,
             f"strict: {framework.label} was compiled with cuDNN {built}, loaded would be {there}",
         )
     if strict and len(key(built)) < 3:
@@ -162,7 +162,7 @@ def _compare(
         )
     newer = " or newer" if at_least_only else ""
     return finding(
-        Outcome.WORKS, f"{framework.label}, compiled with cuDNN {built}, would load {there}{newer}"
+        Outcome.POSSIBLE, f"{framework.label}, compiled with cuDNN {built}, would load {there}{newer}"
     )
 
 
@@ -188,7 +188,7 @@ def documented_cuda(stack: Stack) -> Iterator[Finding]:
             documented = Value(what="CUDA that TensorFlow documents", text=cuda, source=framework.row.source)
             yield Finding(
                 rule="documented-cuda",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{framework.label} documents CUDA {cuda}, but NVIDIA's image of that CUDA "
                 "holds cuDNN "
                 f"{_first_three(base.version.text)}, not {cudnn.text}: choose the base by its cuDNN",

@@ -37,7 +37,7 @@ def driver(stack: Stack) -> Iterator[Finding]:
     if stack.driver is None:
         yield Finding(
             rule="driver",
-            outcome=Outcome.WORKS,
+            outcome=Outcome.POSSIBLE,
             message=f"the machine needs driver {need.text} or newer",
             values=(need,),
         )
@@ -49,7 +49,7 @@ def driver(stack: Stack) -> Iterator[Finding]:
 
 def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
     if at_least(driver_version, need):
-        return Outcome.WORKS, f"driver {driver_version} is not older than {need}"
+        return Outcome.POSSIBLE, f"driver {driver_version} is not older than {need}"
     if len(key(driver_version)) < len(key(need)) and key(need)[: len(key(driver_version))] == key(
         driver_version
     ):
@@ -61,7 +61,7 @@ def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
         f"driver {driver_version} is older than {need}; only the cuda-compat package on a data-centre GPU "
         "gets past that"
     )
-    return Outcome.CANNOT_WORK, message
+    return Outcome.IMPOSSIBLE, message
 
 
 def _floor(stack: Stack, cuda: Value) -> Value | None:
@@ -106,7 +106,7 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
     if branch not in branches:
         yield Finding(
             rule="require-cuda",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message="the container does not start: the base demands CUDA "
             f"{short(stack.base_cuda.text, 2)} of the "
             f"driver, {stack.driver} is older, and branch {branch} is not among its exceptions",
@@ -170,7 +170,7 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             span = f"{family.capability_min} to {family.capability_max}"
             yield Finding(
                 rule="gpu",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"CUDA {family.major} serves compute capability {span}; {gpu.name} has "
                 f"{gpu.capability}",
                 values=(
@@ -189,7 +189,7 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             if not contains(row.versions, text):
                 continue
             if not at_least(gpu.capability, row.capability_min):
-                outcome, word = Outcome.CANNOT_WORK, "older"
+                outcome, word = Outcome.IMPOSSIBLE, "older"
             elif not at_least(row.capability_max, gpu.capability):
                 outcome, word = Outcome.WARNS, "newer"
             else:
@@ -228,7 +228,7 @@ def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Findin
     if not any(arch <= have for arch in ptx):
         yield Finding(
             rule="gpu",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{framework.label} has no code for {gpu.name} ({gpu.capability})",
             values=values,
         )
@@ -237,7 +237,7 @@ def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Findin
     if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
         yield Finding(
             rule="gpu",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver "
             f"{own.text}",
             values=(*values, own),

@@ -74,7 +74,7 @@ def pins(stack: Stack) -> Iterator[Finding]:
             yield Finding(
                 rule="pins",
                 # nobody resolves a list: what is pinned in it is what gets installed
-                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.CANNOT_WORK,
+                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
                 message=f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
                 f"{name}{other[1].specifier}: "
                 "no version is both",

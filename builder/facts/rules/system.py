@@ -32,7 +32,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
             if stack.cell.gpus or stack.cell.cuda.provider != "none":
                 yield Finding(
                     rule="framework-known",
-                    outcome=Outcome.CANNOT_WORK,
+                    outcome=Outcome.IMPOSSIBLE,
                     message=f"{framework.requirement} names no CUDA extra, so JAX comes without its GPU "
                     "plug-in; "
                     "ask for jax[cuda12] or jax[cuda13]",
@@ -91,7 +91,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
         source = Source(kind="registry", reference=base.reference)
         yield Finding(
             rule="base-tag",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"the registry has no {base.reference}",
             values=(Value(what="base", text=str(stack.cell.base), source=source),),
         )
@@ -102,7 +102,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
     if tag.row is not None and tag.row.state == "deleted":
         yield Finding(
             rule="base-tag",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after "
             "their end of life",
             values=tuple(Value(what="base", text=tag.text, source=source) for source in tag.row.sources),
@@ -111,7 +111,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
         there = ", ".join(row.infix for row in siblings)
         yield Finding(
             rule="base-tag",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
             values=tuple(
                 Value(what="tag of that CUDA", text=row.infix, source=row.source) for row in siblings
@@ -139,7 +139,7 @@ def compiled(stack: Stack) -> Iterator[Finding]:
         names = ", ".join(name for name, _ in cell.compiled)
         yield Finding(
             rule="compiled",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{names} is compiled from sources in a Debian release, and {cell.base} has other "
             "libraries: take base: rootfs:debian/<suite>, or an index that has wheels",
             values=(
@@ -164,7 +164,7 @@ def python(stack: Stack) -> Iterator[Finding]:
         there = ", ".join(stack.system.python)
         yield Finding(
             rule="python",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{stack.system.name} has no Python {wanted} in its archive (it has {there})",
             values=(
                 asked,
@@ -191,7 +191,7 @@ def _wheels_for(framework: Framework, asked: Value) -> Iterator[Finding]:
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
             yield Finding(
                 rule="python",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{wheel.file} does not install on Python {asked.text}",
                 values=(asked, Value(what=f"{framework.title} wheel for", text=text, source=source)),
             )
@@ -199,7 +199,7 @@ def _wheels_for(framework: Framework, asked: Value) -> Iterator[Finding]:
         there = ", ".join(framework.row.python)
         yield Finding(
             rule="python",
-            outcome=Outcome.CANNOT_WORK,
+            outcome=Outcome.IMPOSSIBLE,
             message=f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
             values=(
                 asked,
@@ -229,7 +229,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
         if needs is not None and not at_least(stack.system.glibc, needs.text):
             yield Finding(
                 rule="glibc",
-                outcome=Outcome.CANNOT_WORK,
+                outcome=Outcome.IMPOSSIBLE,
                 message=f"{framework.label} needs glibc {needs.text}, {stack.system.name} has "
                 f"{stack.system.glibc}",
                 values=(needs, has),

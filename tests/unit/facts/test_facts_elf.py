@@ -94,7 +94,7 @@ def cell(make):
 
 def refusals(cell, wheel: WheelTruth) -> dict[str, str]:
     found = check(cell, Truth(wheels=(replace(wheel, cuda="12.2"),), locked=True), suggest=False)
-    return {f.rule: f.message for f in found if f.outcome is Outcome.CANNOT_WORK}
+    return {f.rule: f.message for f in found if f.outcome is Outcome.IMPOSSIBLE}
 
 
 def test_what_is_linked_has_to_be_there_in_its_major_version(cell, make) -> None:
