@@ -7,14 +7,14 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from builder.catalogue import Question, audit
-from builder.catalogue.page import clean, document, lines, page
-from builder.compat.facts import load
-from builder.compat.gpus import known_class
+from builder.audit import Question, audit
+from builder.audit.page import clean, document, lines, page
 from builder.console import print_json
 from builder.errors import UsageError
 from builder.evidence import Verifier
-from builder.lock import Registry
+from builder.facts.gpus import known_class
+from builder.facts.tables import load
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

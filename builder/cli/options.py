@@ -199,7 +199,7 @@ def terminal(
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
     """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
-    from builder.lock import parse_mirrors
+    from builder.oci.spec import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
