@@ -191,7 +191,7 @@ def _settings(wish: Wish, machine: Machine) -> list[str]:
 
 
 def _route(machine: Machine) -> list[str]:
-    """The user's network inside: proxies by name, so that no command line has a password; authorities by file.
+    """The network inside: proxies by name, so that no command line has a password; authorities as a file.
 
     Both are the container's alone: no layer has them.
     """

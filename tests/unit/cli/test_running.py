@@ -83,7 +83,7 @@ def test_an_image_is_found_by_what_it_holds(name: str) -> None:
 
 
 def test_several_that_hold_it_are_named() -> None:
-    with pytest.raises(UsageError, match="2 images here hold torch==2.6") as raised:
+    with pytest.raises(UsageError, match=r"2 images here hold torch==2\.6") as raised:
         running._find("torch==2.6", None, StoreDouble())  # type: ignore[arg-type]
     assert "rtbuild/multi:all" in str(raised.value)
 
