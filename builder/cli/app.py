@@ -158,7 +158,7 @@ def resolve(
 ) -> int:
     """Propose possible cells for given frameworks, best first, and print a matrix file of them."""
     from builder.cli.resolving import from_conda, run
-    from builder.lock import Index
+    from builder.index.client import Index
 
     wanted = list(requirements or ())
     if conda is not None:
@@ -194,7 +194,8 @@ def facts_refresh(
 ) -> int:
     """Read again what the tables say of wheels and of nvidia/cuda tags; show what differs and write it."""
     from builder.cli.facts import run
-    from builder.lock import Index, Registry
+    from builder.index.client import Index
+    from builder.oci.registry import Registry
 
     index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
     return run(index=index, registry=registry, check=check_, json=json_)

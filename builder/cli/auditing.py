@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from builder.catalogue import Question, audit
-from builder.catalogue.page import clean, document, lines, page
+from builder.audit import Question, audit
+from builder.audit.page import clean, document, lines, page
 from builder.cli.options import card
 from builder.cli.options import driver as checked
 from builder.console import print_json
 from builder.errors import UsageError
 from builder.evidence import Verifier
-from builder.lock import Registry
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,15 +6,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from builder.cli.options import choose, choose_one
-from builder.compat import Outcome, check, explain, summary
 from builder.console import Terminal, human_bytes, print_json_rows
-from builder.lock import Memory, lock_path, pinned_cell, read_lock
+from builder.facts import Outcome, check, explain, summary
+from builder.facts.memory import Memory
+from builder.lock import lock_path, pinned_cell, read_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from builder.compat import Finding
-    from builder.lock import Reading
+    from builder.facts import Finding
+    from builder.facts.reading import Reading
     from builder.model import Cell, Matrix, Pinned
 
 _MARKS = {
@@ -47,7 +48,9 @@ def judge(
     memory = Memory(mirrors=mirrors)
     reading = None
     if online:
-        from builder.lock import Index, Registry, read  # with an HTTP client: a tenth of a second
+        from builder.facts.reading import read  # with an HTTP client: a tenth of a second
+        from builder.index.client import Index  # with an HTTP client: a tenth of a second
+        from builder.oci.registry import Registry  # with an HTTP client: a tenth of a second
 
         registry = Registry.from_user(mirrors)
         reading = read(pairs, index=Index.from_user(brief=True), registry=registry, memory=memory)

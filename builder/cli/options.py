@@ -200,7 +200,7 @@ def terminal(
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
     """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
-    from builder.lock import parse_mirrors
+    from builder.oci.spec import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
@@ -255,7 +255,7 @@ def card(text: str, *, alike: bool = True) -> str:
     Raises:
         UsageError: No table has it.
     """
-    from builder.compat.gpus import card_of, known_class, near_names
+    from builder.facts.gpus import card_of, known_class, near_names
 
     row = card_of(text) if alike else None
     found = row.name if row is not None else None if alike else known_class(text)

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from builder.compat import Outcome, propose, to_matrix_yaml
-from builder.compat import facts as tables
-from builder.compat.conda import in_wheels, read
-from builder.compat.versions import requirement
 from builder.console import print_json
 from builder.errors import CellError, UsageError
-from builder.lock import Index, availability
+from builder.facts import Outcome, availability, propose, tables, to_matrix_yaml
+from builder.facts.conda import in_wheels, read
+from builder.facts.versions import requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.compat import Proposal
-    from builder.compat.conda import Environment
-    from builder.lock.availability import Offer
+    from builder.facts import Proposal
+    from builder.facts.availability import Offer
+    from builder.facts.conda import Environment
+    from builder.index.client import Index
     from builder.model import Cell
 
 _MOST = 200

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder import __version__, resources
-from builder.compat import Outcome as Judgement
-from builder.compat import check, summary
 from builder.errors import CellError
-from builder.lock import Memory, Registry, pin
+from builder.facts import Outcome as Judgement
+from builder.facts import check, summary
+from builder.facts.memory import Memory
+from builder.lock.resolve import pin
 from builder.model import Image, RootfsBase
+from builder.oci.registry import Registry
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
@@ -24,9 +26,10 @@ from builder.verify import Expectation, verify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from builder.debian.archive import Debian
     from builder.engine import BuildEvent, Engine, StoredImage
+    from builder.index.client import Index
     from builder.layers import LayerStore
-    from builder.lock import Debian, Index
     from builder.model import Cell, Pinned, Recipe, Report
     from builder.pipeline.locks import LockKeeper
     from builder.pipeline.schedule import Walk
