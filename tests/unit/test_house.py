@@ -17,6 +17,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine", "verify", "evidence"),
     ("pipeline",),
     ("publish", "audit", "colab", "console"),
+    ("catalogue",),
     ("cli",),
 )
 """From the ground up."""
