@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from builder.engine import StoredImage
     from builder.lock.registry import Manifest, Registry
-    from builder.model import Recipe
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.stages import Site
     from builder.publish.staging import Staged
+    from builder.recipe.values import Recipe
 
 _QUESTIONS = 16
 """Cells that a registry is asked about at a time."""

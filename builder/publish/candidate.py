@@ -13,8 +13,9 @@ from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     from builder.lock import Registry
-    from builder.model import Cell, Recipe
+    from builder.model import Cell
     from builder.publish.staging import Staged
+    from builder.recipe.values import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

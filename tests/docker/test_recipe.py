@@ -11,6 +11,7 @@ import tarfile
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cuda_base
 import pytest
@@ -19,8 +20,11 @@ import registry as loopback
 from builder import resources
 from builder.layers.rootfs import cached_rootfs
 from builder.lock import Debian, Index, Registry, pin
-from builder.model import Base, Cell, Cuda, Recipe, RootfsBase
+from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.recipe import render, write
+
+if TYPE_CHECKING:
+    from builder.recipe.values import Recipe
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

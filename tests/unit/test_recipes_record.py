@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.layers.config import final_config
-from builder.layers.dockerfile import read_ending
 from builder.layers.types import BaseLayers, Layer
 from builder.lock import pinned_cell, read_lock
 from builder.matrix import load
@@ -28,7 +27,8 @@ import recipe_cells
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.model import Pinned, Recipe
+    from builder.model import Pinned
+    from builder.recipe.values import Recipe
 
 MATRICES = Path(__file__).parents[2] / "matrices"
 ENVIRONMENTS = ((), (("GREETING", 'a "b" $HOME \\ `id` #c ü <&>'), ("NVIDIA_VISIBLE_DEVICES", "0")))
@@ -51,10 +51,9 @@ def rendered(pinned: Pinned) -> Recipe:
 
 def config(recipe: Recipe) -> bytes:
     """The config that the recipe's settings make of an image, over layers that are only named."""
-    ending = read_ending(recipe.files["Dockerfile"].content.decode())
     base = BaseLayers(layers=(layer("base"),), config={"architecture": "amd64", "os": "linux"})
     wheels = [layer(wheel.file) for wheel in recipe.pinned.wheels]
-    return final_config(base, wheels, [layer(name) for name in ending.copies], ending, recipe.pinned.epoch)
+    return final_config(recipe, base, wheels, [layer(name) for name in recipe.added])
 
 
 def generated() -> Iterator[Pinned]:
