@@ -19,8 +19,8 @@ from builder import __version__
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase
+from builder.oci.staging import read_image, staged_tag
 from builder.publish.reports import Candidate
-from builder.publish.staging import read_image, staged_tag
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.model import Cell, Matrix
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
     from builder.recipe.values import Recipe
 
 PROBE = bundle()

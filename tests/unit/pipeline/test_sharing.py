@@ -18,7 +18,7 @@ from builder.layers import Layer, LayerStore, shared
 from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
-from builder.lock import Registry
+from builder.oci.registry import Registry
 from builder.pipeline.sharing import SharedLayers, built_of
 from builder.recipe.values import Recipe, RecipeStep
 
