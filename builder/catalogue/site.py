@@ -15,7 +15,7 @@ from builder.facts.versions import key
 from builder.files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from builder.catalogue.values import Catalogue, CataloguedImage, Release
@@ -83,10 +83,11 @@ def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
     texts = resources.templates() / "catalogue"
     yield "style.css", (texts / "style.css").read_text("utf-8")
     yield "picker.js", (texts / "picker.js").read_text("utf-8")
-    yield "data.js", "const RTBUILD = " + _data(catalogue) + ";\n"
+    yield "data.js", _common_data(catalogue)
     yield "index.html", page("index.html.j2", catalogue=catalogue, frameworks=by_framework)
     yield "catalogue.md", page("catalogue.md.j2", catalogue=catalogue)
     for name, releases in by_framework.items():
+        yield f"data/{slug(name)}.js", _framework_data(name, releases, catalogue)
         yield (
             f"frameworks/{slug(name)}.html",
             page(
@@ -159,17 +160,25 @@ def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _data(catalogue: Catalogue) -> str:
-    """The picker's data: short keys, and each reason once."""
-    capabilities = sorted({card.capability for card in catalogue.cards}, key=key)
+def _common_data(catalogue: Catalogue) -> str:
+    """What the picker needs before a framework is chosen."""
+    data = {
+        "capabilities": _capabilities(catalogue),
+        "cards": [[card.name, card.capability] for card in catalogue.cards],
+        "titles": {release.framework: release.title for release in catalogue.releases},
+        "files": {release.framework: f"data/{slug(release.framework)}.js" for release in catalogue.releases},
+        "frameworks": {},
+    }
+    return f"const RTBUILD = {_script(data)};\n"
+
+
+def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:
+    """One framework's releases and images, with short keys and each reason once."""
     reasons: dict[tuple[str, str], int] = {}
     rows = []
-    for release in catalogue.releases:
-        answers, why = "", []
-        for capability in capabilities:
-            found = release.cards[capability]
-            answers += _ANSWERS[found.answer]
-            why.append(reasons.setdefault((found.reason, found.source), len(reasons)))
+    for release in releases:
+        found = [release.cards[capability] for capability in _capabilities(catalogue)]
+        why = [reasons.setdefault((one.reason, one.source), len(reasons)) for one in found]
         rows.append(
             {
                 "f": release.framework,
@@ -180,7 +189,7 @@ def _data(catalogue: Catalogue) -> str:
                 "c": release.cuda,
                 "n": release.cudnn,
                 "d": release.driver,
-                "a": answers,
+                "a": "".join(_ANSWERS[one.answer] for one in found),
                 "w": why if len(set(why)) > 1 else why[:1],
                 "m": release.matrix,
                 "b": dict(release.bases),
@@ -191,7 +200,7 @@ def _data(catalogue: Catalogue) -> str:
             "id": image.cell.id,
             "page": f"images/{image_page(image)}",
             "py": image.cell.python,
-            "f": [list(pair) for pair in cell_frameworks(image.cell)],
+            "v": version,
             "name": image.published,
             "colab": image.cell.profile == "colab",
             "runs": [
@@ -201,15 +210,17 @@ def _data(catalogue: Catalogue) -> str:
             ],
         }
         for image in catalogue.images
-        if image.published or image.runs or image.parts
+        for framework, version in cell_frameworks(image.cell)
+        if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
     ]
-    data = {
-        "capabilities": capabilities,
-        "cards": [[card.name, card.capability] for card in catalogue.cards],
-        "reasons": [list(pair) for pair in reasons],
-        "titles": {release.framework: release.title for release in catalogue.releases},
-        "releases": rows,
-        "images": images,
-    }
-    # a script ends at "</script>" and a comment begins at "<!--", wherever in a text they stand
+    data = {"reasons": [list(pair) for pair in reasons], "releases": rows, "images": images}
+    return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
+
+
+def _capabilities(catalogue: Catalogue) -> list[str]:
+    return sorted({card.capability for card in catalogue.cards}, key=key)
+
+
+def _script(data: Any) -> str:
+    """JSON inside a script, which ends at "</script>" and whose comments begin at "<!--" in any text."""
     return json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

@@ -3,7 +3,15 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const fields = ["framework", "version", "python", "card", "driver"];
-  const releases = RTBUILD.releases;
+  let own = { releases: [], images: [], reasons: [] }; // of the chosen framework
+
+  function load(framework, then) {
+    const ready = () => { own = RTBUILD.frameworks[framework]; then(); };
+    if (RTBUILD.frameworks[framework]) { ready(); return; }
+    const script = element("script", "", { src: RTBUILD.files[framework] });
+    script.addEventListener("load", ready);
+    document.head.append(script);
+  }
 
   function options(select, values, wanted) {
     select.replaceChildren(...values.map(([value, text]) => new Option(text, value)));
@@ -18,12 +26,11 @@
   }
 
   function chosen() {
-    return releases.find((r) => r.f === $("framework").value && r.v === $("version").value);
+    return own.releases.find((r) => r.v === $("version").value);
   }
 
   function fillVersions(wanted) {
-    const of = releases.filter((r) => r.f === $("framework").value);
-    options($("version"), of.map((r) => [r.v, r.v]), wanted);
+    options($("version"), own.releases.map((r) => [r.v, r.v]), wanted);
   }
 
   function fillPythons(wanted) {
@@ -35,11 +42,11 @@
     const [, capability] = RTBUILD.cards.find(([name]) => name === card);
     const at = RTBUILD.capabilities.indexOf(capability);
     const plain = release.v.split("+")[0];
-    const images = RTBUILD.images.filter((i) => i.py === python && i.f.some(([f, v]) => f.split("-cuda")[0] === release.f && v === plain));
+    const images = own.images.filter((i) => i.py === python && i.v === plain);
     const ran = images.flatMap((i) => i.runs.filter((run) => run[0] === card && !(driver && older(driver, run[1]))).map((run) => [i, run]));
     if (ran.length) return { state: "ran", image: ran[0][0], run: ran[0][1] };
     const word = { p: "possible", i: "impossible", u: "unknown" }[release.a[at]];
-    const [reason, source] = RTBUILD.reasons[release.w.length > 1 ? release.w[at] : release.w[0]];
+    const [reason, source] = own.reasons[release.w.length > 1 ? release.w[at] : release.w[0]];
     if (word === "possible" && driver && release.d && older(driver, release.d))
       return { state: "impossible", reason: "driver " + driver + " is older than " + release.d + ", which its CUDA needs", source: "" };
     if (word === "possible" && driver && !release.d)
@@ -58,7 +65,7 @@
     const block = element("div");
     const button = element("button", "Copy", { type: "button", class: "copy", "aria-label": "Copy: " + title });
     button.addEventListener("click", () => copy(text, button));
-    const head = element("h3", title + " ");
+    const head = element("h2", title + " ");
     head.append(button);
     const code = element("pre", "", { tabindex: "0" });
     code.append(element("code", text));
@@ -126,17 +133,15 @@
   function start() {
     const asked = new URLSearchParams(location.hash.slice(1));
     options($("framework"), Object.entries(RTBUILD.titles), asked.get("framework"));
-    fillVersions(asked.get("version"));
-    fillPythons(asked.get("python"));
     options($("card"), RTBUILD.cards.map(([name, cc]) => [name, name + " (" + cc + ")"]), asked.get("card") || "T4");
     $("driver").value = asked.get("driver") || "";
     $("picker").hidden = $("driver-hint").hidden = false;
     $("picker").addEventListener("submit", (event) => event.preventDefault());
-    $("framework").addEventListener("change", () => { fillVersions(); fillPythons(); show(); });
+    $("framework").addEventListener("change", () => load($("framework").value, () => { fillVersions(); fillPythons(); show(); }));
     $("version").addEventListener("change", () => { fillPythons($("python").value); show(); });
     ["python", "card"].forEach((id) => $(id).addEventListener("change", show));
     $("driver").addEventListener("input", show);
-    show();
+    load($("framework").value, () => { fillVersions(asked.get("version")); fillPythons(asked.get("python")); show(); });
   }
 
   window.addEventListener("hashchange", start, { once: true });
