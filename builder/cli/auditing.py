@@ -8,8 +8,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from builder.audit import Question, audit
-from builder.audit.page import clean, document, lines, page
 from builder.console import print_json
+from builder.console.audit import clean, document, lines, page
 from builder.errors import UsageError
 from builder.evidence import Verifier
 from builder.facts.gpus import known_class

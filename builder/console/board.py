@@ -33,7 +33,7 @@ _BAR = 14
 
 
 @dataclass
-class _Row:
+class _BoardRow:
     stage: Stage
     since: float | None
     """When the stage began; None once it has ended and the cell waits for its turn."""
@@ -48,7 +48,7 @@ class Board:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._console = terminal.console()
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _BoardRow] = {}
         self._waiting: list[str] = []
         self._total = 0
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Board:
         with self._lock:
             if event.cell in self._waiting:
                 self._waiting.remove(event.cell)
-            self._rows[event.cell] = _Row(stage=event.stage, since=time.monotonic())
+            self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
 
     def _finish(self, event: CellFinished) -> None:
         result = event.result
@@ -126,7 +126,7 @@ class Board:
             table.add_row(Text(f"{left} of {self._total} waiting", style="dim"))
         return table
 
-    def _bar(self, row: _Row) -> str:
+    def _bar(self, row: _BoardRow) -> str:
         if row.done is None or not row.total:
             return ""
         filled = min(_BAR, _BAR * row.done // row.total)
