@@ -102,7 +102,7 @@ def check(
         opt.load_all(matrices),
         select,
         skip,
-        driver=driver,
+        driver=opt.driver(driver),
         online=read,
         mirrors=opt.mirrors(mirror),
         json=json_,
@@ -123,7 +123,12 @@ def explain(
     from builder.cli.checking import explain_one
 
     return explain_one(
-        opt.load_all(matrices), cell, driver=driver, online=read, mirrors=opt.mirrors(mirror), json=json_
+        opt.load_all(matrices),
+        cell,
+        driver=opt.driver(driver),
+        online=read,
+        mirrors=opt.mirrors(mirror),
+        json=json_,
     )
 
 

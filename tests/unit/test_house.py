@@ -44,7 +44,7 @@ CIRCLES = {
     frozenset({"pipeline.sharing", "pipeline.uploads", "pipeline.stacking", "pipeline.stages"}),
 }
 """Modules that still import one another."""
-AMBIGUOUS = {"Entry", "Outcome", "Part", "Progress", "Reading", "Setting", "Source"}
+AMBIGUOUS = {"Entry", "Outcome", "Part", "Progress", "Reading", "Source"}
 """Names that still mean two things."""
 
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
@@ -120,6 +120,37 @@ def _sorted(rooms: tuple[str, ...]) -> list[str]:
         done += free
         left = [name for name in left if name not in free]
     return done
+
+
+def circles() -> set[frozenset[str]]:
+    """Groups of modules that reach one another by imports."""
+    reached = {module: set(names) - {module} for module, names in IMPORTS.items()}
+    while True:
+        wider = {
+            module: names.union(*(reached.get(name, ()) for name in names))
+            for module, names in reached.items()
+        }
+        if wider == reached:
+            break
+        reached = wider
+    return {
+        frozenset(name for name in names if module in reached.get(name, ()))
+        for module, names in reached.items()
+        if module in names
+    }
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    assert circles() == CIRCLES
+
+
+def test_a_class_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for module, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    assert {name for name, modules in homes.items() if len(modules) > 1} == AMBIGUOUS
 
 
 @pytest.mark.parametrize(

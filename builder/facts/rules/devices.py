@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.gpus import card_of, near_names
 from builder.facts.versions import at_least, contains, key, major, short
 
 if TYPE_CHECKING:
@@ -140,12 +141,16 @@ def gpus(stack: Stack) -> Iterator[Finding]:
     if stack.cell.cuda.provider == "none":
         return
     for name in stack.cell.gpus:
-        row = stack.facts.gpus.get(name.lower())
+        row = card_of(name, stack.facts)
         if row is None:
+            near = ", ".join(near_names(name, stack.facts))
             yield Finding(
                 rule="gpu",
                 outcome=Outcome.UNKNOWN,
-                message=f"{name} is not among the known GPUs",
+                message=f"{name} is no GPU that rtbuild knows"
+                + (f"; is it one of {near}?" if near else ".")
+                + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
+                "write sm_90 for 9.0",
                 values=(Value(what="gpu", text=name, source=CELL),),
             )
             continue

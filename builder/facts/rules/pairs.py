@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.gpus import card_of
 from builder.facts.stack import component_versions
 from builder.facts.versions import canonical, contains, pinned, requirement, short
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: what others have found out the hard way. Only where every part is known for certain."""
-    gpus = [row for name in stack.cell.gpus if (row := stack.facts.gpus.get(name.lower())) is not None]
+    gpus = [row for name in stack.cell.gpus if (row := card_of(name, stack.facts)) is not None]
     yield from bad_pairs(component_versions(stack), gpus, stack.facts)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.cli import checking
-from builder.errors import CellError
+from builder.cli import checking, options
+from builder.errors import CellError, UsageError
 from builder.facts import BaseTruth
 from builder.facts.memory import Memory
 from builder.matrix import load
@@ -100,3 +100,29 @@ def test_reading_without_anybody_there_is_unknown_and_says_what_it_cost(
     )
     assert document["read"]["bases"] == 1
     assert document["read"]["bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("13.0", "is a CUDA version, not a driver"),
+        ("wsl", "is no driver version"),
+        ("5350", "no driver version"),
+    ],
+)
+def test_a_driver_that_is_none_is_named_with_what_one_is_like(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        options.driver(text)
+    assert "535.104.05" in (caught.value.hint or "")
+    for good in (None, "535", "535.104.05", "590.44"):
+        assert options.driver(good) == good
+
+
+def test_a_card_that_nobody_knows_is_named_with_its_neighbours() -> None:
+    assert options.card("NVIDIA GeForce RTX 4090 Laptop GPU") == "RTX4090"
+    assert options.card("7.5") == "sm_75"
+    with pytest.raises(UsageError, match="RTX 9999 is no GPU") as caught:
+        options.card("RTX 9999")
+    assert "RTX" in (caught.value.hint or "")
+    with pytest.raises(UsageError):  # no report about the desktop card speaks for a laptop's
+        options.card("NVIDIA GeForce RTX 4090 Laptop GPU", alike=False)
