@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
-from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run, Runtime
+from builder.catalogue.values import Catalogue, CataloguedImage, Cause, DatedRuntime, Part, Run
 from builder.colab.listed import listed
 from builder.errors import CellError, RtbuildError
 from builder.facts import check, tables
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.tables import Facts
-    from builder.lock.file import Entry as Locked
+    from builder.lock.file import LockEntry
     from builder.model import Cell, Matrix
-    from builder.verify import Entry
+    from builder.verify import SealedReport
 
 _CAUSES = (
     "import json, sys\n"
@@ -83,7 +83,7 @@ def collect(
 
 
 def _runs(
-    entries: Iterable[Entry | Damaged], facts: Facts, notes: list[str]
+    entries: Iterable[SealedReport | Damaged], facts: Facts, notes: list[str]
 ) -> Mapping[tuple[str, str], list[Run]]:
     """Reports by matrix and cell. One without a GPU is about no card, and a test double's about nothing."""
     found: dict[tuple[str, str], list[Run]] = {}
@@ -150,7 +150,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, Locked]:
+def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, LockEntry]:
     try:
         lock = read_lock(lock_path(matrix.path))
     except RtbuildError as error:
@@ -159,7 +159,7 @@ def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, Locked]:
     return {} if lock is None else lock.cells
 
 
-def _parts(entry: Locked | None) -> tuple[Part, ...]:
+def _parts(entry: LockEntry | None) -> tuple[Part, ...]:
     if entry is None:
         return ()
     size = getattr(entry.base, "size", None)
@@ -194,7 +194,7 @@ def _texts(signatures: Path) -> Mapping[str, tuple[str, ...]]:
     return {cause: tuple(dict.fromkeys(rows)) for cause, rows in found.items()}
 
 
-def _runtimes(folder: Path, notes: list[str]) -> tuple[Runtime, ...]:
+def _runtimes(folder: Path, notes: list[str]) -> tuple[DatedRuntime, ...]:
     found = []
     for path in sorted(folder.glob("colab-*.runtime.json")):
         try:
@@ -202,7 +202,7 @@ def _runtimes(folder: Path, notes: list[str]) -> tuple[Runtime, ...]:
         except RtbuildError as error:
             notes.append(error.message)
             continue
-        found.append(Runtime(name=one.name, packages=dict(one.packages)))
+        found.append(DatedRuntime(name=one.name, packages=dict(one.packages)))
     return tuple(found)
 
 

@@ -10,7 +10,6 @@ import jinja2
 
 from builder import __version__, resources
 from builder.catalogue.collect import cell_frameworks
-from builder.console import human_bytes
 from builder.facts.versions import key
 from builder.files import write_whole
 
@@ -58,7 +57,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=no_gap,
     )
-    environment.filters |= {"bytes": human_bytes, "slug": slug}
+    environment.filters["slug"] = slug
     return environment
 
 

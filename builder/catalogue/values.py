@@ -85,7 +85,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
+class DatedRuntime:
     """One of Colab's dated runtimes: its packages by name."""
 
     name: str
@@ -141,6 +141,6 @@ class Catalogue:
     cards: tuple[Card, ...]
     images: tuple[CataloguedImage, ...]
     causes: tuple[Cause, ...]
-    runtimes: tuple[Runtime, ...]
+    runtimes: tuple[DatedRuntime, ...]
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why; the site says so."""
