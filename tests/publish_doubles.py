@@ -19,8 +19,8 @@ from builder import __version__
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase
+from builder.oci.staging import read_image, staged_tag
 from builder.publish.reports import Candidate
-from builder.publish.staging import read_image, staged_tag
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from builder.model import Cell, Matrix, Recipe
-    from builder.publish.staging import Staged
+    from builder.model import Cell, Matrix
+    from builder.oci.staging import Staged
+    from builder.recipe.values import Recipe
 
 PROBE = bundle()
 T4 = {"name": "Tesla T4", "compute_capability": "7.5"}

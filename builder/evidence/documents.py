@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from builder.model import Recipe
+    from builder.recipe.values import Recipe
 
 Kind = Literal["verification", "sbom", "provenance"]
 
 
 class Subject(Protocol):
-    """An image in a repository, by digest; see :class:`builder.publish.staging.Staged`."""
+    """An image in a repository, by digest; see :class:`builder.oci.staging.Staged`."""
 
     @property
     def repository(self) -> str: ...

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
-from builder.layers.dockerfile import read_ending
 from builder.layers.finish import Workbench
 from builder.layers.image import MANIFEST, ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
 from builder.layers.stack import make_missing
 from builder.model import Image, RegistryBase
+from builder.oci.copying import push_image
+from builder.oci.staging import staged_tag
 from builder.pipeline import stages
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
 from builder.pipeline.events import BUILDING, CellResult, Outcome, RunStarted, Stage
@@ -27,8 +28,6 @@ from builder.pipeline.skipping import end_staged, staged_before
 from builder.pipeline.stacking import fetch_missing, plan_layers
 from builder.pipeline.stages import refuse_large
 from builder.pipeline.uploads import Uploads
-from builder.publish.copying import push_image
-from builder.publish.staging import staged_tag
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
 
     from builder.layers import Layer
     from builder.layers.store import Lease
-    from builder.model import Cell, Matrix, Pinned, Recipe
+    from builder.model import Cell, Matrix, Pinned
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
     from builder.pipeline.stages import Site
+    from builder.recipe.values import Recipe
 
 
 def refuse_engine_work(pinned: Pinned) -> None:
@@ -205,7 +205,6 @@ def build_without_engine(
         there = staged.get(recipe.inputs)
         if there is not None:
             return end_staged(walk, site, there)
-        read_ending(recipe.files["Dockerfile"].content.decode())  # what only an engine runs is refused early
         image = compose_cell(walk, site, recipe, bench)
         return stages.ended(walk, Outcome.UNVERIFIED if settings.verify else Outcome.DONE, image=image)
 
