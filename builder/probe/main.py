@@ -134,7 +134,8 @@ def end_with_children(number, _frame):
 def leave_own_folder():
     """Keep the user's modules out of the probe; what lies beside a downloaded file is not installed."""
     path = globals().get("__file__")
-    isolate(os.path.dirname(os.path.abspath(path)) if path and not __package__ else None)
+    if not __package__:
+        isolate(os.path.dirname(os.path.abspath(path)) if path else None)
 
 
 def read_options(arguments):
