@@ -23,6 +23,7 @@ FLOORS: dict[str, int] = {
     "verify": 2,
     "evidence": 2,
     "matrix": 1,
+    "sandbox": 1,
     "compat": 1,
     "recipe": 1,
     "digests": 0,
