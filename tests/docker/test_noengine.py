@@ -16,7 +16,7 @@ import unreliable
 from rtbuild_command import rtbuild
 
 from builder.errors import MissingToolError
-from builder.lock import Registry
+from builder.oci.registry import Registry
 from builder.sandbox import require
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from elf_files import library
 from sandbox_system import system
 from sdist_files import backend, sdist
 
+from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError, PackageIndexError
-from builder.lock import Debian
-from builder.lock.target import Target
+from builder.index.target import Target
 from builder.model import Compilation, RootfsBase, Sdist
 from builder.sandbox import Limits, View, run
 from builder.sdist import Workshop, bench, workshop
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from builder.lock.sources import Built
+    from builder.index.client import LocalWheel
     from builder.model import Wheel
 
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
@@ -87,7 +87,7 @@ def lock(
     python: str = OWN,
     also: RootfsBase | None = None,
     needs: Sequence[str] | None = None,
-) -> Built:
+) -> LocalWheel:
     target = Target(python=python, platform="linux/amd64", glibc="2.36")
     outside: Any = index
     return works.lock(
