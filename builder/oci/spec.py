@@ -143,9 +143,9 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
     """The digest of the one manifest that every engine takes for ``linux/amd64`` (or ``linux/arm64``).
 
     An engine prefers the variant that its processor has, and reads the config of an entry that says no
-    platform (https://github.com/containerd/platforms, ``core/images/image.go`` of containerd). So an index with
-    several entries for one platform means one image here and another there. With ``baseline``, for what is
-    pulled by its own digest afterwards, the one entry without a variant is taken all the same.
+    platform (https://github.com/containerd/platforms, ``core/images/image.go`` of containerd). So an index
+    with several entries for one platform means one image here and another there. With ``baseline``, for
+    images that are pulled by their own digest, the one entry without a variant is taken all the same.
 
     Raises:
         RegistryError: the index is malformed, has no image for that platform, or more than one.
