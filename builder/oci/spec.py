@@ -172,14 +172,14 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Entry:
+class _Choice:
     digest: str
     platform: str | None
     """``linux/amd64``; None where the entry does not say."""
     variant: str
 
 
-def _entries(index: object, what: str) -> Iterator[_Entry]:
+def _entries(index: object, what: str) -> Iterator[_Choice]:
     """The images of an index, without the attestations that BuildKit lists as unknown/unknown."""
     listed = index.get("manifests") if isinstance(index, dict) else None
     if not isinstance(listed, list) or len(listed) > _MOST_ENTRIES:
@@ -200,7 +200,7 @@ def _entries(index: object, what: str) -> Iterator[_Entry]:
             continue
         if entry.get("mediaType", MANIFEST) not in MANIFESTS:
             raise _malformed(what, f"{digest} is of type {entry['mediaType']!r}, which is no image")
-        yield _Entry(digest=digest, platform=platform, variant=variant)
+        yield _Choice(digest=digest, platform=platform, variant=variant)
 
 
 def _malformed(what: str, problem: str) -> RegistryError:
