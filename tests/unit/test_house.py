@@ -19,7 +19,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("layers", "sdist"),
     ("engine", "verify", "evidence"),
     ("pipeline",),
-    ("publish", "audit", "colab"),
+    ("publish", "audit", "colab", "dispatch"),
     ("catalogue",),
     ("console", "cli"),
 )

@@ -1,0 +1,205 @@
+"""``rtbuild dispatch``: every claimed (cell, card) verified by a scheduler; and what runs on its nodes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from builder.cli import options as opt
+from builder.cli.app import app
+from builder.cli.boundary import INTERRUPTED, command_line
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.dispatch.follow import TaskState
+
+_SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"}
+
+
+@app.command()
+def dispatch(
+    matrices: opt.Matrices = None,
+    fleet: Annotated[
+        Path, typer.Option("--fleet", metavar="FILE", help="Scheduler and classes of GPUs.")
+    ] = Path("fleet.yaml"),
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="REPOSITORY", help="Where `build --push` put the images.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the batch scripts or manifests; submit nothing.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Stay until every task has a verdict.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.2, help="With --wait: seconds between looks.")
+    ] = 15,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML.")] = None,
+    json_: opt.Json = False,
+) -> int:
+    """Have each cell verified on each GPU that it claims, by Slurm or Kubernetes; what has a verdict is
+    left out.
+    """
+    from builder.console import print_json
+    from builder.dispatch import run
+    from builder.dispatch.fleet import load_fleet
+    from builder.dispatch.follow import Follower, exit_code
+    from builder.dispatch.plan import missing
+    from builder.oci.registry import Registry
+    from builder.recipe.bundle import bundle
+
+    chosen = opt.load_all(matrices)
+    cells = opt.choose(chosen, select, skip).chosen
+    asked = load_fleet(fleet)
+    registry = Registry.to_write()
+    planned = run.plan(registry, chosen, cells, fleet=asked, staging=from_, probe=bundle())
+    verdict_of = run.known(registry, planned)
+    left = missing(planned.tasks, verdict_of)
+    _say(f"{len(planned.tasks)} tasks: {len(verdict_of)} have a verdict, {len(left)} to run")
+    if dry_run:
+        sys.stdout.write("".join(run.rendered(left, asked).values()))
+        return 0
+    for name, answer in (run.submit(left, asked) if left else {}).items():
+        _say(f"{name}: submitted: {answer.strip()}")
+
+    def known() -> Any:
+        found = run.known(registry, planned)
+        for problem in run.collect(registry, planned, asked, found):
+            _say(f"warning: {problem}")
+        return run.known(registry, planned) if asked.scheduler == "kubernetes" else found
+
+    follower = Follower(tasks=planned.tasks, known=known, under_way=lambda: run.under_way(asked))
+    cancel = threading.Event()
+    if wait:
+        before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
+        try:
+            rows = follower.wait(cancel, seconds=every, say=_changes)
+        finally:
+            signal.signal(signal.SIGINT, before)
+    else:
+        rows = follower.look()
+    if json_:
+        print_json({"schema": 1, "tasks": [_document(row) for row in rows]})
+    else:
+        sys.stdout.write(_table(rows))
+    if junit is not None:
+        _write_junit(junit, rows)
+    if cancel.is_set():
+        _say("the tasks go on; the same command follows them again")
+        return INTERRUPTED
+    return exit_code(rows) if wait else 0
+
+
+@app.command("verify-digest")
+def verify_digest(
+    image: Annotated[str, typer.Argument(metavar="REPOSITORY@DIGEST")],
+    card: Annotated[str, typer.Option("--card", help="The class of GPU that this machine should have.")],
+    runtime: Annotated[
+        Literal["auto", "docker", "podman", "apptainer"],
+        typer.Option("--runtime", help="What runs the container."),
+    ] = "auto",
+    seconds: Annotated[int, typer.Option("--timeout", min=10, help="Time limit in seconds.")] = 2400,
+) -> int:
+    """Verify an image by its digest on this machine, and put the report beside it: what a cluster's node
+    runs.
+    """
+    from builder.dispatch.node import verify_digest as verify
+    from builder.oci.registry import Registry
+
+    repository, at, digest = image.partition("@")
+    if not at or not digest.startswith("sha256:"):
+        raise UsageError(f"{image} names no digest", hint="as in registry.example/staging@sha256:…")
+    found = verify(
+        Registry.to_write(),
+        repository,
+        digest,
+        card=card,
+        tool=None if runtime == "auto" else runtime,
+        seconds=seconds,
+    )
+    _say(found.message + (", the report is beside the image" if found.attached else ""))
+    return found.exit_code
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def _changes(rows: Sequence[TaskState]) -> None:
+    for row in rows:
+        _say(f"{row.task.cell} on {row.task.gpu_class}: {_word(row)}")
+
+
+def _word(row: TaskState) -> str:
+    if row.verdict is None:
+        return f"{row.state}: {row.word}"
+    cause = f": {row.verdict.cause}" if row.verdict.cause else ""
+    return f"{row.verdict.verdict}{cause} ({row.verdict.gpu}, driver {row.verdict.driver})"
+
+
+def _table(rows: Sequence[TaskState]) -> str:
+    """Cells down, classes across."""
+    classes = sorted({row.task.gpu_class for row in rows})
+    cells = list(dict.fromkeys((row.task.matrix, row.task.cell) for row in rows))
+    state = {(row.task.matrix, row.task.cell, row.task.gpu_class): _short(row) for row in rows}
+    width = max((len(cell) for _, cell in cells), default=0)
+    lines = [" ".join([" " * width, *(f"{name:>12}" for name in classes)])]
+    for matrix, cell in cells:
+        lines.append(
+            " ".join(
+                [f"{cell:<{width}}", *(f"{state.get((matrix, cell, name), '-'):>12}" for name in classes)]
+            )
+        )
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _short(row: TaskState) -> str:
+    return row.state if row.verdict is None else _SHORT[row.verdict.verdict]
+
+
+def _document(row: TaskState) -> dict[str, Any]:
+    return {
+        "key": row.task.key,
+        "cell": row.task.cell,
+        "matrix": row.task.matrix,
+        "class": row.task.gpu_class,
+        "image": row.task.image,
+        "state": row.state,
+        "verdict": row.verdict.verdict if row.verdict else None,
+        "cause": row.verdict.cause if row.verdict else None,
+        "gpu": row.verdict.gpu if row.verdict else None,
+        "driver": row.verdict.driver if row.verdict else None,
+        "scheduler": row.word,
+    }
+
+
+def _write_junit(path: Path, rows: Sequence[TaskState]) -> None:
+    from builder.console.case import Case, CaseStatus
+    from builder.console.junit import junit_xml
+    from builder.files import write_whole
+
+    def status(row: TaskState) -> CaseStatus:
+        if row.verdict is None:
+            return CaseStatus.SKIPPED if row.state == "waiting" else CaseStatus.ERROR
+        return CaseStatus.PASSED if row.verdict.verdict == "works" else CaseStatus.FAILED
+
+    cases = [
+        Case(
+            suite=row.task.matrix,
+            name=f"{row.task.cell} on {row.task.gpu_class}",
+            status=status(row),
+            word=_word(row),
+            kind=(row.verdict.cause or row.verdict.verdict) if row.verdict else row.state,
+        )
+        for row in rows
+    ]
+    write_whole(path, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))

@@ -1,0 +1,120 @@
+"""``fleet.yaml``: which scheduler runs what, and how each class of GPU is asked for there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from builder.matrix.nodes import Hole, Items, Scalar, Table, compose
+from builder.matrix.source import nearest, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.matrix.nodes import Node
+    from builder.matrix.source import Problems
+    from builder.model import Span
+
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
+"""What a scheduler calls something: nothing that a shell or YAML reads otherwise."""
+Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+,&|\[\]-]*$", max_length=400)]
+Count = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Lane(_Strict):
+    """How one class of GPU is asked for. What the other scheduler has is left out."""
+
+    partition: Word | None = None
+    gres: Word | None = Field(None, description="Slurm: gpu:t4:1. By default gpu:CLASS:1 in small letters.")
+    account: Word | None = None
+    qos: Word | None = None
+    constraint: Names | None = None
+    reservation: Word | None = None
+    product: Word | None = Field(
+        None, description="Kubernetes: the node label nvidia.com/gpu.product, such as Tesla-T4."
+    )
+    queue: Word | None = Field(None, description="Kubernetes: the queue of Kueue, if it is not the fleet's.")
+    at_once: Count | None = Field(None, description="Tasks at a time at most.")
+    minutes: Count | None = None
+
+
+class Fleet(_Strict):
+    """All of ``fleet.yaml``."""
+
+    version: Literal["1"]
+    scheduler: Literal["slurm", "kubernetes"]
+    staging: Word | None = Field(None, description="Repository of the images; --from counts first.")
+    attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    minutes: Count = Field(30, description="Time limit of a task.")
+    command: Word = Field("rtbuild", description="Slurm: rtbuild on a node.")
+    runtime: Literal["auto", "docker", "podman", "apptainer"] = "auto"
+    log: Names | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
+    namespace: Word = Field("default", description="Kubernetes.")
+    queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
+    classes: dict[Word, Lane] = Field(min_length=1)
+
+    def lane(self, gpu_class: str) -> Lane | None:
+        """The lane of a class, whatever its case; None if the fleet has none."""
+        folded = {name.casefold(): lane for name, lane in self.classes.items()}
+        return folded.get(gpu_class.casefold())
+
+
+def load_fleet(path: Path) -> Fleet:
+    """Read a fleet file.
+
+    Raises:
+        MatrixError: with every error of the file, each at its place.
+        UsageError: there is no such file.
+    """
+    text, problems = read(path)
+    root = compose(text, path, problems)
+    spans: dict[tuple[str | int, ...], Span] = {}
+    plain = _plain(root, (), spans)
+    if problems.noted:
+        raise problems.error()
+    try:
+        fleet = Fleet.model_validate(plain)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _note(fault, spans, root, problems)
+        raise problems.error() from error
+    return fleet
+
+
+def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int, ...], Span]) -> Any:
+    """The value of a node, every scalar a text; where each part stands goes into ``spans``."""
+    spans[place] = node.span
+    match node:
+        case Scalar():
+            return node.text
+        case Items():
+            return [_plain(child, (*place, number), spans) for number, child in enumerate(node.nodes)]
+        case Table():
+            found = {}
+            for key, (written, child) in node.entries.items():
+                found[key] = _plain(child, (*place, key), spans)
+                spans[*place, key, "[key]"] = written.span
+            return found
+        case Hole():
+            return None
+
+
+def _note(fault: Any, spans: dict[tuple[str | int, ...], Span], root: Node, problems: Problems) -> None:
+    """One of pydantic's errors at the place that it is about, or at the nearest that is written."""
+    place = tuple(fault["loc"])
+    while place and place not in spans:
+        place = place[:-1]
+    if fault["type"] == "extra_forbidden":
+        key = str(fault["loc"][-1])
+        known = Fleet.model_fields if len(fault["loc"]) == 1 else Lane.model_fields
+        near = nearest(key, list(known))
+        hint = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
+        problems.add(f"unknown key '{key}'", spans.get((*place, "[key]"), root.span), hint)
+        return
+    name = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    problems.add(f"{name}: {fault['msg']}", spans.get(place, root.span))

@@ -1,0 +1,177 @@
+"""Verifies one image by its digest on the machine where this runs, and puts the report beside the image.
+
+A node of a cluster has neither the matrix nor the lock: the image itself says what was asked of it, and the
+gate
+compares with the lock later.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from builder.errors import CellError, CommandError, MissingToolError
+from builder.evidence.travel import share
+from builder.facts.gpus import class_of
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
+from builder.verify.document import EXIT_CODES, parse
+from builder.verify.entry import key_of, read_entry, seal
+from builder.verify.verify import PROBE_FAILED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+Tool = Literal["docker", "podman", "apptainer"]
+_TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")
+_LIMIT = 8 << 20
+"""Bytes of a report."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeResult:
+    """What came of one task on one node."""
+
+    exit_code: int
+    verdict: str | None
+    card: str | None
+    """The class of the GPU that the report saw."""
+    message: str
+    attached: bool = False
+
+
+def verify_digest(
+    registry: Registry, repository: str, digest: str, *, card: str, tool: Tool | None, seconds: int
+) -> NodeResult:
+    """Run the probe in ``repository@digest`` and attach its report.
+
+    Args:
+        card: The class of GPU that the task is about. A report about another one is attached, since it is
+        true,
+            and the task fails: the fleet says what is not so.
+        tool: None takes the first of docker, podman and apptainer that is here.
+        seconds: Time limit of the container.
+
+    Raises:
+        MissingToolError: no container tool is here.
+        CellError: the image cannot be read, or the probe printed no report.
+    """
+    staged = read_image(registry, repository, digest)
+    used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
+    if used is None:
+        raise MissingToolError(
+            "there is neither docker nor podman nor apptainer on this node",
+            hint="install one, or name where it is: PATH",
+        )
+    code, text = _run(container(used, staged.reference, os.environ), seconds)
+    if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
+        tail = text.decode("utf-8", "replace").splitlines()[-5:]
+        return NodeResult(
+            exit_code=PROBE_FAILED,
+            verdict=None,
+            card=None,
+            message=f"{used} ended with {code} and no report" + "".join(f"\n  {line}" for line in tail),
+        )
+    return _report(registry, staged, text, code, card)
+
+
+def attach_report(registry: Registry, staged: Staged, text: bytes) -> tuple[str, str | None, bool]:
+    """Put a report beside the image that it is about: its verdict, the class of GPU it saw, whether it is new
+    there.
+
+    A report without a GPU says nothing about a card, and a test double's says nothing: neither is attached.
+
+    Raises:
+        CellError: the text is no report.
+        RegistryError: the registry did not take it.
+    """
+    document = parse(text)
+    key = key_of(staged.content, document, staged.digest)
+    if key is None or not key.gpus:
+        return document.verdict, None, False
+    seen = class_of(*key.gpus[0])
+    if document.test_double:
+        return document.verdict, seen, False
+    entry = seal(
+        key,
+        json.loads(text),
+        cell=staged.label(CELL_LABEL) or "",
+        matrix=staged.label(MATRIX_LABEL) or "",
+    )
+    new = share(registry, staged, [read_entry(entry, f"{staged.reference} here")])
+    return document.verdict, seen, bool(new)
+
+
+def _report(registry: Registry, staged: Staged, text: bytes, code: int, card: str) -> NodeResult:
+    verdict = parse(text).verdict
+    if EXIT_CODES[verdict] != code:
+        raise CellError(f"the probe says {verdict} and ended with {code}")
+    _, seen, attached = attach_report(registry, staged, text)
+    if seen is not None and seen.casefold() != card.casefold():
+        return NodeResult(
+            exit_code=2,
+            verdict=verdict,
+            card=seen,
+            attached=attached,
+            message=f"the fleet says {card}, and this node has {seen}: mend the fleet file",
+        )
+    return NodeResult(
+        exit_code=code,
+        verdict=verdict,
+        card=seen,
+        attached=attached,
+        message=f"{verdict} on {seen or 'no GPU'}",
+    )
+
+
+def container(tool: Tool, image: str, environment: Mapping[str, str]) -> list[str]:
+    """The command that runs the probe in an image: no root, no network, nothing to write to but /tmp.
+
+    Docker's daemon is outside the job's cgroup, so the device that the scheduler gave is named to it
+    (https://slurm.schedmd.com/gres.html, SLURM_JOB_GPUS).
+    """
+    given = environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
+    inside = ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
+    probe = ["--entrypoint", "cudnn-verify", image, "--json"]
+    if tool == "docker":
+        gpus = ["--gpus", f'"device={given}"' if given else "all"]
+        return ["docker", "run", "--rm", *inside, *gpus, *probe]
+    if tool == "podman":
+        devices = (
+            [f"nvidia.com/gpu={number}" for number in given.split(",")] if given else ["nvidia.com/gpu=all"]
+        )
+        flags = [flag for device in devices for flag in ("--device", device)]
+        return ["podman", "run", "--rm", *inside, *flags, *probe]
+    return [
+        "apptainer",
+        "exec",
+        "--nv",
+        "--containall",
+        "--no-home",
+        f"docker://{image}",
+        "cudnn-verify",
+        "--json",
+    ]
+
+
+def _run(command: Sequence[str], seconds: int) -> tuple[int, bytes]:
+    """Exit status and standard output; stderr passes through to the job's log."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=seconds)
+    except FileNotFoundError as error:
+        raise MissingToolError(
+            f"there is no {command[0]} on this node", hint="see `runtime` in the fleet"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise CommandError(
+            f"the container was not done after {seconds} s", command=command, returncode=124
+        ) from error
+    if len(done.stdout) > _LIMIT:
+        raise CellError(f"the container printed {len(done.stdout)} bytes, which is no report")
+    return done.returncode, done.stdout

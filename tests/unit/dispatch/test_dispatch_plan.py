@@ -1,0 +1,206 @@
+"""What is to be run, as a pure function; and the scripts and manifests that ask for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from publish_doubles import A100, Project, entry
+
+from builder.dispatch import kubernetes, slurm
+from builder.dispatch.fleet import Fleet, load_fleet
+from builder.dispatch.plan import StagedCell, VerifyTask, missing, tasks_of, verdicts
+from builder.errors import MatrixError
+
+if TYPE_CHECKING:
+    from tests.conftest import Golden
+
+PROBE = "b" * 64
+FLEET = Fleet.model_validate(
+    {
+        "version": "1",
+        "scheduler": "slurm",
+        "attempts": 3,
+        "queue": "gpus",
+        "classes": {
+            "T4": {"partition": "gpu", "at_once": 4, "product": "Tesla-T4"},
+            "A100": {"gres": "gpu:a100_80:1", "minutes": 60, "product": "NVIDIA-A100-SXM4-40GB"},
+        },
+    }
+)
+
+
+def cell(number: int, *classes: str) -> StagedCell:
+    return StagedCell(
+        cell=f"torch2.{number}.0-py3.11-bookworm",
+        matrix="torch",
+        repository="registry.example/staging",
+        digest="sha256:" + f"{number:x}" * 64,
+        probe=PROBE,
+        inputs="sha256:" + "a" * 64,
+        classes=classes,
+    )
+
+
+TASKS = tasks_of([cell(1, "T4", "A100"), cell(2, "T4")])
+
+
+def test_a_task_for_each_claimed_class_in_a_fixed_order() -> None:
+    assert [(task.gpu_class, task.cell) for task in TASKS] == [
+        ("A100", "torch2.1.0-py3.11-bookworm"),
+        ("T4", "torch2.1.0-py3.11-bookworm"),
+        ("T4", "torch2.2.0-py3.11-bookworm"),
+    ]
+    assert tasks_of([cell(2, "T4"), cell(1, "A100", "T4")]) == TASKS
+
+
+def test_the_key_is_of_digest_class_probe_and_lock_alone() -> None:
+    task = TASKS[0]
+    assert re.fullmatch("[0-9a-f]{20}", task.key)
+    for changes in ({"digest": "x"}, {"gpu_class": "T4"}, {"probe": "x"}, {"inputs": "x"}):
+        assert replace(task, **changes).key != task.key
+    assert replace(task, cell="renamed", matrix="moved", repository="mirror/x").key == task.key
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> tuple[Project, VerifyTask]:
+    project = Project(tmp_path / "project")
+    report = entry(project.cell)
+    return project, VerifyTask(
+        gpu_class="T4",
+        matrix="tf",
+        cell=project.cell.id,
+        repository="r/s",
+        digest=report.key.digest,
+        probe=report.key.probe,
+        inputs="x",
+    )
+
+
+def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Project, VerifyTask]) -> None:
+    project, task = known
+    found = verdicts([task], [entry(project.cell)])
+    assert found[task.key].verdict == "works"
+    assert missing([task], found) == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"digest": "sha256:" + "e" * 64},
+        {"gpu": A100},
+        {"test_double": True},
+        {"verdict": "host", "cause": "driver-missing"},
+        {"verdict": "busy", "cause": "device-busy"},
+        {"verdict": "unverified", "gpus": [], "driver": None},
+        {"probe": {"version": "9.9", "sha256": "0" * 64}},
+    ],
+    ids=["digest", "class", "double", "host", "busy", "no GPU", "probe"],
+)
+def test_other_reports_leave_it_to_be_run(known: tuple[Project, VerifyTask], changes: dict[str, Any]) -> None:
+    project, task = known
+    assert missing([task], verdicts([task], [entry(project.cell, **changes)])) == (task,)
+
+
+def test_the_newest_verdict_counts(known: tuple[Project, VerifyTask]) -> None:
+    project, task = known
+    old = entry(project.cell, verified=datetime(2026, 1, 1, tzinfo=UTC))
+    new = entry(
+        project.cell, verified=datetime(2026, 1, 2, tzinfo=UTC), verdict="broken", cause="cudnn-missing"
+    )
+    assert verdicts([task], [new, old])[task.key].cause == "cudnn-missing"
+
+
+def test_slurm_scripts(golden: Golden) -> None:
+    scripts = slurm.render(TASKS, FLEET)
+    assert list(scripts) == ["A100", "T4"]
+    golden("dispatch/slurm.sh", "\n".join(scripts.values()))
+    assert slurm.keys_in(scripts["T4"]) == tuple(task.key for task in TASKS[1:])
+
+
+def test_shellcheck_finds_nothing_in_a_script(tmp_path: Path) -> None:
+    for name, text in slurm.render(TASKS, FLEET).items():
+        path = tmp_path / f"{name}.sh"
+        path.write_text(text)
+        shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+        assert shellcheck is not None
+        done = subprocess.run([shellcheck, str(path)], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_kubernetes_manifests(golden: Golden) -> None:
+    golden("dispatch/kubernetes.yaml", "".join(kubernetes.render(TASKS, FLEET).values()))
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.32", "1.33", kubernetes_validate.latest_version()])
+def test_manifests_are_valid_by_the_schemas_of_kubernetes(version: str) -> None:
+    for text in kubernetes.render(TASKS, FLEET).values():
+        for document in yaml.safe_load_all(text):
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_a_pod_has_neither_token_nor_rights() -> None:
+    (policy, *jobs) = [
+        document for text in kubernetes.render(TASKS, FLEET).values() for document in yaml.safe_load_all(text)
+    ]
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert len(jobs) == len({job["metadata"]["name"] for job in jobs}) == len(TASKS)
+    for job in jobs:
+        pod = job["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert "@sha256:" in pod["containers"][0]["image"]
+        assert job["spec"]["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"] == [20, 21]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version: 2\nscheduler: slurm\nclasses: {T4: {}}\n", ["fleet.yaml:1:10", "version"]),
+        ("version: 1\nscheduler: slrum\nclasses: {T4: {}}\n", ["fleet.yaml:2:12", "scheduler"]),
+        ("version: 1\nscheduler: slurm\nclasses: {}\n", ["fleet.yaml:3:10", "classes"]),
+        (
+            "version: 1\nscheduler: slurm\nclasses:\n  T4: {partitoin: gpu}\n",
+            ["fleet.yaml:4:8", "unknown key 'partitoin'", "did you mean 'partition'?"],
+        ),
+        (
+            "version: 1\nscheduler: slurm\nclasses:\n  T4: {partition: 'a; rm -rf /'}\n",
+            ["fleet.yaml:4:19", "classes.T4.partition"],
+        ),
+        (
+            "version: 1\nscheduler: slurm\nattempts: 0\nminutes: x\nclasses:\n  T4: {}\n",
+            ["fleet.yaml:3:11", "fleet.yaml:4:10"],
+        ),
+        ("version: 1\nscheduler: [\n", ["fleet.yaml:3:1"]),
+        ("version: 1\nscheduler: slurm\nclasses: {'T4$(id)': {}}\n", ["fleet.yaml:3"]),
+    ],
+)
+def test_every_error_of_a_fleet_file_is_at_its_place(tmp_path: Path, text: str, said: list[str]) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text)
+    with pytest.raises(MatrixError) as raised:
+        load_fleet(path)
+    for part in said:
+        assert part in str(raised.value)
+
+
+def test_a_fleet_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "version: 1\nscheduler: kubernetes\nnamespace: ml\nclasses:\n  t4: {product: Tesla-T4, at_once: 3}\n"
+    )
+    fleet = load_fleet(path)
+    lane = fleet.lane("T4")
+    assert lane is not None
+    assert (fleet.namespace, lane.product, lane.at_once) == ("ml", "Tesla-T4", 3)
+    assert fleet.lane("A100") is None
