@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
-from builder.evidence.judgement import Judgement, Policy, is_failure, judge
+from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
 from builder.evidence.standing import broken, denied, standing, without, without_exempt
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ class Weighed:
     """What the evidence comes to."""
 
     held: tuple[Held, ...]
-    verified: tuple[Judgement, ...]
+    verified: tuple[JudgedReport, ...]
     """The verifications that hold and that nothing newer about the same GPU and driver contradicts, with
     the claims that are left."""
-    against: tuple[Judgement, ...]
+    against: tuple[JudgedReport, ...]
     """What was found against the image and nothing newer takes back."""
-    denied: tuple[Judgement, ...]
+    denied: tuple[JudgedReport, ...]
     """Of those the ones that took a claim away."""
-    unheard: tuple[Judgement, ...]
+    unheard: tuple[JudgedReport, ...]
     """What would be among them if it were signed by whom was asked for."""
 
     def findings(self, question: Question) -> Iterator[AuditFinding]:
@@ -101,7 +101,7 @@ def judge_all(gathered: Gathered, image: Staged, question: Question, now: dateti
     )
 
 
-def _placed(row: Held, word: Judgement | None, against: list[Judgement]) -> Held:
+def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -> Held:
     """The same row, where another statement has the last word about its GPU and driver."""
     if word is None or not row.holds or word in against:
         return row
@@ -111,7 +111,7 @@ def _placed(row: Held, word: Judgement | None, against: list[Judgement]) -> Held
     return row if over is None else replace(row, holds=False, reason=f"it was found {over.text}")
 
 
-def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, Judgement | None]:
+def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, JudgedReport | None]:
     predicate = piece.statement.predicate
     kind = KINDS.get(piece.statement.predicate_type, "other")
     failed = kind == "verification" and is_failure(predicate)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from builder.audit.judged import Held
     from builder.audit.run import Audit
     from builder.console import Terminal
-    from builder.evidence import Judgement
+    from builder.evidence import JudgedReport
 
 SCHEMA = 1
 _MARKS = {
@@ -92,7 +92,7 @@ def document(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _verified(found: Judgement) -> dict[str, Any]:
+def _verified(found: JudgedReport) -> dict[str, Any]:
     return {
         "when": timestamp(found.when),
         "gpu": found.gpu,
@@ -114,7 +114,7 @@ def _verified(found: Judgement) -> dict[str, Any]:
     }
 
 
-def _failed(found: Judgement) -> dict[str, Any]:
+def _failed(found: JudgedReport) -> dict[str, Any]:
     return {
         "when": timestamp(found.when),
         "verdict": found.verdict,

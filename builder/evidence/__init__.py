@@ -8,7 +8,7 @@ from builder.errors import EvidenceError
 from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
 from builder.evidence.cosign import Cosign, Signed, Signer, Verifier
 from builder.evidence.documents import Attached, Evidence
-from builder.evidence.judgement import Judgement, Policy, judge
+from builder.evidence.judgement import JudgedReport, Policy, judge
 from builder.evidence.statement import Statement
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "Cosign",
     "Evidence",
     "EvidenceError",
-    "Judgement",
+    "JudgedReport",
     "Policy",
     "Signed",
     "Signer",

@@ -59,7 +59,7 @@ class Policy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
+class JudgedReport:
     """What a report comes to: for an image, against it, or neither."""
 
     key: ReportKey
@@ -120,7 +120,7 @@ class Judgement:
         return f"{self.verdict}{cause}, {place}, {timestamp(self.when)}"
 
 
-def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Policy) -> Judgement:
+def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
     """Judge a report, or the predicate of a statement, about an image.
 
     A sealed report that does not count says why in ``reason``. A statement that is about another image, or
@@ -136,7 +136,7 @@ def is_failure(predicate: Mapping[str, Any]) -> bool:
     return predicate.get("result") == "FAILED"
 
 
-def _sealed(report: SealedReport, image: Staged, policy: Policy) -> Judgement:
+def _sealed(report: SealedReport, image: Staged, policy: Policy) -> JudgedReport:
     document = parse(canonical_json(report.document))
     reasons = chain(
         _of_another(report, image, policy),
@@ -144,7 +144,7 @@ def _sealed(report: SealedReport, image: Staged, policy: Policy) -> Judgement:
         _out_of_time(report, policy),
         _proves_nothing(report, document, policy),
     )
-    return Judgement(
+    return JudgedReport(
         key=report.key,
         when=report.verified,
         report=document,
@@ -239,7 +239,7 @@ def _days(length: timedelta) -> str:
     return f"{days:.1f} days" if days >= 2 else f"{days * 24:.1f} hours"
 
 
-def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judgement:
+def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
     """A statement against the image does not grow old, and one from the future counts as well."""
     found, report = read(predicate)
     failed = is_failure(predicate)
@@ -254,7 +254,7 @@ def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judg
     when = details.verified.astimezone(UTC)
     if not failed and policy.max_age is not None and policy.now - when > policy.max_age:
         raise EvidenceError(f"it is of {timestamp(when)}, older than the {policy.max_age} that were allowed")
-    judged = Judgement(
+    judged = JudgedReport(
         key=key,
         when=when,
         report=report,
@@ -284,7 +284,7 @@ def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
         yield "its report names no GPU"
 
 
-def _beside(judged: Judgement) -> Refusal:
+def _beside(judged: JudgedReport) -> Refusal:
     return Refusal(
         kind="broken" if judged.verdict == "broken" else "unsupported-gpu",
         text=f"beside the public image it says {judged.text}, and no newer report takes that back",

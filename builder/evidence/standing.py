@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Sequence
 
-    from builder.evidence.judgement import Judgement
+    from builder.evidence.judgement import JudgedReport
     from builder.verify.entry import ReportKey
 
 
-def standing(words: Iterable[Judgement]) -> list[Judgement]:
+def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
     """Of several about the very same thing the newest; of two in one second the one against the image.
 
     What speaks against the image gives way only to a newer word for it, or to a newer one against it: a GPU
     that is taken an hour later, a clock that is wrong or a test double do not mend what was found.
     """
-    latest: dict[ReportKey, Judgement] = {}
+    latest: dict[ReportKey, JudgedReport] = {}
     for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
         before = latest.get(word.key)
         if before is None or before.side != "against" or word.side != "neither":
@@ -26,13 +26,13 @@ def standing(words: Iterable[Judgement]) -> list[Judgement]:
     return list(latest.values())
 
 
-def broken(stand: Sequence[Judgement]) -> list[Judgement]:
+def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
     """Of the words that stand those that shut an image out, whatever others say: one that says ``works`` on
     another GPU does not outvote them, and they do not grow old."""
     return [word for word in stand if word.side == "against" and word.verdict == "broken"]
 
 
-def denied(stand: Sequence[Judgement], claims: Container[str | None]) -> list[Judgement]:
+def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list[JudgedReport]:
     """Of the words that stand those that deny a claim: with another driver on a GPU of that class, say."""
     return [
         word
@@ -41,7 +41,7 @@ def denied(stand: Sequence[Judgement], claims: Container[str | None]) -> list[Ju
     ]
 
 
-def without(claiming: Sequence[Judgement], classes: Collection[str | None]) -> list[Judgement]:
+def without(claiming: Sequence[JudgedReport], classes: Collection[str | None]) -> list[JudgedReport]:
     """The same without any claim for these classes."""
     return [
         replace(found, claims=tuple(name for name in found.claims if name not in classes))
@@ -49,7 +49,7 @@ def without(claiming: Sequence[Judgement], classes: Collection[str | None]) -> l
     ]
 
 
-def without_exempt(claiming: Sequence[Judgement]) -> list[Judgement]:
+def without_exempt(claiming: Sequence[JudgedReport]) -> list[JudgedReport]:
     """The same without the claims that another statement takes back.
 
     Statements are never removed: one that claims a class stays beside the image when its matrix exempts the

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from builder.errors import EvidenceError
 from builder.evidence import attach_failures, failure_statement
 from builder.evidence.gather import gather
-from builder.evidence.judgement import CLOCKS, Judgement, Policy, judge
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.standing import denied, standing, without_exempt
 from builder.evidence.travel import shared
 from builder.oci.spec import parse_reference
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Warn = Callable[[str], None]
 
 
-def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Judgement, ...]:
+def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:
     """What stands against an image beside it in the public repository, if it is there: whoever put it.
 
     Raises RegistryError.
@@ -50,7 +50,7 @@ def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Jud
     return tuple(word for word in standing(words) if word.side == "against")
 
 
-def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[Judgement]:
+def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[JudgedReport]:
     """The test results among statements, without those that an audit would refuse as well."""
     judged = []
     for statement in statements:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
-from builder.evidence.judgement import CLOCKS, Judgement, Policy, judge
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.refusal import Refusal
 from builder.evidence.standing import broken, denied, standing
 from builder.facts.gpus import known_class
@@ -56,7 +56,7 @@ def decide(
     *,
     policy: Policy,
     exemptions: Sequence[Exemption] = (),
-    published: Iterable[Judgement] = (),
+    published: Iterable[JudgedReport] = (),
 ) -> Decision:
     """Whether the image of the cell may be published, by the reports that are there.
 
@@ -96,7 +96,7 @@ def decide(
     )
 
 
-def _sealed(judged: Sequence[Judgement]) -> tuple[SealedReport, ...]:
+def _sealed(judged: Sequence[JudgedReport]) -> tuple[SealedReport, ...]:
     """The reports themselves; a statement beside the public image is none."""
     return tuple(row.sealed for row in judged if row.sealed is not None)
 
@@ -138,7 +138,7 @@ def _missing(image: Staged) -> Refusal:
     )
 
 
-def _uncovered(cell: Cell, judged: Sequence[Judgement], exempt: frozenset[str]) -> list[Refusal]:
+def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
     """The classes that the matrix claims and that no report bears out, with what is there instead."""
     covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
@@ -156,13 +156,13 @@ def _uncovered(cell: Cell, judged: Sequence[Judgement], exempt: frozenset[str]) 
     return missing
 
 
-def _contradicted(judged: Sequence[Judgement], claims: Sequence[str]) -> list[Refusal]:
+def _contradicted(judged: Sequence[JudgedReport], claims: Sequence[str]) -> list[Refusal]:
     """Claims that another report about this image denies."""
     hint = "take the claim back in the matrix (publish: exempt), or mend the cell"
     return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
-def _nothing_to_claim(cell: Cell, counting: Sequence[Judgement], classes: set[str | None]) -> Refusal:
+def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set[str | None]) -> Refusal:
     if classes == {None}:
         names = sorted({name for row in counting for name, _ in row.key.gpus})
         return Refusal(
@@ -178,7 +178,7 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[Judgement], classes: set[st
     )
 
 
-def _measured(cell: Cell, counting: Sequence[Judgement]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[Measured | None, list[Refusal]]:
     """What the reports measured, if they say the same."""
     found: dict[Measured, str] = {}
     for row in counting:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.errors import CellError
-    from builder.evidence import Attached, Judgement, Signer
+    from builder.evidence import Attached, JudgedReport, Signer
     from builder.evidence.refusal import Refusal
     from builder.model import Cell
     from builder.oci.copying import Tally
@@ -47,7 +47,7 @@ class Failing:
     image: Staged
     """In the public repository."""
     entry: SealedReport
-    failure: Judgement
+    failure: JudgedReport
     tags: tuple[str, ...]
     """Of the names that move with the cell those that are on it."""
     there: bool

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from registry_double import RegistryDouble
 
-    from builder.evidence import Judgement
+    from builder.evidence import JudgedReport
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
@@ -36,7 +36,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
 
 
-def verified(image: Staged, **report: Any) -> Judgement:
+def verified(image: Staged, **report: Any) -> JudgedReport:
     verification = doubles.verification(image, document=doubles.double_report(**report))
     return judge(predicate_of(verification, image, claims=("T4",), exempt=()), image, Policy(now=NOW))
 

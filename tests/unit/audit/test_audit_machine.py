@@ -17,7 +17,7 @@ from builder.evidence.verification import predicate_of
 from builder.facts import tables
 
 if TYPE_CHECKING:
-    from builder.evidence import Judgement
+    from builder.evidence import JudgedReport
     from builder.oci.staging import Staged
 
 NOW = datetime.now(UTC)
@@ -29,7 +29,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
 
 
-def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> Judgement:
+def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> JudgedReport:
     document = doubles.double_report(
         gpus=[{"name": name, "compute_capability": capability}], driver={"version": driver}
     )
@@ -38,7 +38,7 @@ def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -
 
 
 @pytest.fixture(scope="module")
-def both(image: Staged) -> list[Judgement]:
+def both(image: Staged) -> list[JudgedReport]:
     return [
         seen(image, "Tesla T4", "7.5", "535.104.05", "T4"),
         seen(image, "NVIDIA A100-SXM4-40GB", "8.0", "550.54.15", "A100"),
@@ -68,7 +68,7 @@ def both(image: Staged) -> list[Judgement]:
     ],
 )
 def test_what_was_seen(
-    gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[Judgement]
+    gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[JudgedReport]
 ) -> None:
     found = machine.seen(both, gpu, driver)
     assert found.outcome is outcome

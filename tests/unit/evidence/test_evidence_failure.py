@@ -11,7 +11,7 @@ import evidence_doubles as doubles
 import jsonschema
 import pytest
 
-from builder.evidence import EvidenceError, Judgement, Policy, attach_failures, failure_statement, judge
+from builder.evidence import EvidenceError, JudgedReport, Policy, attach_failures, failure_statement, judge
 from builder.evidence.gather import gather
 from builder.evidence.judgement import is_failure
 from builder.evidence.verification import EXTENSION, json_schema, predicate_of
@@ -30,7 +30,7 @@ NOW = datetime.now(UTC)
 OTHER = "sha256:" + "9" * 64
 
 
-def judge_failure(predicate: dict[str, Any], image: Staged) -> Judgement:
+def judge_failure(predicate: dict[str, Any], image: Staged) -> JudgedReport:
     found = judge(predicate, image, Policy(now=NOW))
     assert found.side == "against"
     return found
