@@ -202,8 +202,22 @@ def facts_refresh(
 
 
 @app.command()
-def doctor(context: opt.Context = None, color: opt.Color = "auto", json_: opt.Json = False) -> int:
+def doctor(
+    fleet: Annotated[
+        Path | None,
+        typer.Option(
+            "--fleet", metavar="FILE", help="Ask the scheduler about each class of the fleet instead."
+        ),
+    ] = None,
+    context: opt.Context = None,
+    color: opt.Color = "auto",
+    json_: opt.Json = False,
+) -> int:
     """Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; each with its remedy."""
+    if fleet is not None:
+        from builder.cli.dispatch import try_fleet
+
+        return try_fleet(fleet, json=json_)
     from builder.cli.doctoring import run
 
     return run(context=context, color=opt.color(color), json=json_)

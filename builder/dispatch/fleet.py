@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
 """What a scheduler calls something: nothing that a shell or YAML reads otherwise."""
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+,&|\[\]-]*$", max_length=400)]
+Place = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][A-Za-z0-9_.:@/+%-]*$", max_length=400)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
@@ -51,9 +52,9 @@ class Fleet(_Strict):
     staging: Word | None = Field(None, description="Repository of the images; --from counts first.")
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
     minutes: Count = Field(30, description="Time limit of a task.")
-    command: Word = Field("rtbuild", description="Slurm: rtbuild on a node.")
+    command: Place = Field("rtbuild", description="Slurm: rtbuild on a node.")
     runtime: Literal["auto", "docker", "podman", "apptainer"] = "auto"
-    log: Names | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
+    log: Place | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
     classes: dict[Word, Lane] = Field(min_length=1)
