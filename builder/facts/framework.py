@@ -52,6 +52,13 @@ ALIASES = {
 }
 
 
+def table_name(distribution: str) -> str:
+    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
+    if re.fullmatch(r"cupy-cuda\d+x", distribution):
+        return "cupy"
+    return ALIASES.get(distribution, distribution)
+
+
 def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> Framework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
@@ -59,7 +66,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     wheel = truth.wheel(distribution)
     version = wheel.version if wheel else pinned(parsed) if parsed else None
     cupy = re.fullmatch(r"cupy-(cuda\d+x)", distribution)
-    name = "cupy" if cupy else ALIASES.get(distribution, distribution)
+    name = table_name(distribution)
     table = facts.frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts.candidates import cells, choices
+from builder.facts.candidates import cells, choices, combinations, common_pythons
 from builder.facts.finding import Nearest, Outcome
 from builder.facts.versions import at_least, key, major, minor, requirement, short
 from builder.model import Base, Cuda
@@ -181,20 +181,23 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     if any(framework.table is None or framework.version is None for framework in stack.frameworks):
         return
     ways = [_ways(_without_extras(framework), stack.facts) for framework in stack.frameworks]
-    for python in (cell.python, None):
-        for gpu in dict.fromkeys((*cell.gpus[:1], None)):
-            for _, other in itertools.islice(cells(ways, python, gpu, stack.facts), LIMIT // 3):
-                changed = replace(
-                    other,
-                    id=cell.id,
-                    matrix=cell.matrix,
-                    gpus=cell.gpus if gpu else (),
-                    pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
-                    apt=cell.apt,
-                    env=cell.env,
-                    options=cell.options,
-                )
-                yield tuple(_differences(cell, changed)), changed
+    every = (
+        other
+        for combination in combinations(ways)
+        for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
+        for other in cells(combination, python, cell.gpus, stack.facts)
+    )
+    for other in every:
+        changed = replace(
+            other,
+            id=cell.id,
+            matrix=cell.matrix,
+            pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
+            apt=cell.apt,
+            env=cell.env,
+            options=cell.options,
+        )
+        yield tuple(_differences(cell, changed)), changed
 
 
 @functools.lru_cache(maxsize=1024)

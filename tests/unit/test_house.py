@@ -13,7 +13,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "model", "errors", "digests", "files", "resources"),
     ("net", "matrix", "oci", "index", "debian"),
     ("facts", "lock", "recipe"),
-    ("layers", "sdist"),
+    ("layers", "sdist", "resolve"),
     ("engine", "verify", "evidence"),
     ("pipeline",),
     ("publish", "audit", "colab", "console"),

@@ -1,0 +1,104 @@
+"""What is proposed passes the rules, reads back as a matrix, and keeps to every demand."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.errors import CellError, UsageError
+from builder.facts import Outcome, check, summary, tables
+from builder.matrix import load
+from builder.resolve import requirements as reading
+from builder.resolve.demand import Demand, meant, pythons, split
+from builder.resolve.solve import Proposal, search, to_matrix_yaml
+
+
+def demanded(*texts: str, **options) -> Demand:
+    frameworks, companions = split(reading.from_arguments(texts), tables.load())
+    return Demand(frameworks=frameworks, companions=companions, **options)
+
+
+def proposals(*texts: str, available=None, **options) -> list[Proposal]:
+    return search(demanded(*texts, **options), tables.load(), available=available).possible
+
+
+@pytest.mark.parametrize(
+    ("requirements", "options", "frameworks"),
+    [
+        (
+            ["tensorflow==2.15.*"],
+            {"python": "3.11", "gpus": ("T4",), "driver": "535"},
+            "tensorflow[and-cuda]==2.15.1",
+        ),
+        (["tensorflow==2.8.4"], {}, "tensorflow==2.8.4"),
+        (["torch==2.9.*"], {"gpus": ("P100",)}, "torch==2.9.1+cu126"),
+        (["jax[cuda12]"], {}, "jax[cuda12]==0.12.0.1"),
+        (["cupy-cuda11x"], {}, "cupy-cuda11x==13.6.0"),
+        (["torch==2.10.*"], {"gpus": ("V100", "B200")}, "torch==2.10.0"),
+    ],
+)
+def test_the_best_proposal(requirements, options, frameworks, tmp_path) -> None:
+    found = proposals(*requirements, **options)[:5]
+    assert found[0].cell.frameworks == (frameworks,)
+    assert all(summary(one.findings) in {Outcome.POSSIBLE, Outcome.WARNS} for one in found)
+    path = tmp_path / "resolved.yaml"
+    path.write_text(to_matrix_yaml(found))
+    cells = load(path).cells
+    assert [cell.inputs() for cell in cells] == [one.cell.inputs() for one in found]
+    assert [cell.gpus for cell in cells] == [options.get("gpus", ())] * len(cells)
+    assert all(summary(check(cell)) is one.outcome for cell, one in zip(cells, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("framework", "options"),
+    [
+        ("tensorflow", {"gpus": ("K80",)}),
+        ("tensorflow", {"driver": "470.82.01"}),
+        ("torch", {"driver": "470.82.01"}),
+        ("torch", {"driver": "450.80.02", "python": "3.8"}),
+    ],
+)
+def test_old_machines_get_the_old_lines(framework: str, options) -> None:
+    found = proposals(framework, **options)
+    assert found
+    for one in found:
+        assert summary(check(one.cell, driver=options.get("driver"))) is one.outcome
+
+
+def test_python_and_versions_of_the_index_are_kept_to() -> None:
+    found = proposals("torch", python="3.11", available={"torch": ["2.8.0", "2.9.0"]})
+    assert found[0].cell.python == "3.11"
+    assert {p.cell.frameworks[0].split("+")[0] for p in found} <= {"torch==2.9.0", "torch==2.8.0"}
+    ranged = proposals("torch==2.9.*", python=">=3.11,<3.13")
+    assert {p.cell.python for p in ranged} == {"3.11", "3.12"}
+    with pytest.raises(UsageError, match="names no Python"):
+        pythons("=>3")
+
+
+def test_a_marker_on_a_framework_bounds_the_python_and_one_beside_is_decided_by_it() -> None:
+    old = "dataclasses ; python_version < '3.7'"
+    found = proposals("torch==2.9.* ; python_version < '3.12'", old, "tqdm")
+    assert {p.cell.python for p in found} == {"3.10", "3.11"}
+    assert all("tqdm" in p.cell.pip and "dataclasses" not in str(p.cell.pip) for p in found)
+
+
+def test_clashing_pins_are_avoided_if_an_extra_makes_them() -> None:
+    best = proposals("tensorflow==2.15.*", "torch==2.1.*")[0]
+    assert best.cell.frameworks == ("tensorflow==2.15.1", "torch==2.1.2")
+
+
+def test_what_goes_beside_is_asked_about_by_the_rules_too() -> None:
+    found = proposals("torch==2.1.*", "numpy==2.0.0")
+    assert found == []
+    assert proposals("torch==2.1.*", "numpy==1.26.4")[0].cell.pip[:1] == ("numpy==1.26.4",)
+
+
+def test_a_version_that_no_table_has_is_refused_with_what_is_there() -> None:
+    with pytest.raises(CellError, match=r"no release on record fits tensorflow==2.99") as caught:
+        proposals("tensorflow==2.99.*")
+    assert "on record are" in (caught.value.hint or "")
+
+
+def test_a_name_that_is_nearly_one() -> None:
+    known = tables.load()
+    assert meant("tensrflow", known) == "tensorflow"
+    assert meant("numpy", known) is None
