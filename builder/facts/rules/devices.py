@@ -220,7 +220,6 @@ def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Findin
     elif framework.row is not None and framework.row.architectures:
         listed, source = framework.row.architectures, framework.row.source
     else:
-        yield from _not_listed(framework, gpu)
         return
     values = (
         _capability(gpu),
@@ -255,19 +254,6 @@ def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Findin
         message=f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start "
         "compiles for minutes",
         values=values,
-    )
-
-
-def _not_listed(framework: Framework, gpu: GpuRow) -> Iterator[Finding]:
-    """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
-    if framework.row is None or framework.variant == "cpu":
-        return  # `framework-known` has said what is not known, or that there is no code for any GPU
-    yield Finding(
-        rule="gpu",
-        outcome=Outcome.UNKNOWN,
-        message=f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: the "
-        "architectures in its wheel were read nowhere; `rtbuild check --read` would settle it",
-        values=(_capability(gpu),),
     )
 
 
