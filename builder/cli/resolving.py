@@ -42,7 +42,7 @@ class Sources:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class AskedMachine:
     """What images are to run on. ``found`` says that it is this machine."""
 
     gpus: tuple[str, ...] = ()
@@ -50,13 +50,13 @@ class Machine:
     found: bool = False
 
 
-def machine(gpus: Sequence[str], driver: str | None) -> Machine:
+def machine(gpus: Sequence[str], driver: str | None) -> AskedMachine:
     """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
     if gpus or driver is not None:
-        return Machine(gpus=tuple(dict.fromkeys(card(gpu) for gpu in gpus)), driver=driver)
+        return AskedMachine(gpus=tuple(dict.fromkeys(card(gpu) for gpu in gpus)), driver=driver)
     cards, own = nvidia_smi()
     names = dict.fromkeys(card(gpu.compute_capability or gpu.name) for gpu in cards)
-    return Machine(gpus=tuple(names), driver=own, found=own is not None)
+    return AskedMachine(gpus=tuple(names), driver=own, found=own is not None)
 
 
 def wishes(sources: Sources) -> Wishes:
@@ -92,7 +92,7 @@ def _from_conda(path: Path) -> Wishes:
 
 def run(
     asked: Wishes,
-    on: Machine,
+    on: AskedMachine,
     *,
     python: str | None,
     limit: int,
@@ -174,7 +174,7 @@ def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
     added = reading.from_arguments(found).wishes
     place = f"brought by {names}"
     return Demand(
-        frameworks=tuple(reading.Wish(parsed=wish.parsed, place=place) for wish in added),
+        frameworks=tuple(reading.NamedRequirement(parsed=wish.parsed, place=place) for wish in added),
         companions=demand.companions,
         gpus=demand.gpus,
         driver=demand.driver,
@@ -200,7 +200,9 @@ def distributions_of(name: str, known: Facts) -> list[str]:
     return distributions(reading.from_arguments([name]).wishes, known)
 
 
-def _say(demand: Demand, on: Machine, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs) -> None:
+def _say(
+    demand: Demand, on: AskedMachine, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs
+) -> None:
     write = sys.stderr.write
     known = tables.load()
     for note in asked.notes:

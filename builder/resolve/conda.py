@@ -49,7 +49,7 @@ _IN_WHEELS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
+class CondaPackage:
     """A conda package as an environment names it. ``build`` may end in ``*``."""
 
     name: str
@@ -87,7 +87,7 @@ class Environment:
     """What of the environment is not in them."""
 
 
-def read(text: str) -> tuple[list[Package], list[str]]:
+def read(text: str) -> tuple[list[CondaPackage], list[str]]:
     """Packages, and what pip is to install, out of ``environment.yml`` or ``conda list --export|--explicit``.
 
     Raises:
@@ -99,7 +99,7 @@ def read(text: str) -> tuple[list[Package], list[str]]:
     return [_package(line) for line in lines], []
 
 
-def _from_yaml(text: str) -> tuple[list[Package], list[str]]:
+def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
     try:
         document: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts and nothing else
     except yaml.YAMLError as problem:
@@ -112,7 +112,7 @@ def _from_yaml(text: str) -> tuple[list[Package], list[str]]:
     return packages, [str(line) for line in pip]
 
 
-def _package(line: str) -> Package:
+def _package(line: str) -> CondaPackage:
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)
     if found is None:
         # a range or a bracket: nothing that says what is installed
@@ -120,8 +120,8 @@ def _package(line: str) -> Package:
         if name is None:
             raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
         bounds = (name[2] or "").strip().rstrip(",")
-        return Package(name=canonical(name[1]), bounds=bounds if _is_range(bounds) else None)
-    return Package(name=canonical(found["name"]), version=found["version"], build=found["build"])
+        return CondaPackage(name=canonical(name[1]), bounds=bounds if _is_range(bounds) else None)
+    return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
 
 
 def _is_range(text: str) -> bool:
@@ -131,7 +131,7 @@ def _is_range(text: str) -> bool:
         return False
 
 
-def in_wheels(packages: Sequence[Package], pip: Sequence[str], known: Facts) -> Environment:
+def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts) -> Environment:
     """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
 
     A name without a version stays open: the newest that fits.
@@ -173,7 +173,7 @@ def in_wheels(packages: Sequence[Package], pip: Sequence[str], known: Facts) -> 
     return Environment(requirements=(*found, *pip), python=python, notes=tuple(notes))
 
 
-def _no_cpu_build(package: Package) -> None:
+def _no_cpu_build(package: CondaPackage) -> None:
     if package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
         raise CellError(
             f"{package} is a build for the CPU",
@@ -181,7 +181,7 @@ def _no_cpu_build(package: Package) -> None:
         )
 
 
-def _python(pytorch: Package, python: str | None) -> str | None:
+def _python(pytorch: CondaPackage, python: str | None) -> str | None:
     """``3.9`` of ``py3.9_cuda11.3_…`` or conda-forge's ``cuda112py39h…``."""
     found = re.search(r"py(?:(\d\.\d+)_|(\d)(\d+))", pytorch.build or "")
     if found is None:
@@ -194,7 +194,7 @@ def _python(pytorch: Package, python: str | None) -> str | None:
 
 
 def _wheel(
-    pytorch: Package, by_name: dict[str, Package], known: Facts, python: str | None
+    pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None
 ) -> tuple[str, list[str]]:
     """The requirement, and what is different with it."""
     if pytorch.version is None:
@@ -227,7 +227,7 @@ def _wheel(
     return f"torch=={version}" if row.default else f"torch=={version}+{row.variant}", notes
 
 
-def _newest(pytorch: Package, by_name: dict[str, Package], known: Facts, python: str | None) -> str:
+def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None) -> str:
     """An open requirement, or the newest build for the CUDA and the Python that stand beside it."""
     cuda = _cuda(pytorch, by_name)
     if cuda is None:
@@ -251,7 +251,7 @@ def _serves(row: FrameworkRow, version: str) -> bool:
     return contains(row.versions, version) or (len(key(version)) == 2 and short(row.latest, 2) == version)
 
 
-def _cuda(pytorch: Package, by_name: dict[str, Package]) -> str | None:
+def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None:
     """The CUDA of the build, else of the toolkit beside it; two that differ are refused."""
     found = re.search(r"cuda_?(\d+\.\d+|\d{3})", pytorch.build or "")
     built = None
@@ -268,7 +268,7 @@ def _cuda(pytorch: Package, by_name: dict[str, Package]) -> str | None:
     return built
 
 
-def _toolkits(by_name: dict[str, Package]) -> Iterator[tuple[str, str]]:
+def _toolkits(by_name: dict[str, CondaPackage]) -> Iterator[tuple[str, str]]:
     for name in _TOOLKITS:
         package = by_name.get(name)
         if package is not None and package.version is not None:

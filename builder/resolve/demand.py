@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from builder.facts.tables import Facts
-    from builder.resolve.requirements import Wish, Wishes
+    from builder.resolve.requirements import NamedRequirement, Wishes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
     """Everything that an image has to meet."""
 
-    frameworks: tuple[Wish, ...]
+    frameworks: tuple[NamedRequirement, ...]
     """Requirements that the tables have rows for."""
-    companions: tuple[Wish, ...] = ()
+    companions: tuple[NamedRequirement, ...] = ()
     """Every other requirement: torchvision, numpy, transformers."""
     gpus: tuple[str, ...] = ()
     driver: str | None = None
@@ -61,7 +61,7 @@ def pythons(text: str) -> SpecifierSet:
         raise UsageError(f"{text!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'") from problem
 
 
-def split(wishes: Wishes, known: Facts) -> tuple[tuple[Wish, ...], tuple[Wish, ...]]:
+def split(wishes: Wishes, known: Facts) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
     """Frameworks, and what goes beside them."""
     on_record = {wish for wish in wishes.wishes if table_name(wish.name) in known.frameworks}
     return (
@@ -70,7 +70,7 @@ def split(wishes: Wishes, known: Facts) -> tuple[tuple[Wish, ...], tuple[Wish, .
     )
 
 
-def distributions(wishes: Iterable[Wish], known: Facts) -> list[str]:
+def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]:
     """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
     found: dict[str, None] = {}
     for wish in wishes:

@@ -42,7 +42,7 @@ _VALUED = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
+class NamedRequirement:
     """One requirement, and where it stands: ``requirements.txt:3``, or ``the command line``."""
 
     parsed: Requirement
@@ -60,7 +60,7 @@ class Wish:
 class Wishes:
     """All that was asked for. ``notes`` name what was not taken over, with its line and the reason."""
 
-    wishes: list[Wish] = field(default_factory=list)
+    wishes: list[NamedRequirement] = field(default_factory=list)
     index: list[str] = field(default_factory=list)
     """Extra package indexes, by URL."""
     python: str | None = None
@@ -82,11 +82,11 @@ class Wishes:
         if parsed.url is not None:
             self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
             return
-        self.wishes.append(Wish(parsed=parsed, place=place))
+        self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 
     def once(self) -> Wishes:
         """Of several requirements on one package in a notebook the last, as pip has it."""
-        latest: dict[str, Wish] = {}
+        latest: dict[str, NamedRequirement] = {}
         notes = list(self.notes)
         for wish in self.wishes:
             before = latest.pop(wish.name, None)

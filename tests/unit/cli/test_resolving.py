@@ -88,7 +88,7 @@ def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **o
     )
     defaults = {"python": None, "limit": 5, "name": "resolved", "json": False}
     return resolving.run(
-        asked, resolving.Machine(gpus=gpus, driver=driver), index=index, **(defaults | options)
+        asked, resolving.AskedMachine(gpus=gpus, driver=driver), index=index, **(defaults | options)
     )
 
 
@@ -270,9 +270,11 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
 
 def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
     monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((), None))
-    assert resolving.machine((), None) == resolving.Machine()
+    assert resolving.machine((), None) == resolving.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    assert resolving.machine((), None) == resolving.Machine(gpus=("sm_89",), driver="575.57.08", found=True)
+    assert resolving.machine((), None) == resolving.AskedMachine(
+        gpus=("sm_89",), driver="575.57.08", found=True
+    )
     asked = resolving.machine(["Tesla T4", "8.6"], None)
-    assert asked == resolving.Machine(gpus=("T4", "sm_86"), driver=None)
+    assert asked == resolving.AskedMachine(gpus=("T4", "sm_86"), driver=None)
