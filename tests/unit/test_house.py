@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine", "verify", "evidence"),
     ("pipeline",),
     ("publish", "audit", "colab"),
+    ("catalogue",),
     ("console", "cli"),
 )
 """From the ground up."""
