@@ -273,8 +273,7 @@ def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
     assert resolving.machine((), None) == resolving.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
     monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    assert resolving.machine((), None) == resolving.AskedMachine(
-        gpus=("sm_89",), driver="575.57.08", found=True
-    )
+    mine = resolving.AskedMachine(gpus=("sm_89",), driver="575.57.08", found=True)
+    assert resolving.machine((), None) == mine
     asked = resolving.machine(["Tesla T4", "8.6"], None)
     assert asked == resolving.AskedMachine(gpus=("T4", "sm_86"), driver=None)
