@@ -26,7 +26,7 @@ def runtime() -> Path:
 
 def facts() -> Path:
     """The folder with the compatibility tables."""
-    return _PACKAGE / "compat" / "facts"
+    return _PACKAGE / "facts" / "tables"
 
 
 def cache() -> Path:

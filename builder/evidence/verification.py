@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from builder.compat.gpus import class_of
 from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
+from builder.facts.gpus import class_of
 from builder.verify.document import parse
 from builder.verify.entry import key_of
 
