@@ -88,7 +88,9 @@ def jax_versions(content: bytes) -> tuple[str | None, str | None]:
     Its functions return constants: ``mov edi, <constant>`` before ``PyLong_FromLong``, in the order of its
     source (https://github.com/jax-ml/jax/blob/main/jaxlib/cuda/versions.cc): CUDA, cuDNN, and so on.
     """
-    numbers = [int(struct.unpack("<I", m[1])[0]) for m in re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.S)]
+    numbers = [
+        int(struct.unpack("<I", m[1])[0]) for m in re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.DOTALL)
+    ]
     for cuda, cudnn in zip(numbers, numbers[1:], strict=False):
         if 11000 <= cuda < 20000 and cuda % 10 == 0 and (8000 <= cudnn < 10000 or 90000 <= cudnn < 200000):
             return f"{cuda // 1000}.{cuda % 1000 // 10}", cudnn_text(cudnn)
@@ -105,7 +107,7 @@ def torch_cudnn(content: bytes) -> str | None:
     """cuDNN's version in ``torch/csrc/cuda/shared/cudnn.cpp``, where it is a tuple of three constants."""
     store = rb"\x48\xc7\x07(....)\x48\xc7\x47\x08(....)\x48\xc7\x47\x10(....)"
     found = set()
-    for match in re.finditer(store, content, re.S):
+    for match in re.finditer(store, content, re.DOTALL):
         patch, minor, major = (int(struct.unpack("<I", part)[0]) for part in match.groups())
         if 7 <= major <= 9 and minor < 100 and patch < 100:
             found.add(f"{major}.{minor}.{patch}")

@@ -15,17 +15,17 @@ import requests
 
 from builder import resources
 from builder.facts.inside import parts_of
-from builder.facts.versions import (agree, key)
+from builder.facts.versions import agree, key
 from builder.files import write_whole
+from builder.index.remote_zip import DEEP_LIMIT, RemoteZip, UnknownError
 from builder.net.http import explain
-from builder.index.remote_zip import (DEEP_LIMIT, RemoteZip, UnknownError)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from builder.facts.inside import Part
-    from builder.index.remote_zip import (Entry, Session)
+    from builder.index.remote_zip import Entry, Session
     from builder.index.simple_api import IndexFile
 
 _SCHEMA = 1
@@ -96,7 +96,9 @@ def _part(archive: RemoteZip, entries: Sequence[Entry], part: Part, told: Told) 
         room = archive.limit - archive.transferred - (4 << 10)
         most = min(part.most or entry.packed, entry.packed)
         if most > room and part.most is None:
-            told.unread.append(f"{entry.name} has {entry.packed >> 20} MiB, more than is left to read of one wheel")
+            told.unread.append(
+                f"{entry.name} has {entry.packed >> 20} MiB, more than is left to read of one wheel"
+            )
             continue
         try:
             found = part.read(archive.content(entry, min(most, room)))

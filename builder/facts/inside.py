@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from builder.facts import binary
 from builder.facts.elf import needs_of
-from builder.facts.wheel import (architectures_of, assignments, version_text)
+from builder.facts.wheel import architectures_of, assignments, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,14 +70,24 @@ def _build_info(content: bytes) -> Values:
 
 
 def _cuda_config(content: bytes) -> Values:
-    """TensorFlow's ``cuda_config.h``. Its capabilities do not say which are PTX, so they are not taken."""
-    found = {m[1]: m[2] for m in re.finditer(rb'#define (TF_CUDA_VERSION|TF_CUDNN_VERSION) "([\d.]+)"', content)}
-    cuda, cudnn = (found.get(name, b"").decode() or None for name in (b"TF_CUDA_VERSION", b"TF_CUDNN_VERSION"))
-    return _told(cuda=cuda, cudnn=cudnn)
+    """TensorFlow's ``cuda_config.h``.
+
+    Up to 2.2 its wrapper of nvcc made kernels and PTX for each capability (``code=sm_35,compute_35``, in
+    ``third_party/gpus/crosstool``); later lists do not say which are PTX, and ``build_info.py`` has them.
+    """
+    text = content.decode("utf-8", "replace")
+    found = dict(re.findall(r'#define (TF_CUDA_VERSION|TF_CUDNN_VERSION) "([\d.]+)"', text))
+    listed = re.findall(r'CudaVersion\("(\d)\.(\d)"\)', text)
+    code = tuple(f"{kind}_{major}{minor}" for major, minor in listed for kind in ("sm", "compute"))
+    return _told(
+        cuda=found.get("TF_CUDA_VERSION"), cudnn=found.get("TF_CUDNN_VERSION"), architectures=code or None
+    )
 
 
 def _cudnn_header(content: bytes) -> Values:
-    numbers = [re.search(rb"#define CUDNN_%s (\d+)" % name, content) for name in (b"MAJOR", b"MINOR", b"PATCHLEVEL")]
+    numbers = [
+        re.search(rb"#define CUDNN_%s (\d+)" % name, content) for name in (b"MAJOR", b"MINOR", b"PATCHLEVEL")
+    ]
     if not all(numbers):
         return {}
     return {"cudnn": ".".join(match[1].decode() for match in numbers if match)}
@@ -150,20 +160,36 @@ def _ctranslate2(content: bytes) -> Values:
 def _linked(content: bytes) -> Values:
     """The major version of the cuDNN that a library is linked with, in that library's name."""
     linked = needs_of(content)
-    found = {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))} if linked else set()
+    found = (
+        {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}
+        if linked
+        else set()
+    )
     return {"cudnn": found.pop()} if len(found) == 1 else {}
 
 
 _MIB = 1 << 20
 _CODE, _ABI = ("architectures",), ("numpy_abi",)
 _TENSORFLOW = (
-    Part(r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py", _build_info, ("gpu", "cuda", "cudnn", "architectures")),
-    Part(r".*/local_config_cuda/cuda/cuda/cuda_config\.h", _cuda_config, ("cuda", "cudnn"), gpu_only=True),
-    Part(r".*/include/external/cuda_cudnn/include/cudnn_version\.h", _cudnn_header, ("cudnn patch",), gpu_only=True),
+    Part(
+        r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py",
+        _build_info,
+        ("gpu", "cuda", "cudnn", "architectures"),
+    ),
+    Part(
+        r".*/local_config_cuda/cuda/cuda/cuda_config\.h",
+        _cuda_config,
+        ("cuda", "cudnn", "architectures"),
+        gpu_only=True,
+    ),
+    Part(
+        r".*/include/external/cuda_cudnn/include/cudnn_version\.h",
+        _cudnn_header,
+        ("cudnn patch",),
+        gpu_only=True,
+    ),
     Part(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
     Part(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
-    Part(r".*/(?:libtfkernel_sobol_op|rnn/python/ops/_lstm_ops)\.so", _fatbin, _CODE, gpu_only=True),
-    Part(r".*/libtensorflow_framework\.so(?:\.\d)?", _fatbin, _CODE, gpu_only=True),
 )
 _PARTS: Mapping[str, tuple[Part, ...]] = {
     r"tensorflow(-gpu)?": _TENSORFLOW,
@@ -180,7 +206,7 @@ _PARTS: Mapping[str, tuple[Part, ...]] = {
         Part(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
         Part(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
         Part(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
-        Part(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=15 * _MIB),
+        Part(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
     ),
     r"paddlepaddle-gpu": (
         Part(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
@@ -188,7 +214,12 @@ _PARTS: Mapping[str, tuple[Part, ...]] = {
     ),
     r"ctranslate2": (
         Part(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
-        Part(r"ctranslate2\.libs/libctranslate2-.*", _ctranslate2, ("cuda", "cudnn", "architectures"), most=15 * _MIB),
+        Part(
+            r"ctranslate2\.libs/libctranslate2-.*",
+            _ctranslate2,
+            ("cuda", "cudnn", "architectures"),
+            most=15 * _MIB,
+        ),
     ),
     r"cupy-cuda\d+x?": (
         Part(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",)),
