@@ -307,6 +307,7 @@ def json_schema() -> dict[str, Any]:
     schema = TestResult.model_json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:rtbuild:schema:verification:1",
         **schema,
         "title": "rtbuild's test-result predicate",
     }
