@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from builder.facts.versions import agree, key, lower_bound, pinned, requirement, short
+from builder.facts.versions import agree, at_least, key, lower_bound, pinned, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -257,6 +257,10 @@ def add_told(
                 value = one.values[name]
                 row[name] = list(value) if isinstance(value, (list, tuple)) else value
                 row["read"][name] = prefix + _short_path(one.read[name])
+        asked = one.values.get("glibc")
+        if asked and "x86_64" in one.file and not at_least(row.get("glibc", "2"), asked):
+            # a tag is a promise; the symbols are what the loader goes by
+            row["glibc"], row["read"]["glibc"] = asked, prefix + _short_path(one.read["glibc"])
 
 
 def _short_path(member: str) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from builder.facts.inside import Part
+    from builder.facts.inside import WheelPart
     from builder.index.remote_zip import Entry, Session
     from builder.index.simple_api import IndexFile
 
@@ -88,7 +88,7 @@ def _metadata(archive: RemoteZip, entries: Sequence[Entry]) -> str:
     return re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
 
 
-def _part(archive: RemoteZip, entries: Sequence[Entry], part: Part, told: Told) -> None:
+def _part(archive: RemoteZip, entries: Sequence[Entry], part: WheelPart, told: Told) -> None:
     """Read one part, if it is there and tells what is not known yet."""
     if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
         return

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Values = dict[str, Any]
-"""``cuda``, ``cudnn``, ``numpy_abi``: text; ``architectures``: tuple of text; ``gpu``: bool. Absent: not told."""
+"""``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. What is
+absent was not told."""
 
 
 @dataclass(frozen=True)
-class Part:
+class WheelPart:
     """One member: its name as a pattern, and the function that reads it."""
 
     pattern: str
@@ -40,7 +41,7 @@ class Part:
     """True where it is of no use in a wheel that says that it has no CUDA."""
 
 
-def parts_of(distribution: str, *, other: bool = False) -> tuple[Part, ...]:
+def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]:
     """The parts to read of a distribution's wheel, in the order in which they are believed."""
     name = canonicalize_name(distribution)
     for pattern, parts in _PARTS.items():
@@ -99,11 +100,17 @@ def _numpy_header(content: bytes) -> Values:
 
 
 def _numpy(content: bytes) -> Values:
-    return _told(numpy_abi=binary.numpy_abi(content))
+    return _told(numpy_abi=binary.numpy_abi(content)) | _glibc(content)
 
 
 def _fatbin(content: bytes) -> Values:
-    return _told(architectures=binary.fatbin_architectures(content))
+    return _told(architectures=binary.fatbin_architectures(content)) | _glibc(content)
+
+
+def _glibc(content: bytes) -> Values:
+    """The oldest glibc with all symbols that a library asks for; nothing of one that was not read to its end."""
+    linked = needs_of(content)
+    return _told(glibc=linked.glibc if linked else None)
 
 
 def _torch_version(content: bytes) -> Values:
@@ -117,7 +124,7 @@ def _torch_python(content: bytes) -> Values:
         architectures=binary.arch_flags(content),
         numpy_abi=binary.numpy_abi(content),
         cudnn=binary.torch_cudnn(content),
-    )
+    ) | _glibc(content)
 
 
 def _jax(content: bytes) -> Values:
@@ -171,50 +178,50 @@ def _linked(content: bytes) -> Values:
 _MIB = 1 << 20
 _CODE, _ABI = ("architectures",), ("numpy_abi",)
 _TENSORFLOW = (
-    Part(
+    WheelPart(
         r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py",
         _build_info,
         ("gpu", "cuda", "cudnn", "architectures"),
     ),
-    Part(
+    WheelPart(
         r".*/local_config_cuda/cuda/cuda/cuda_config\.h",
         _cuda_config,
         ("cuda", "cudnn", "architectures"),
         gpu_only=True,
     ),
-    Part(
+    WheelPart(
         r".*/include/external/cuda_cudnn/include/cudnn_version\.h",
         _cudnn_header,
         ("cudnn patch",),
         gpu_only=True,
     ),
-    Part(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
-    Part(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
+    WheelPart(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
+    WheelPart(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
 )
-_PARTS: Mapping[str, tuple[Part, ...]] = {
+_PARTS: Mapping[str, tuple[WheelPart, ...]] = {
     r"tensorflow(-gpu)?": _TENSORFLOW,
     r"torch": (
-        Part(r"torch/version\.py", _torch_version, ("gpu", "cuda")),
-        Part(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
+        WheelPart(r"torch/version\.py", _torch_version, ("gpu", "cuda")),
+        WheelPart(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
     ),
     r"jax-cuda\d+-plugin": (
-        Part(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn")),
-        Part(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
+        WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn")),
+        WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
     ),
-    r"jaxlib": (Part(r"jaxlib/(?:xla_extension|_jax)\.so", _numpy, _ABI, most=14 * _MIB),),
+    r"jaxlib": (WheelPart(r"jaxlib/(?:xla_extension|_jax)\.so", _numpy, _ABI, most=14 * _MIB),),
     r"onnxruntime-gpu": (
-        Part(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
-        Part(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
-        Part(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
-        Part(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
+        WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
+        WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
+        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
+        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
     ),
     r"paddlepaddle-gpu": (
-        Part(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
-        Part(r"paddle/libs/libwarpctc\.so", _fatbin, _CODE, gpu_only=True),
+        WheelPart(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
+        WheelPart(r"paddle/libs/libwarpctc\.so", _fatbin, _CODE, gpu_only=True),
     ),
     r"ctranslate2": (
-        Part(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
-        Part(
+        WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
+        WheelPart(
             r"ctranslate2\.libs/libctranslate2-.*",
             _ctranslate2,
             ("cuda", "cudnn", "architectures"),
@@ -222,8 +229,8 @@ _PARTS: Mapping[str, tuple[Part, ...]] = {
         ),
     ),
     r"cupy-cuda\d+x?": (
-        Part(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",)),
-        Part(r"cupy/random/_generator_api\..*\.so", _fatbin, _CODE),
-        Part(r"cupy/cuda/(?:cub|thrust)\..*\.so", _fatbin, _CODE, most=12 * _MIB),
+        WheelPart(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",)),
+        WheelPart(r"cupy/random/_generator_api\..*\.so", _fatbin, _CODE),
+        WheelPart(r"cupy/cuda/(?:cub|thrust)\..*\.so", _fatbin, _CODE, most=12 * _MIB),
     ),
 }

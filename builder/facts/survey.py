@@ -10,6 +10,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
@@ -52,7 +53,9 @@ class Table:
 
     rows: list[Raw] = field(default_factory=list)
     unused: dict[str, str] = field(default_factory=dict)
-    """Releases that no row is made of, each with the fingerprint of its files: they need not be read again."""
+    """Releases that no row is made of, each with the fingerprint of its files: they are not read again."""
+    date: str = ""
+    """The day of the last reading that found something new."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +119,14 @@ def load_table(folder: Path, stem: str) -> Table:
     if not path.exists():
         return Table()
     document = json.loads(path.read_text("utf-8"))
-    return Table(rows=document["rows"], unused=document.get("unused", {}))
+    return Table(rows=document["rows"], unused=document["unused"], date=document["date"])
 
 
 def table_text(table: Table) -> str:
     """A table's file: JSON, one row a line."""
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in table.rows)
-    return f'{{"schema":1,"unused":{json.dumps(table.unused, sort_keys=True)},"rows":[\n{lines}\n]}}\n'
+    unused = json.dumps(table.unused, sort_keys=True)
+    return f'{{"schema":1,"date":"{table.date}","unused":{unused},"rows":[\n{lines}\n]}}\n'
 
 
 def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, Release]], bool]:
@@ -181,7 +185,10 @@ def _family(
             ),
         ),
         unused=_unused(listed, rows.values(), old),
+        date=old.date,
     )
+    if (table.rows, table.unused) != (old.rows, old.unused):
+        table.date = datetime.now(UTC).date().isoformat()
     found.tables[family.stem] = table
     found.changes += _changes(family.stem, old.rows, table.rows)
 
