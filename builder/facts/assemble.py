@@ -1,7 +1,7 @@
 """From what the index lists and the wheels tell to rows of the tables: one for each release and CUDA variant.
 
-A row is a plain dictionary, as ``tables/releases/*.json`` keeps it: absent keys are values that nothing told, and
-``read`` names for each value where it was read. Nothing here asks a network.
+A row is a plain dictionary, as ``tables/releases/*.json`` keeps it: absent keys are values that nothing told,
+and ``read`` names for each value where it was read. Nothing here asks a network.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[
             or "manylinux" in t.platform
             for t in tags
         )
-        if linux and not version.is_prerelease and version.local is None and version >= Version(since):
+        if linux and not version.is_prerelease and version >= Version(since):
             found.setdefault(str(version), Release(distribution, str(version))).files.append(file)
     return {version: one for version, one in found.items() if one.platforms}
 

@@ -3,11 +3,12 @@
 Nothing is loaded or executed; bytes are searched, and a search that finds nothing, or two different answers,
 is None. The fatbin container is the one that ``cuobjdump`` lists: a header with the magic number, then one
 entry for each cubin (kind 2) and PTX (kind 1), each with its compute capability
-(https://docs.nvidia.com/cuda/cuda-binary-utilities/, layout as in Clang's ``CGCUDANV.cpp`` and ``zig``'s reader).
+(https://docs.nvidia.com/cuda/cuda-binary-utilities/).
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from collections import Counter
@@ -75,7 +76,7 @@ def arch_flags(content: bytes) -> tuple[str, ...] | None:
 def numpy_abi(content: bytes) -> str | None:
     """The newest major version of NumPy that a library's C code runs with: ``"1"`` or ``"2"``.
 
-    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones only for ``numpy.core``.
+    NumPy 2's headers, and pybind11 from 2.12 on, look for ``numpy._core``; older ones for ``numpy.core``.
     """
     if b"numpy._core" in content:
         return "2"
@@ -91,7 +92,7 @@ def jax_versions(content: bytes) -> tuple[str | None, str | None]:
     numbers = [
         int(struct.unpack("<I", m[1])[0]) for m in re.finditer(rb"\xbf(....)[\xe8\xe9]", content, re.DOTALL)
     ]
-    for cuda, cudnn in zip(numbers, numbers[1:], strict=False):
+    for cuda, cudnn in itertools.pairwise(numbers):
         if 11000 <= cuda < 20000 and cuda % 10 == 0 and (8000 <= cudnn < 10000 or 90000 <= cudnn < 200000):
             return f"{cuda // 1000}.{cuda % 1000 // 10}", cudnn_text(cudnn)
     return None, None

@@ -135,7 +135,7 @@ def _wheel(pytorch: Package, by_name: dict[str, Package], known: Facts) -> tuple
             hint="`conda list --export` of the environment does, with its build",
         )
     asked = pytorch.version
-    rows = [row for row in known.frameworks["torch"].rows if _serves(row, asked)]
+    rows = [row for row in reversed(known.frameworks["torch"].rows) if _serves(row, asked)]
     offered = (
         f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
     )

@@ -70,14 +70,17 @@ def _torch(found: Found) -> Iterator[Raw]:
         if arm is not None and "linux/arm64" not in row.get("cpu_only", ()):
             row["architectures_arm64"] = list(arm.values.get("architectures", ()))
         cudnn_by_pin(row, row["extras"].get("", ()), 4)
-        if row.get("cuda"):
+        row["version"], _, local = release.version.partition("+")
+        if local:
+            row |= {"variant": local, "default": False}
+        elif row.get("cuda"):
             row["variant"] = "cu" + short(row["cuda"], 2).replace(".", "")
         row["brings"] = "pins" if any("cudnn" in line for line in row["extras"].get("", ())) else "inside"
         yield seal(row, release)
 
 
 def _plain(found: Found) -> Iterator[Raw]:
-    """ONNX Runtime, PaddlePaddle, CTranslate2: one row for each release; an extra ``cudnn`` where there is one."""
+    """ONNX Runtime, PaddlePaddle, CTranslate2: one row for each release."""
     for release in _all(found):
         row = base_row(release)
         add_told(row, _told(release))
@@ -174,14 +177,13 @@ def _with_plugin(
 
 def _with_cuda(lines: list[str], plugin: Release) -> bool:
     return any(
-        line.startswith(f"{plugin.distribution}[with-cuda]")
-        or line.startswith(f"{plugin.distribution}[with_cuda]")
+        line.startswith((f"{plugin.distribution}[with-cuda]", f"{plugin.distribution}[with_cuda]"))
         for line in lines
     )
 
 
 def _with_local_build(release: Release, variant: str, asked: Mapping[str, list[str]]) -> Raw:
-    """A jaxlib of Google's own index: what it was built for stands in its version, ``0.4.16+cuda11.cudnn86``."""
+    """A jaxlib of Google's own index: its version, ``0.4.16+cuda11.cudnn86``, says what it was built for."""
     row = base_row(release)
     extra = f"{variant}-pip"
     local = next((m for line in asked[extra] if (m := re.search(r"\+cuda(\d+)\.cudnn(\d)(\d+)", line))), None)

@@ -21,7 +21,7 @@ from builder.facts.records import FactsError, Row, document, plain, rows
 from builder.facts.versions import agree, key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 Brings = Literal["inside", "pins", "extra", "outside"]
@@ -214,7 +214,7 @@ class VariantRow(Row):
         )
 
 
-_UNREACHED = "its wheels lie on an index of their maker's, which the tables were not read from"
+_UNREACHED = "unreachable index: its wheels lie on one of their maker's, which was not read"
 
 
 def read_table(folder: Path, stem: str) -> FrameworkTable:
@@ -231,7 +231,8 @@ def read_table(folder: Path, stem: str) -> FrameworkTable:
         found = [_generated(raw, generated["date"]) for raw in generated["rows"]]
     except (ValueError, KeyError, TypeError) as problem:
         raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
-    whole = [one for row in found for one in _with_variants(_with_added(row, added), variants)]
+    read = {(row.version, row.variant) for row in found}
+    whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]
     values = plain(FrameworkTable, text, stem, besides={"rows", "variants"})
     return FrameworkTable(rows=tuple(whole), date=generated["date"], **values)
 
@@ -275,8 +276,12 @@ def _exacter(old: str, new: str) -> bool:
     return agree(old, new) and len(key(new)) > len(key(old))
 
 
-def _with_variants(row: FrameworkRow, variants: Sequence[VariantRow]) -> Iterator[FrameworkRow]:
+def _with_variants(
+    row: FrameworkRow, variants: Sequence[VariantRow], read: Collection[tuple[str, str]]
+) -> Iterator[FrameworkRow]:
+    """A release, and those of its variants that were not read from an index of their own."""
     yield row
-    for one in variants:
-        if key(one.since) <= key(row.version) < key(one.before) and one.variant != row.variant:
+    for one in variants if row.default else ():
+        covered = key(one.since) <= key(row.version) < key(one.before)
+        if covered and (row.version, one.variant) not in read:
             yield one.of(row)

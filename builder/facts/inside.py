@@ -1,7 +1,7 @@
 """Which members of a framework's wheel tell what decides, and how each is read.
 
-``check --read`` reads the small ones (:mod:`.wheel`); a refresh of the facts and ``check --read --deep`` read all
-of these, each value from the first member that tells it.
+``check --read`` reads the small ones (:mod:`.wheel`); a refresh of the facts and ``check --read --deep`` read
+all of these, each value from the first member that tells it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 Values = dict[str, Any]
-"""``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. What is
-absent was not told."""
+"""``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. An
+absent value was not told."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _fatbin(content: bytes) -> Values:
 
 
 def _glibc(content: bytes) -> Values:
-    """The oldest glibc with all symbols that a library asks for; nothing of one that was not read to its end."""
+    """The oldest glibc with all symbols that a library asks for; nothing if it was not read to its end."""
     linked = needs_of(content)
     return _told(glibc=linked.glibc if linked else None)
 

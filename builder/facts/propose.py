@@ -89,7 +89,7 @@ def propose(
 
 def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
     warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
-    releases = [tuple(-part for part in key(choice.row.latest)) for choice in combination]
+    releases = [tuple(-part for part in key(choice.row.latest + ".0.0")) for choice in combination]
     foreign = sum(bool(choice.index) for choice in combination)
     pinned = sum(not choice.brings for choice in combination)
     return (

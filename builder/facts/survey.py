@@ -92,13 +92,13 @@ def survey(
     budget: Budget | None = None,
     only: Collection[str] = (),
     again: bool = False,
-    say: Say = lambda done, of, size: None,
+    say: Say | None = None,
     cache: Path | None = None,
 ) -> Survey:
     """Read what is missing or changed in the tables of ``folder``. Writes nothing; no server makes it fail.
 
-    ``only`` names families; ``again`` reads every release, changed or not; ``say`` is told wheels done, wheels
-    in all, and bytes read.
+    ``only`` names families; ``again`` reads every release, changed or not; ``say`` is told the wheels done,
+    the wheels in all, and the bytes read.
     """
     found = Survey()
     read = _Reader(index, found, budget or Budget(), say, cache)
@@ -168,10 +168,11 @@ def _family(
     read(jobs)
     # a new release of jax may ask for a plug-in whose own row stands: that one is wanted, too
     wanted = {name for row in _new(family, listed, fresh) for name in row["files"]}
-    read([job for job in _jobs(family, listed) if job.release.label in wanted and not job.release.told])
+    read([job for job in _jobs(family, listed) if job.release.label in wanted & known])
     rows = fresh | {identity(row): row for row in _new(family, listed, fresh) if _whole(row, listed)}
+    labels = _labels(listed)
     for row in old.rows:
-        gone = not all(name in _labels(listed) for name in row["files"])
+        gone = not all(name in labels for name in row["files"])
         if identity(row) not in rows and not gone:
             rows[identity(row)] = row  # it could not be read again, and what it says is not known to be wrong
     order = list(family.distributions)
@@ -210,8 +211,10 @@ def _stands(row: Raw, listed: Listed) -> bool:
 
 def _same(name: str, files: str, listed: Listed) -> bool:
     distribution, _, version = name.partition(" ")
-    release = listed.get(distribution, {}).get(version)
-    return release is not None and release.fingerprint == files
+    of_it = listed.get(distribution, {})
+    if "+" in version and not any("+" in one for one in of_it):
+        return True  # a build on its maker's own index, which is not among those that were asked
+    return version in of_it and of_it[version].fingerprint == files
 
 
 def _whole(row: Raw, listed: Listed) -> bool:
@@ -232,8 +235,9 @@ def _unused(listed: Listed, rows: Iterable[Raw], old: Table) -> dict[str, str]:
 
 
 def identity(row: Mapping[str, Any]) -> Identity:
-    """What makes two rows the same one: distribution, version, and with JAX the CUDA variant."""
-    return row["distribution"], row["version"], row.get("variant", "") if row["distribution"] == "jax" else ""
+    """What makes two rows the same one: distribution, version, and the variant where one has several."""
+    several = row["distribution"] == "jax" or row.get("default") is False
+    return row["distribution"], row["version"], row.get("variant", "") if several else ""
 
 
 def _jobs(family: Family, listed: Listed) -> list[Job]:
@@ -284,7 +288,9 @@ def _text(value: Any) -> str:
 class _Reader:
     """Reads wheels, several at a time, until the budget is spent."""
 
-    def __init__(self, index: Index, found: Survey, budget: Budget, say: Say, cache: Path | None) -> None:
+    def __init__(
+        self, index: Index, found: Survey, budget: Budget, say: Say | None, cache: Path | None
+    ) -> None:
         self._index, self._found, self._budget, self._say, self._cache = index, found, budget, say, cache
         self._end = time.monotonic() + budget.seconds
         self._done = self._of = 0
@@ -302,7 +308,8 @@ class _Reader:
                 self._found.notes += [f"{told.file}: {reason}" for reason in told.unread]
                 if told.metadata is not None:
                     job.release.told[job.place] = told
-                self._say(self._done, self._of, self._found.transferred)
+                if self._say is not None:
+                    self._say(self._done, self._of, self._found.transferred)
 
     def _one(self, job: Job) -> Told | None:
         if self._found.transferred > self._budget.bytes or time.monotonic() > self._end:

@@ -10,8 +10,6 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from packaging.specifiers import SpecifierSet
-
 from builder import resources
 from builder.facts.frameworks import FrameworkRow, FrameworkTable, read_table
 from builder.facts.records import FactsError, R, Row, document, rows
@@ -19,6 +17,8 @@ from builder.facts.records import FactsError, R, Row, document, rows
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from packaging.specifiers import SpecifierSet
 
 __all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
 
