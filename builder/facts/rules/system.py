@@ -254,6 +254,6 @@ def _needed_glibc(framework: CellFramework) -> Value | None:
             newest = max(asked, framework.wheel.glibc or asked, key=key)
             return Value(what=what, text=newest, source=source)
         return None
-    if framework.row is not None:
-        return Value(what=what, text=framework.row.glibc, source=framework.row.source)
+    if framework.row is not None and framework.row.glibc is not None:
+        return Value(what=what, text=framework.row.glibc, source=framework.row.source_of("glibc"))
     return None
