@@ -38,8 +38,10 @@ class CellFramework:
     cuda: Value | None
     cudnn: Value | None
     brings: Brings
+    wants: tuple[tuple[Requirement, Source], ...]
+    """Requirements on NVIDIA's wheels, by the wheel's metadata and the extras asked for."""
     pins: tuple[tuple[Requirement, Source], ...]
-    """Requirements on NVIDIA's wheels that are in force in this cell."""
+    """Those of :attr:`wants` that are installed: none, if nothing but what the cell lists is."""
 
     @property
     def label(self) -> str:
@@ -76,6 +78,8 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
     active = _active_pins(row, plugin or wheel, extras, name)
 
+    installed = () if cell.dependencies == "listed" else active
+
     def compiled(what: str, value: str, by_table: str | None, read: str | None) -> Value | None:
         label = f"{what} that {name} was compiled with"
         from_table = None
@@ -97,8 +101,9 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
         wheel=wheel,
         cuda=compiled("CUDA", "cuda", row.cuda if row else None, wheel.cuda if wheel else None),
         cudnn=compiled("cuDNN", "cudnn", row.cudnn if row else None, wheel.cudnn if wheel else None),
-        brings=_brings(row, active),
-        pins=active,
+        brings=_brings(row, installed),
+        wants=active,
+        pins=installed,
     )
 
 
