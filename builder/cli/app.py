@@ -91,6 +91,12 @@ def check(
     driver: opt.Driver = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
+        ),
+    ] = False,
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
@@ -106,6 +112,7 @@ def check(
         mirrors=opt.mirrors(mirror),
         json=json_,
         verbose=verbose,
+        fix=fix,
     )
 
 

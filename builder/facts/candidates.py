@@ -51,7 +51,7 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
     # newest first, and of one release the variant that the default index has
     exact = pinned(parsed)
     for row in _newest_first(table) if exact is None else table.of(exact):
-        if distribution.startswith("cupy-") and row.variant not in distribution:
+        if distribution not in {"cupy", row.distribution}:
             continue
         offered = available.get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
         if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
