@@ -12,7 +12,7 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble
 
-from builder.audit import Audit, Outcome, Question, audit
+from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.errors import MissingToolError, RegistryError
 from builder.evidence import Signed, Statement, Verifier, attach_all
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT
@@ -30,7 +30,7 @@ def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
     return audit(registry, f"{image.repository}:1", Question(**question))
 
 
-def outcome(found: Audit, what: str) -> Outcome:
+def outcome(found: Audit, what: str) -> AuditOutcome:
     return next(finding.outcome for finding in found.findings if finding.what == what)
 
 
@@ -99,6 +99,42 @@ def test_of_an_index_the_image_for_this_platform(
     found = audit(registry, f"{pushed.repository}:both", Question())
     assert found.works
     assert found.image.digest == pushed.digest
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_index_with_an_image_that_the_engine_takes_instead_is_refused(
+    server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path, *, first: bool
+) -> None:
+    """The verified image under one variant, another one beside it: docker run may take the other."""
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    other = doubles.push_image(
+        registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
+    )
+    entries = [
+        {
+            "mediaType": MANIFEST,
+            "digest": image.digest,
+            "size": len(image.manifest),
+            "platform": {"os": "linux", "architecture": "amd64", **variant},
+        }
+        for image, variant in ((pushed, {"variant": "v2"}), (other, {}))
+    ]
+    listed = entries if first else entries[::-1]
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}).encode()
+    registry.put_manifest(f"{pushed.repository}:both", index, INDEX)
+    with pytest.raises(RegistryError, match="2 images that an engine may take"):
+        audit(registry, f"{pushed.repository}:both", Question())
+
+
+@pytest.mark.parametrize("more", [{"manifests": []}, {"layers": [], "manifests": []}])
+def test_a_document_that_is_index_and_image_at_once_is_refused(
+    registry: Registry, pushed: Staged, more: dict[str, Any]
+) -> None:
+    """CVE-2021-41190: one digest that is one thing to this reader and another thing to an engine."""
+    both = json.dumps(json.loads(pushed.manifest) | more).encode()
+    registry.put_manifest(f"{pushed.repository}:both", both, MANIFEST)
+    with pytest.raises(RegistryError, match="index and image at once"):
+        audit(registry, f"{pushed.repository}:both", Question())
 
 
 def test_a_tag_that_is_not_there(registry: Registry, pushed: Staged) -> None:
@@ -188,7 +224,7 @@ def test_old_is_said(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
     found = ask(registry, pushed)
     assert found.works
-    assert outcome(found, "age") is Outcome.MIND
+    assert outcome(found, "age") is AuditOutcome.MIND
 
 
 def test_the_reader_s_clock_is_years_behind(registry: Registry, pushed: Staged) -> None:
@@ -225,7 +261,7 @@ class TestSignatures:
         attach_all(registry, pushed, doubles.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
-        assert outcome(found, "signature") is Outcome.FAILS
+        assert outcome(found, "signature") is AuditOutcome.FAILS
         assert "not signed by key k" in found.evidence[0].reason
 
     def test_signed_evidence_counts(
@@ -238,7 +274,7 @@ class TestSignatures:
         signed += statements(registry, pushed, evidence)
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert found.works
-        assert outcome(found, "signature") is Outcome.PASSES
+        assert outcome(found, "signature") is AuditOutcome.PASSES
         assert all(row.signed for row in found.evidence)
 
     def test_only_a_verification_makes_a_yes(
