@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.inside import WheelPart
-    from builder.index.remote_zip import ZipEntry, Session
+    from builder.index.remote_zip import Session, ZipEntry
     from builder.index.simple_api import IndexFile
 
 _SCHEMA = 1
