@@ -33,7 +33,7 @@ _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"
 
 
 @dataclass
-class Release:
+class WheelRelease:
     """One release of one distribution: its wheels for Linux, and what was read of them."""
 
     distribution: str
@@ -77,9 +77,9 @@ def _newest_python(file: IndexFile) -> tuple[Any, ...]:
     return not abi.endswith("t"), len(interpreter), interpreter, file.name
 
 
-def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[str, Release]:
+def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[str, WheelRelease]:
     """The final releases from ``since`` on that have a wheel for Linux, by version."""
-    found: dict[str, Release] = {}
+    found: dict[str, WheelRelease] = {}
     for file in files:
         try:
             _, version, _, tags = parse_wheel_filename(file.name)
@@ -92,7 +92,7 @@ def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[
             for t in tags
         )
         if linux and not version.is_prerelease and version >= Version(since):
-            found.setdefault(str(version), Release(distribution, str(version))).files.append(file)
+            found.setdefault(str(version), WheelRelease(distribution, str(version))).files.append(file)
     return {version: one for version, one in found.items() if one.platforms}
 
 
@@ -122,7 +122,7 @@ def metadata_of(text: str | None) -> Metadata:
     return Metadata(python, requires, extras)
 
 
-def pythons(release: Release, platform: str, admitted: SpecifierSet | None) -> list[str]:
+def pythons(release: WheelRelease, platform: str, admitted: SpecifierSet | None) -> list[str]:
     """CPython versions that a release has wheels for on a platform, without free-threaded builds."""
     found = set()
     for file in release.on(platform):
@@ -138,7 +138,7 @@ def pythons(release: Release, platform: str, admitted: SpecifierSet | None) -> l
     return sorted(fits, key=key)
 
 
-def glibc(release: Release, platform: str) -> str | None:
+def glibc(release: WheelRelease, platform: str) -> str | None:
     """The oldest glibc that one of its wheels for the platform accepts, by their tags."""
     found = []
     for file in release.on(platform):
@@ -205,7 +205,7 @@ def is_nvidia(line: str) -> bool:
     return line.startswith(("nvidia-", "cuda-toolkit", "cuda-bindings"))
 
 
-def base_row(release: Release) -> Raw:
+def base_row(release: WheelRelease) -> Raw:
     """What every framework's row begins with."""
     row: Raw = {"version": release.version, "distribution": release.distribution}
     first = next((release.told[p] for p in MACHINES if p in release.told), None)
@@ -269,7 +269,7 @@ def _short_path(member: str) -> str:
     return re.sub(r"\.cpython-\w+-[\w-]+(?=\.so)|-[0-9a-f]{8}(?=\.so)", "", member)
 
 
-def seal(row: Raw, *made_of: Release | None) -> Raw:
+def seal(row: Raw, *made_of: WheelRelease | None) -> Raw:
     """Give a row the fingerprints of its releases and its check sum, its keys in a fixed order."""
     row["files"] = {release.label: release.fingerprint for release in made_of if release is not None}
     order = (

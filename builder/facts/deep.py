@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.inside import WheelPart
-    from builder.index.remote_zip import Entry, Session
+    from builder.index.remote_zip import Session, ZipEntry
     from builder.index.simple_api import IndexFile
 
 _SCHEMA = 1
@@ -80,7 +80,7 @@ def read_deep(
     return told
 
 
-def _metadata(archive: RemoteZip, entries: Sequence[Entry]) -> str:
+def _metadata(archive: RemoteZip, entries: Sequence[ZipEntry]) -> str:
     found = [entry for entry in entries if re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.name)]
     if len(found) != 1:
         raise UnknownError(f"it holds {len(found)} METADATA files")
@@ -88,7 +88,7 @@ def _metadata(archive: RemoteZip, entries: Sequence[Entry]) -> str:
     return re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
 
 
-def _part(archive: RemoteZip, entries: Sequence[Entry], part: WheelPart, told: Told) -> None:
+def _part(archive: RemoteZip, entries: Sequence[ZipEntry], part: WheelPart, told: Told) -> None:
     """Read one part, if it is there and tells what is not known yet."""
     if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
         return

@@ -22,10 +22,10 @@ from builder.facts.versions import key, requirement, short
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from builder.facts.assemble import Raw, Release
+    from builder.facts.assemble import Raw, WheelRelease
     from builder.facts.deep import Told
 
-    Found = Mapping[str, Mapping[str, Release]]
+    Found = Mapping[str, Mapping[str, WheelRelease]]
     """Releases by distribution and version."""
 
 CUPY = ("80", "90", "91", "92", "100", "101", "102", "110", "111", "112", "113", "114", "115", "116", "117")
@@ -46,7 +46,7 @@ class Family:
     """Distributions of which the metadata is enough."""
 
 
-def _told(release: Release) -> list[tuple[str, Told]]:
+def _told(release: WheelRelease) -> list[tuple[str, Told]]:
     order = ("linux/amd64", "other", "linux/arm64")
     return [("", release.told[name]) for name in order if name in release.told]
 
@@ -121,7 +121,7 @@ def _jax(found: Found) -> Iterator[Raw]:
                 yield _with_local_build(release, variant, asked)
 
 
-def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> Release | None:
+def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> WheelRelease | None:
     """The newest release of a distribution that one of these requirements admits."""
     for line in lines:
         parsed = requirement(line)
@@ -132,7 +132,7 @@ def _asked_for(lines: list[str] | tuple[()], name: str, found: Found) -> Release
 
 
 def _with_plugin(
-    release: Release, variant: str, asked: Mapping[str, list[str]], plugin: Release, found: Found
+    release: WheelRelease, variant: str, asked: Mapping[str, list[str]], plugin: WheelRelease, found: Found
 ) -> Raw:
     row = base_row(release)
     jaxlib = _asked_for(row["requires"] + asked[variant], "jaxlib", found)
@@ -175,14 +175,14 @@ def _with_plugin(
     return seal(row, release, plugin, jaxlib)
 
 
-def _with_cuda(lines: list[str], plugin: Release) -> bool:
+def _with_cuda(lines: list[str], plugin: WheelRelease) -> bool:
     return any(
         line.startswith((f"{plugin.distribution}[with-cuda]", f"{plugin.distribution}[with_cuda]"))
         for line in lines
     )
 
 
-def _with_local_build(release: Release, variant: str, asked: Mapping[str, list[str]]) -> Raw:
+def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, list[str]]) -> Raw:
     """A jaxlib of Google's own index: its version, ``0.4.16+cuda11.cudnn86``, says what it was built for."""
     row = base_row(release)
     extra = f"{variant}-pip"
@@ -197,7 +197,7 @@ def _with_local_build(release: Release, variant: str, asked: Mapping[str, list[s
     return seal(row, release)
 
 
-def _all(found: Found) -> Iterator[Release]:
+def _all(found: Found) -> Iterator[WheelRelease]:
     for of_it in found.values():
         yield from of_it.values()
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from builder.facts.assemble import Raw, Release
+    from builder.facts.assemble import Raw, WheelRelease
     from builder.facts.deep import Kind, Told
     from builder.facts.families import Family
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 
-    Listed = Mapping[str, Mapping[str, Release]]
+    Listed = Mapping[str, Mapping[str, WheelRelease]]
     Identity = tuple[str, str, str]
     Say = Callable[[int, int, int], None]
 
@@ -48,7 +48,7 @@ class Budget:
 
 
 @dataclass(kw_only=True)
-class Table:
+class ReleaseTable:
     """The generated rows of one framework."""
 
     rows: list[Raw] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Table:
 class Job:
     """One wheel to read."""
 
-    release: Release
+    release: WheelRelease
     place: str
     """Under which the answer goes into ``release.told``."""
     kind: Kind
@@ -73,7 +73,7 @@ class Job:
 class Survey:
     """What a survey came to."""
 
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, ReleaseTable] = field(default_factory=dict)
     """By family, as they are to be."""
     changes: list[str] = field(default_factory=list)
     """What differs from the tables as they are, a sentence each."""
@@ -113,23 +113,23 @@ def survey(
     return found
 
 
-def load_table(folder: Path, stem: str) -> Table:
+def load_table(folder: Path, stem: str) -> ReleaseTable:
     """One table as its file has it; empty where there is no file."""
     path = folder / "releases" / f"{stem}.json"
     if not path.exists():
-        return Table()
+        return ReleaseTable()
     document = json.loads(path.read_text("utf-8"))
-    return Table(rows=document["rows"], unused=document["unused"], date=document["date"])
+    return ReleaseTable(rows=document["rows"], unused=document["unused"], date=document["date"])
 
 
-def table_text(table: Table) -> str:
+def table_text(table: ReleaseTable) -> str:
     """A table's file: JSON, one row a line."""
     lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in table.rows)
     unused = json.dumps(table.unused, sort_keys=True)
     return f'{{"schema":1,"date":"{table.date}","unused":{unused},"rows":[\n{lines}\n]}}\n'
 
 
-def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, Release]], bool]:
+def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, WheelRelease]], bool]:
     """What the index has of a family, and whether all of its pages could be read."""
 
     def page(item: tuple[str, str]) -> Sequence[IndexFile] | str:
@@ -153,7 +153,7 @@ def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict
 def _family(
     family: Family,
     listed: Listed,
-    old: Table,
+    old: ReleaseTable,
     read: Callable[[Sequence[Job]], None],
     found: Survey,
     *,
@@ -176,7 +176,7 @@ def _family(
         if identity(row) not in rows and not gone:
             rows[identity(row)] = row  # it could not be read again, and what it says is not known to be wrong
     order = list(family.distributions)
-    table = Table(
+    table = ReleaseTable(
         rows=sorted(
             rows.values(),
             key=lambda row: (
@@ -198,7 +198,7 @@ def _new(family: Family, listed: Listed, fresh: Mapping[Identity, Raw]) -> list[
     return [row for row in family.rows(listed) if identity(row) not in fresh]
 
 
-def _labels(listed: Listed) -> dict[str, Release]:
+def _labels(listed: Listed) -> dict[str, WheelRelease]:
     return {release.label: release for of_it in listed.values() for release in of_it.values()}
 
 
@@ -223,7 +223,7 @@ def _whole(row: Raw, listed: Listed) -> bool:
     return all(any(told.metadata for told in labels[name].told.values()) for name in row["files"])
 
 
-def _unused(listed: Listed, rows: Iterable[Raw], old: Table) -> dict[str, str]:
+def _unused(listed: Listed, rows: Iterable[Raw], old: ReleaseTable) -> dict[str, str]:
     """Releases that were read, now or before, and that no row is made of."""
     used = {name for row in rows for name in row["files"]}
     found = {}

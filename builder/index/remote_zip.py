@@ -73,7 +73,7 @@ class RemoteZip:
                 why = why if name in optional else (*why, str(problem))
         return found, why
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[ZipEntry, ...]:
         """The whole directory.
 
         Raises:
@@ -81,7 +81,7 @@ class RemoteZip:
         """
         return tuple(self._entries())
 
-    def content(self, entry: Entry, most: int | None = None) -> bytes:
+    def content(self, entry: ZipEntry, most: int | None = None) -> bytes:
         """A member unpacked, or its beginning: so much of it as ``most`` packed bytes hold.
 
         Raises:
@@ -99,8 +99,8 @@ class RemoteZip:
 
     def _find(
         self, names: Sequence[str], optional: Collection[str]
-    ) -> tuple[dict[str, Entry], tuple[str, ...]]:
-        entries: dict[str, Entry] = {}
+    ) -> tuple[dict[str, ZipEntry], tuple[str, ...]]:
+        entries: dict[str, ZipEntry] = {}
         try:
             for entry in self._entries():
                 if entry.name in names:
@@ -113,7 +113,7 @@ class RemoteZip:
             return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
         return entries, ()
 
-    def _entries(self) -> Iterator[Entry]:
+    def _entries(self) -> Iterator[ZipEntry]:
         """Entries of the directory, from its start, then from its end; each part is read when needed."""
         self._end, total = self._suffix(TAIL)
         start, length = _directory(self._end, total)
@@ -140,7 +140,7 @@ class RemoteZip:
         """What of the directory lies in the tail that was read already."""
         return self._end[: max(0, start + length - first)]
 
-    def _content(self, entry: Entry) -> bytes:
+    def _content(self, entry: ZipEntry) -> bytes:
         # the local header repeats the name and may carry another extra field, hence the room
         data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + entry.packed, cut=True)
         packed = _packed(data, entry.name)[: entry.packed]
@@ -219,7 +219,7 @@ def _content_range(answer: requests.Response) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ZipEntry:
     """One member as the directory has it. ``packed`` and ``offset`` are in bytes."""
 
     name: str
@@ -246,7 +246,7 @@ def _directory(end: bytes, total: int) -> tuple[int, int]:
     return start, length
 
 
-def _walk(directory: bytes) -> Iterator[Entry]:
+def _walk(directory: bytes) -> Iterator[ZipEntry]:
     """Entries of a part of the directory, up to the first that is cut off."""
     at = 0
     while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
@@ -258,11 +258,11 @@ def _walk(directory: bytes) -> Iterator[Entry]:
             return
         text = directory[at + 46 : at + 46 + name].decode("utf-8", "replace")
         more = directory[at + 46 + name : at + 46 + name + extra]
-        yield _entry64(Entry(text, method, crc, packed, offset), size, more)
+        yield _entry64(ZipEntry(text, method, crc, packed, offset), size, more)
         at = after
 
 
-def _entry64(entry: Entry, size: int, extra: bytes) -> Entry:
+def _entry64(entry: ZipEntry, size: int, extra: bytes) -> ZipEntry:
     """Fills in from the zip64 field what does not fit into 32 bits."""
     if 0xFFFFFFFF not in {entry.packed, entry.offset}:
         return entry
@@ -275,7 +275,7 @@ def _entry64(entry: Entry, size: int, extra: bytes) -> Entry:
                 values.pop(0)
             packed = values.pop(0) if entry.packed == 0xFFFFFFFF and values else entry.packed
             offset = values.pop(0) if entry.offset == 0xFFFFFFFF and values else entry.offset
-            return Entry(entry.name, entry.method, entry.crc, packed, offset)
+            return ZipEntry(entry.name, entry.method, entry.crc, packed, offset)
         at += 4 + length
     return entry
 

@@ -14,7 +14,7 @@ BUILDER = Path(__file__).resolve().parents[2] / "builder"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "model", "errors", "digests", "files", "resources"),
-    ("net", "matrix", "oci", "index", "debian"),
+    ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
     ("layers", "sdist", "resolve"),
     ("engine", "verify", "evidence"),

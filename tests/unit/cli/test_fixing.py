@@ -35,7 +35,7 @@ def check(path, **options) -> int:
     "rest",
     [
         "",
-        "include:\n- {framework: torch==2.8.0, python: '3.11', base: debian:bookworm, cuda: wheels}  # mine\n",
+        "include:\n- {framework: torch==2.8.0, python: 3.11, base: debian:bookworm, cuda: wheels}  # mine\n",
         "exclude:\n    # why\n    - {framework: 'torch==2.9*', reason: later}\noptions: {slim: false}\n",
     ],
 )

@@ -9,7 +9,7 @@ from facts_shelf import LINUX, Shelf, fatbin, jax, metadata, packed, torch, torc
 
 from builder.facts import binary
 from builder.facts.assemble import total
-from builder.facts.survey import Budget, Table, load_table, survey, table_text
+from builder.facts.survey import Budget, ReleaseTable, load_table, survey, table_text
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_row_removed_from_the_middle_is_seen(folder) -> None:
     shelf = Shelf(torch("2.9.0") | torch("2.9.1") | torch("2.10.0"))
     read(folder, shelf)
     table = load_table(folder, "torch")
-    gone = Table(rows=[row for row in table.rows if row["version"] != "2.9.1"], date=table.date)
+    gone = ReleaseTable(rows=[row for row in table.rows if row["version"] != "2.9.1"], date=table.date)
     (folder / "releases" / "torch.json").write_text(table_text(gone))
     assert read(folder, shelf).changes == ["torch torch 2.9.1: is new"]
     assert list(rows(folder)) == ["2.9.0", "2.9.1", "2.10.0"]
