@@ -91,6 +91,12 @@ def check(
     driver: opt.Driver = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
+        ),
+    ] = False,
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
@@ -106,6 +112,7 @@ def check(
         mirrors=opt.mirrors(mirror),
         json=json_,
         verbose=verbose,
+        fix=fix,
     )
 
 
@@ -210,18 +217,38 @@ app.add_typer(facts, name="facts")
 @facts.command("refresh")
 def facts_refresh(
     check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 where something differs.")
+        bool, typer.Option("--check", help="Change nothing; exit 1 if something differs.")
     ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="One framework's table; repeatable.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read every release, not only missing and changed ones.")
+    ] = False,
+    mebibytes: Annotated[
+        int, typer.Option("--budget", metavar="MIB", help="Stop after so many MiB.")
+    ] = 16384,
+    minutes: Annotated[int, typer.Option("--minutes", help="Stop after so many minutes.")] = 360,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Read again what the tables say of wheels and of nvidia/cuda tags; show what differs and write it."""
+    """Read again what the tables say of releases and of nvidia/cuda tags; show what differs and write it."""
     from builder.cli.facts import run
+    from builder.facts.survey import Budget
     from builder.index.client import Index
     from builder.oci.registry import Registry
 
     index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
-    return run(index=index, registry=registry, check=check_, json=json_)
+    budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
+    return run(
+        index=index,
+        registry=registry,
+        check=check_,
+        json=json_,
+        only=only or (),
+        again=again,
+        budget=budget,
+    )
 
 
 @app.command()

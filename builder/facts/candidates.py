@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import functools
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.errors import UsageError
 from builder.facts.framework import table_name
+from builder.facts.gpus import card_of
 from builder.facts.versions import at_least, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
 
-    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, TagRow
+    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, GpuRow, TagRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +49,9 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
             hint=f"there are about {', '.join(sorted(known.frameworks))}",
         )
     # newest first, and of one release the variant that the default index has
-    for row in _newest_first(table):
-        if distribution.startswith("cupy-") and row.variant not in distribution:
+    exact = pinned(parsed)
+    for row in _newest_first(table) if exact is None else table.of(exact):
+        if distribution not in {"cupy", row.distribution}:
             continue
         offered = available.get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
         if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
@@ -175,25 +177,54 @@ def cells(
     combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], known: Facts
 ) -> Iterator[Cell]:
     """The ways to put one combination on one Python: systems, and where CUDA comes from."""
+    sketch = _sketch(combination, gpus, known)
     for base, cuda in _bases(combination, python, known):
-        yield _cell(combination, python, base, cuda, gpus)
+        yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
-def _cell(
-    combination: tuple[Choice, ...], python: str, base: Base, cuda: Cuda, gpus: tuple[str, ...]
-) -> Cell:
+@functools.lru_cache(maxsize=4096)
+def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts) -> Cell:
+    """All of a cell that neither its Python nor its base decides."""
     pip = dict.fromkeys(text for choice in combination for text in choice.row.pip)
+    old = any(choice.row.numpy_abi == "1" for choice in combination)
+    if old and not any("numpy" in text for text in pip):
+        pip["numpy<2"] = None
+    pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
+    if bound := cudnn_bound([pin for pin in pins if pin is not None], gpus, known):
+        pip[bound] = None
     index = dict.fromkeys(url for choice in combination for url in choice.index)
     return Cell(
         id="proposal",
         matrix="resolved",
         frameworks=tuple(choice.text for choice in combination),
-        python=python,
-        base=base,
-        cuda=cuda,
+        python="",
+        base=Base(kind="rootfs", name=""),
+        cuda=Cuda(provider="wheels"),
         pip=tuple(pip),
         index=tuple(index),
         gpus=gpus,
+    )
+
+
+def cudnn_bound(pins: Iterable[Requirement], gpus: Sequence[str], known: Facts) -> str | None:
+    """A bound on cuDNN, if pins leave it open and its newest release has left one of the cards behind."""
+    cards = [card for gpu in gpus if (card := card_of(gpu, known)) is not None]
+    for pin in pins:
+        row = known.wheels.get(canonicalize_name(pin.name))
+        if row is None or "cudnn" not in row.name or pinned(pin) is not None or not cards:
+            continue
+        admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
+        serving = [v for v in admitted if all(_serves(v, card, known) for card in cards)]
+        if serving and serving[-1] != admitted[-1]:
+            return f"{row.name}<={serving[-1]}"
+    return None
+
+
+def _serves(cudnn: str, card: GpuRow, known: Facts) -> bool:
+    return all(
+        at_least(card.capability, row.capability_min)
+        for row in known.cudnn
+        if contains(row.versions, short(cudnn, 3))
     )
 
 

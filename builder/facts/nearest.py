@@ -7,9 +7,10 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts.candidates import cells, choices, combinations, common_pythons
+from builder.facts.candidates import cells, choices, combinations, common_pythons, cudnn_bound
 from builder.facts.finding import Nearest, Outcome
-from builder.facts.versions import at_least, key, major, minor, requirement, short
+from builder.facts.rules import packages
+from builder.facts.versions import at_least, canonical, key, major, minor, requirement, short
 from builder.model import Base, Cuda
 
 if TYPE_CHECKING:
@@ -31,14 +32,33 @@ LIMIT = 48
 def nearest(stack: Stack, judge: Judge) -> Nearest | None:
     """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
     fallback = None
-    near = itertools.islice(_candidates(stack), LIMIT)
-    for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
+    bounds, bounded = _bounded(stack)
+    near = itertools.islice(_candidates(bounded), LIMIT)
+    others = itertools.chain(near, itertools.islice(_other_ways(bounded), LIMIT))
+    for further, cell in itertools.chain([((), bounded.cell)], others):
+        changes = (*bounds, *further)
+        if not changes:
+            continue
         outcome = judge(cell)
         if outcome is Outcome.POSSIBLE:
             return Nearest(changes=changes, cell=cell)
         if outcome is Outcome.WARNS and fallback is None:
             fallback = Nearest(changes=changes, cell=cell)
     return fallback
+
+
+def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
+    """The same cell with bounds on NumPy and cuDNN that its frameworks and its oldest card need."""
+    cell, changes = stack.cell, list[tuple[str, str]]()
+    if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
+        kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
+        cell = replace(cell, pip=(*kept, "numpy<2"))
+        changes.append(("pip", "numpy<2"))
+    bound = cudnn_bound(tuple(pin for f in stack.frameworks for pin, _ in f.pins), cell.gpus, stack.facts)
+    if bound is not None:
+        cell = replace(cell, pip=(*cell.pip, bound))
+        changes.append(("pip", bound))
+    return tuple(changes), replace(stack, cell=cell)
 
 
 Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]

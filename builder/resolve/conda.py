@@ -200,7 +200,7 @@ def _wheel(
     if pytorch.version is None:
         return _newest(pytorch, by_name, known, python), []
     asked = pytorch.version
-    rows = [row for row in known.frameworks["torch"].rows if _serves(row, asked)]
+    rows = [row for row in reversed(known.frameworks["torch"].rows) if _serves(row, asked)]
     offered = (
         f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
     )

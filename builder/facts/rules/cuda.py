@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
-from builder.facts.versions import major, requirement, short
+from builder.facts.versions import agree, at_least, major, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,11 +116,20 @@ def _families(stack: Stack) -> set[str]:
     families = {
         name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
     }
+    families |= _of_toolkit(stack)
     if not stack.truth.locked:
         families = families.union(*brought)
         for family in sorted(families):
             families |= BROUGHT_ALONG.get(family, set())
     return families
+
+
+def _of_toolkit(stack: Stack) -> set[str]:
+    """What ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
+    asked = [requirement(text) for text in (*stack.cell.cuda.packages, *stack.cell.pip)]
+    asked += [pin for framework in stack.frameworks for pin, _ in framework.pins]
+    extras = {extra for r in asked if r is not None and r.name == "cuda-toolkit" for extra in r.extras}
+    return {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
@@ -178,7 +187,7 @@ def version(stack: Stack) -> Iterator[Finding]:
 def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
-    if major(built) != major(there) or (major(built) < 11 and built != there):
+    if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
         return Finding(
             rule="cuda-version",
             outcome=Outcome.IMPOSSIBLE,
@@ -187,7 +196,7 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
             f"here is CUDA {there}",
             values=values,
         )
-    if [int(part) for part in there.split(".")] < [int(part) for part in built.split(".")]:
+    if not at_least(there, built):
         return Finding(
             rule="cuda-version",
             outcome=Outcome.WARNS,

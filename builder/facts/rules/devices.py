@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.facts.framework import CellFramework
+    from builder.facts.frameworks import FrameworkRow
     from builder.facts.stack import Stack
     from builder.facts.tables import GpuRow
 
@@ -187,7 +188,7 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
 
 def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     for copy in stack.copies:
-        if copy.version is None or copy.at_least:
+        if copy.version is None:
             continue
         text = short(copy.version.text, 3)
         for row in stack.facts.cudnn:
@@ -217,9 +218,10 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     wheel = framework.wheel
     if wheel is not None and wheel.architectures:
         listed, source = wheel.architectures, Source(kind="wheel", reference=wheel.reference)
-    elif framework.row is not None and framework.row.architectures:
-        listed, source = framework.row.architectures, framework.row.source
+    elif framework.row is not None and (found := _in_table(framework.row, stack.cell.platform)):
+        listed, source = found, framework.row.source_of("architectures")
     else:
+        yield from _not_listed(framework, gpu)
         return
     values = (
         _capability(gpu),
@@ -254,6 +256,24 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         message=f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start "
         "compiles for minutes",
         values=values,
+    )
+
+
+def _in_table(row: FrameworkRow, platform: str) -> tuple[str, ...]:
+    return row.architectures_arm64 if platform.endswith("arm64") else row.architectures
+
+
+def _not_listed(framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
+    """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
+    if framework.row is None or framework.variant == "cpu":
+        return  # `framework-known` has said what is not known, or that there is no code for any GPU
+    why = framework.row.unread.get("architectures", "no file says which architectures it was built for")
+    yield Finding(
+        rule="gpu",
+        outcome=Outcome.UNKNOWN,
+        message=f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
+        "`rtbuild check --read` asks the wheel itself",
+        values=(_capability(gpu),),
     )
 
 

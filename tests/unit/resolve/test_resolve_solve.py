@@ -31,7 +31,7 @@ def proposals(*texts: str, available=None, **options) -> list[Proposal]:
         ),
         (["tensorflow==2.8.4"], {}, "tensorflow==2.8.4"),
         (["torch==2.9.*"], {"gpus": ("P100",)}, "torch==2.9.1+cu126"),
-        (["jax[cuda12]"], {}, "jax[cuda12]==0.12.0.1"),
+        (["jax[cuda12]==0.10.*"], {}, "jax[cuda12]==0.10.2"),
         (["cupy-cuda11x"], {}, "cupy-cuda11x==13.6.0"),
         (["torch==2.10.*"], {"gpus": ("V100", "B200")}, "torch==2.10.0"),
     ],
