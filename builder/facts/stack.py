@@ -88,7 +88,7 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
     notes: list[Finding] = []
     frameworks = tuple(framework_of(text, cell, truth, facts, notes) for text in cell.frameworks)
     tag = tag_of(cell.base, facts)
-    known = _Known(cell, truth, frameworks, facts)
+    known = _InCell(cell, truth, frameworks, facts)
     return Stack(
         cell=cell,
         truth=truth,
@@ -105,7 +105,7 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
 
 
 @dataclass(frozen=True)
-class _Known:
+class _InCell:
     """What every copy of a library is looked for in."""
 
     cell: Cell
@@ -114,7 +114,7 @@ class _Known:
     facts: Facts
 
 
-def _copies(known: _Known, tag: CudaTag | None, notes: list[Finding]) -> Iterator[Copy]:
+def _copies(known: _InCell, tag: CudaTag | None, notes: list[Finding]) -> Iterator[Copy]:
     cell, truth = known.cell, known.truth
     if tag is not None and tag.infix is not None:
         listed = tag.row.cudnn if tag.row else None
@@ -132,7 +132,7 @@ def _copies(known: _Known, tag: CudaTag | None, notes: list[Finding]) -> Iterato
             yield Copy(place=framework.name, version=framework.cudnn)
 
 
-def _from_wheels(known: _Known, name: re.Pattern[str], what: str) -> Copy | None:
+def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | None:
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
     cell, truth, frameworks = known.cell, known.truth, known.frameworks
     for wheel in truth.wheels:
