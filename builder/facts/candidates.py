@@ -107,7 +107,7 @@ def _ways(
     table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str, *, listed: bool
 ) -> Iterator[Choice]:
     """``listed``: the user's own indexes have the variant, so the cell has to name none."""
-    name = parsed.name
+    name = canonicalize_name(parsed.name)
     local = next((c.version.split("+")[1] for c in parsed.specifier if "+" in c.version), None)
     if table.name == "torch":
         if local is not None and local != row.variant:
@@ -190,7 +190,8 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
     if old and not any("numpy" in text for text in pip):
         pip["numpy<2"] = None
     pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
-    if bound := cudnn_bound([pin for pin in pins if pin is not None], gpus, known):
+    built = [choice.row.cudnn for choice in combination if choice.row.cudnn]
+    if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus, known):
         pip[bound] = None
     index = dict.fromkeys(url for choice in combination for url in choice.index)
     return Cell(
@@ -206,15 +207,23 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
     )
 
 
-def cudnn_bound(pins: Iterable[Requirement], gpus: Sequence[str], known: Facts) -> str | None:
-    """A bound on cuDNN, if pins leave it open and its newest release has left one of the cards behind."""
+def cudnn_bound(
+    pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str], known: Facts
+) -> str | None:
+    """A bound on cuDNN, if pins leave it open and its newest release serves a card or a framework no more.
+
+    ``built`` are the versions that the frameworks were compiled with.
+    """
     cards = [card for gpu in gpus if (card := card_of(gpu, known)) is not None]
+    majors = {major(version) for version in built}
     for pin in pins:
         row = known.wheels.get(canonicalize_name(pin.name))
-        if row is None or "cudnn" not in row.name or pinned(pin) is not None or not cards:
+        if row is None or "cudnn" not in row.name or pinned(pin) is not None:
             continue
         admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
-        serving = [v for v in admitted if all(_serves(v, card, known) for card in cards)]
+        serving = [
+            v for v in admitted if majors <= {major(v)} and all(_serves(v, card, known) for card in cards)
+        ]
         if serving and serving[-1] != admitted[-1]:
             return f"{row.name}<={serving[-1]}"
     return None
@@ -234,7 +243,9 @@ def _bases(combination: tuple[Choice, ...], python: str, known: Facts) -> Iterat
     cuda = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
     if cuda is None:
         return
-    tags = [row for row in known.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+    tags = [row for row in known.tags if major(row.cuda) == major(cuda)]
+    # of CUDA 10 there is no tag any more: a candidate that is refused says so
+    tags = [row for row in tags if row.state == "listed"] or tags
     tags.sort(key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda)))
     wheels = _wheels(combination, known)
     for system in systems:

@@ -54,7 +54,9 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
         kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
         cell = replace(cell, pip=(*kept, "numpy<2"))
         changes.append(("pip", "numpy<2"))
-    bound = cudnn_bound(tuple(pin for f in stack.frameworks for pin, _ in f.pins), cell.gpus, stack.facts)
+    built = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    pins = [pin for framework in stack.frameworks for pin, _ in framework.pins]
+    bound = cudnn_bound(pins, built, cell.gpus, stack.facts)
     if bound is not None:
         cell = replace(cell, pip=(*cell.pip, bound))
         changes.append(("pip", bound))

@@ -14,7 +14,7 @@ from builder.facts.base import base_value, system_of, tag_of
 from builder.facts.decide import CELL
 from builder.facts.finding import Source, Value
 from builder.facts.framework import framework_of
-from builder.facts.versions import canonical, contains, key, lower_bound, pinned, requirement, short
+from builder.facts.versions import canonical, contains, key, lower_bound, pinned, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +80,8 @@ class Stack:
         """The CUDA that a framework without one of its own finds."""
         if self.wheel_cuda is not None and self.wheel_cuda.version is not None:
             return self.wheel_cuda.version
-        return self.base_cuda
+        pinned_by = (f.cuda for f in self.frameworks if f.brings == "pins" and f.cuda is not None)
+        return next(pinned_by, self.base_cuda)
 
 
 def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) -> Stack:
@@ -174,7 +175,7 @@ def _on_record(parsed: Requirement, facts: Facts) -> tuple[str, ...]:
 def component_versions(stack: Stack) -> dict[str, Value]:
     """Versions known for certain, by the names that ``known-bad.toml`` uses."""
     known = {
-        f.name: Value(what=f.title, text=short(f.version, 3), source=CELL)
+        f.name: Value(what=f.title, text=f.version.partition("+")[0], source=CELL)
         for f in stack.frameworks
         if f.version
     }

@@ -63,9 +63,11 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
     started = time.monotonic()
     standing: list[Proof] = []
     refused: dict[str, None] = {}
-    ordered = distinct([*_narrowed(proposals, demand, known, index), *proposals])
-    own = availability.ask_own((proposal.cell for proposal in ordered[:MOST]), index)
-    silent = {url: offer.unknown for (_, url), offer in own.items() if offer.unknown is not None}
+    silent = _silent(proposals, demand, index)
+    narrowed = (
+        [] if not silent.keys().isdisjoint(demand.index) else _narrowed(proposals, demand, known, index)
+    )
+    ordered = distinct([*narrowed, *proposals])
     unasked = [
         Proof(proposal=proposal, unasked=why)
         for proposal in ordered[:MOST]
@@ -89,6 +91,15 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
     elif refused and demand.companions:
         unasked = []  # what the resolver says against the others, it would say against these
     return Proofs(standing=(*standing, *unasked[: limit - len(standing)]), refused=tuple(refused))
+
+
+def _silent(proposals: Sequence[Proposal], demand: Demand, index: Index) -> dict[str, str]:
+    """The indexes that cells name and that do not answer, each with the reason; each is asked once."""
+    urls = dict.fromkeys((*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)))
+    name = demand.frameworks[0].name
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        offers = pool.map(lambda url: availability.offer(name, index, url), urls)
+        return {url: o.unknown for url, o in zip(urls, offers, strict=True) if o.unknown is not None}
 
 
 def _ask(proposal: Proposal, index: Index) -> Proof | str:

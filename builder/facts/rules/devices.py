@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from builder.facts.framework import CellFramework
     from builder.facts.frameworks import FrameworkRow
     from builder.facts.stack import Stack
-    from builder.facts.tables import GpuRow
+    from builder.facts.tables import CudnnRow, Facts, GpuRow
 
 GIVEN = Source(kind="cell", reference="the driver given")
 
@@ -191,27 +191,41 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         if copy.version is None:
             continue
         text = short(copy.version.text, 3)
-        for row in stack.facts.cudnn:
-            if not contains(row.versions, text):
-                continue
-            if not at_least(gpu.capability, row.capability_min):
-                outcome, word = Outcome.IMPOSSIBLE, "older"
-            elif not at_least(row.capability_max, gpu.capability):
-                outcome, word = Outcome.WARNS, "newer"
-            else:
-                continue
-            span = f"{row.capability_min} to {row.capability_max}"
-            yield Finding(
-                rule="gpu",
-                outcome=outcome,
-                message=f"cuDNN {text} serves compute capability {span}; {gpu.name} ({gpu.capability}) "
-                f"is {word}",
-                values=(
-                    _capability(gpu),
-                    copy.version,
-                    Value(what=f"cuDNN {text}", text=span, source=row.source),
-                ),
+        row, newer = _lines_around(text, stack.facts)
+        if row is None:
+            continue
+        listed = contains(row.versions, text)
+        if not at_least(gpu.capability, row.capability_min):
+            outcome, word = Outcome.IMPOSSIBLE, "is older"
+        elif not listed and newer is not None and not at_least(gpu.capability, newer.capability_min):
+            outcome, word = (
+                Outcome.UNKNOWN,
+                "is left behind by one of the next releases; no file says by which",
             )
+        elif not at_least(row.capability_max, gpu.capability):
+            outcome, word = Outcome.WARNS, "is newer"
+        else:
+            continue
+        span = f"{row.capability_min} to {row.capability_max}"
+        line = f"cuDNN {text}" if listed else f"cuDNN {row.versions}"
+        yield Finding(
+            rule="gpu",
+            outcome=outcome,
+            message=f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
+            values=(
+                _capability(gpu),
+                copy.version,
+                Value(what=line, text=span, source=row.source),
+            ),
+        )
+
+
+def _lines_around(cudnn: str, facts: Facts) -> tuple[CudnnRow | None, CudnnRow | None]:
+    """The line on record that a release is of, or the last before it; and the next one."""
+    begins = [(min((clause.version for clause in row.versions), key=key), row) for row in facts.cudnn]
+    older = [row for begin, row in begins if at_least(cudnn, begin)]
+    newer = [row for begin, row in begins if not at_least(cudnn, begin)]
+    return (older[-1] if older else None, newer[0] if newer else None)
 
 
 def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from builder.facts.finding import Finding, Outcome, Value
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
     from builder.facts.stack import Stack
     from builder.facts.tables import BadRow, Facts, GpuRow
@@ -45,10 +47,15 @@ def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tup
             return ()
         name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
         value = _gpu(gpus, condition) if name == "gpu" else known.get(name)
-        if value is None or not contains(condition.specifier, short(value.text, 3)):
+        if value is None or not _within(value.text, condition.specifier):
             return ()
         values.append(value)
     return tuple(values)
+
+
+def _within(version: str, specifier: SpecifierSet) -> bool:
+    exact = re.fullmatch(r"\d+(\.\d+)*(\.?(post|rc|a|b|dev)\d+)*", version)
+    return contains(specifier, version if exact else short(version, 3))
 
 
 def _gpu(gpus: Sequence[GpuRow], condition: Requirement) -> Value | None:
