@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, check, summary, tables
 from builder.matrix import load
 from builder.resolve import requirements as reading
+from builder.resolve.clash import nothing
 from builder.resolve.demand import Demand, meant, pythons, split
 from builder.resolve.solve import Proposal, search, to_matrix_yaml
 
@@ -102,3 +105,31 @@ def test_a_name_that_is_nearly_one() -> None:
     known = tables.load()
     assert meant("tensrflow", known) == "tensorflow"
     assert meant("numpy", known) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "first"),
+    [
+        (["torch"], {"gpus": ("K80",)}, r"torch==1\.1[0-2]\."),
+        (["tensorflow"], {"gpus": ("K80",)}, r"tensorflow==2\.11\."),
+        (["tensorflow"], {"driver": "470.82.01"}, r"tensorflow\[and-cuda\]==2\.14\."),
+        (["torch"], {"gpus": ("T4", "H100", "RTX5090")}, r"torch==2\.1\d\."),
+        (["torch"], {"gpus": ("V100", "B200")}, r"torch==2\.10\.\d$"),
+        (["jax[cuda12]"], {"python": "3.9"}, r"jax\[cuda12\]==0\.4\.30"),
+        (["onnxruntime-gpu", "torch==2.2.2"], {}, r"onnxruntime-gpu==1\.18\."),
+        (["paddlepaddle-gpu"], {"gpus": ("A100",)}, r"paddlepaddle-gpu==2\.6\."),
+        (["cupy"], {}, r"cupy-cuda1[23]x==14\."),
+        (["jax[cuda12]==0.4.25"], {}, r"jax\[cuda12\]==0\.4\.25"),
+    ],
+)
+def test_questions_from_outside(texts, options, first: str) -> None:
+    best = proposals(*texts, **options)[0]
+    assert re.match(first, best.cell.frameworks[0]), best.cell
+    assert best.cell.gpus == options.get("gpus", ())
+
+
+def test_what_needs_a_tag_that_is_gone_says_so() -> None:
+    demand = demanded("tensorflow-gpu==1.14.*", python="3.6")
+    found = search(demand, tables.load())
+    assert found.possible == []
+    assert "was deleted from Docker Hub" in nothing(demand, found, tables.load(), None).message
