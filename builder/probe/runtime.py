@@ -3,7 +3,7 @@
 import os
 import re
 
-from .cuda import need_ctypes
+from .cuda import bind, need_ctypes
 from .distributions import search_folders
 from .ldcache import read_cache
 from .maps import is_cuda_library
@@ -15,6 +15,15 @@ from .tensorflow_names import tensorflow_opens
 from .versions import numbers
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
+
+
+# As DRIVER_PROTOTYPES.
+NVRTC_PROTOTYPES = {
+    "nvrtcCreateProgram": "i(pppipp)",
+    "nvrtcCompileProgram": "i(pip)",
+    "nvrtcGetProgramLogSize": "i(pp)",
+    "nvrtcGetProgramLog": "i(pp)",
+}
 
 
 def judge_toolkit(run):
@@ -172,12 +181,14 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         return
     ctypes = need_ctypes()
     with ctx.call("dlopen %s" % path):
-        nvrtc = ctypes.CDLL(path)
+        library = ctypes.CDLL(path)
+    nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
     with ctx.call("nvrtcCreateProgram") as call:
-        call.result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+        create = nvrtc["nvrtcCreateProgram"]
+        call.result = create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
     with ctx.call("nvrtcCompileProgram") as call:
-        call.result = status = nvrtc.nvrtcCompileProgram(program, 0, None)
+        call.result = status = nvrtc["nvrtcCompileProgram"](program, 0, None)
     log = _nvrtc_log(ctypes, nvrtc, program)
     evidence.update(status=status, log=log)
     if status == 0:
@@ -189,8 +200,8 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
 
 def _nvrtc_log(ctypes, nvrtc, program):
     size = ctypes.c_size_t(0)
-    if nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) != 0 or size.value <= 1:
+    if nvrtc["nvrtcGetProgramLogSize"](program, ctypes.byref(size)) != 0 or size.value <= 1:
         return ""
     text = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, text)
+    nvrtc["nvrtcGetProgramLog"](program, text)
     return text.value.decode("utf-8", "replace").strip()

@@ -31,6 +31,8 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
+    doubles: tuple[str, ...] = ()
+    """What the test doubles logged: ``called cuInit``."""
 
     def checks(self, outcome: str) -> list[tuple[str, str]]:
         return [(c["stage"], c["id"]) for c in self.report["checks"] if c["outcome"] == outcome]
@@ -134,7 +136,9 @@ class Scene:
 
     def run(self, timeout: float = 240) -> Outcome:
         """Run the probe as a user does and take in its report."""
+        log = self.root / "doubles.log"
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.root), "LANG": "C.UTF-8", **self.env}
+        environment["RTBUILD_DOUBLE_LOG"] = str(log)
         python = str(self.venv / "bin" / "python")
         command = self.command or [python, str(self.probe)]
         start = time.monotonic()
@@ -152,7 +156,11 @@ class Scene:
             report = json.loads(done.stdout)
         except ValueError:
             report = {}
-        return Outcome(done.returncode, report, done.stdout, done.stderr, seconds)
+        # a double that was given a wrong argument says so, and the probe has no business to give it one
+        said = log.read_text().splitlines() if log.exists() else []
+        refused = [line for line in said if line.startswith("refused")]
+        assert not refused, refused
+        return Outcome(done.returncode, report, done.stdout, done.stderr, seconds, tuple(said))
 
 
 def link_tree(source: Path, target: Path) -> None:
