@@ -190,24 +190,19 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         ctx.passed("R02", summary, evidence, note=note)
         return
     ctypes = need_ctypes()
-<<<<<<< HEAD
-    with ctx.call("dlopen %s" % path):
-        library = ctypes.CDLL(path)
-    nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
-=======
     problem = loader.header(path)["problem"] or _wrong_soname(path, loader)
     if problem:
         ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
         return
     try:
         with ctx.call("dlopen %s" % path):
-            nvrtc = ctypes.CDLL(path)
+            library = ctypes.CDLL(path)
     except OSError as error:
         ctx.fails(
             "R02", "%s does not load: %s" % (path, error), "nvrtc-missing", dict(evidence, dlerror=str(error))
         )
         return
->>>>>>> main
+    nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
     with ctx.call("nvrtcCreateProgram") as call:
         create = nvrtc["nvrtcCreateProgram"]
