@@ -143,9 +143,11 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *available, size_t *total) {
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t size) {
     Block *block = blocks;
     void *fence;
+    size_t used = 0;
     CONTEXT(cuMemAlloc_v2);
     BAD(cuMemAlloc_v2, !address || !size, "%zu bytes, to be told at %p", size, (void *)address);
-    if (size > free_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (Block *taken = blocks; taken < blocks + MOST; taken++) used += taken->bytes ? taken->size : 0;
+    if (size > free_memory() - used) return CUDA_ERROR_OUT_OF_MEMORY;
     while (block < blocks + MOST && block->bytes) block++;
     if (block == blocks + MOST) return CUDA_ERROR_OUT_OF_MEMORY;
     block->reserved = (size + GUARD - 1) / GUARD * GUARD + 2 * GUARD;
