@@ -52,6 +52,9 @@ class Scene:
     command: list[str] | None = None
     """What to run instead of the probe's file itself: a program that starts it under other conditions."""
 
+    outcomes: list[Outcome] = field(default_factory=list)
+    """Of each run so far."""
+
     def __post_init__(self) -> None:
         base = Path(self.python).resolve()
         version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -160,7 +163,9 @@ class Scene:
         said = log.read_text().splitlines() if log.exists() else []
         refused = [line for line in said if line.startswith("refused")]
         assert not refused, refused
-        return Outcome(done.returncode, report, done.stdout, done.stderr, seconds, tuple(said))
+        outcome = Outcome(done.returncode, report, done.stdout, done.stderr, seconds, tuple(said))
+        self.outcomes.append(outcome)
+        return outcome
 
 
 def link_tree(source: Path, target: Path) -> None:

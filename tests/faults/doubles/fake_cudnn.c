@@ -5,7 +5,7 @@
  * last in one file. VERSION is the number that cudnnGetVersion gives, BASE the file that holds it.
  *
  * Whatever it is given is checked: kinds of descriptors, shapes, types, scalars, sizes and places of device memory.
- * RTBUILD_DOUBLE_ALGORITHM is what the heuristics choose (1), RTBUILD_DOUBLE_ROUNDING is added to one element. */
+ * RTBUILD_DOUBLE_ALGORITHM is what the heuristics choose (1); it is off by RTBUILD_DOUBLE_ROUNDING in one element. */
 #define _GNU_SOURCE
 #include "double.h"
 
@@ -229,13 +229,13 @@ static void each_tap(const Problem *problem, Tap tap, void *state) {
 typedef struct { const void *a, *b; cudnnDataType_t type; float *sums; } Job;
 
 static int run(const Problem *problem, const void *a, const void *b, void *out, size_t size, float alpha, float beta,
-               Tap tap, int wrong) {
+               Tap tap, int wrong, int algorithm) {
     Job job = {a, b, problem->x->type, calloc(size, sizeof(float))};
     const char *rounding = getenv("RTBUILD_DOUBLE_ROUNDING");
     if (!job.sums) return NO_MEMORY;
     each_tap(problem, tap, &job);
     if (wrong == WRONG) job.sums[size / 2] += 1.0f;
-    if (rounding) job.sums[size / 2] += strtof(rounding, NULL);
+    if (rounding && algorithm == (int)double_number("RTBUILD_DOUBLE_ALGORITHM", 1)) job.sums[size / 2] += strtof(rounding, NULL);
     for (size_t index = 0; index < size; index++)
         store(out, job.type, index, alpha * job.sums[index] + (beta != 0 ? beta * load(out, job.type, index) : 0));
     free(job.sums);
@@ -263,7 +263,7 @@ static int run(const Problem *problem, const void *a, const void *b, void *out, 
     BAD(function, device(alpha, 1) || device(beta, 1), "scalars on the device"); \
     BAD(function, size < needed, "%zu bytes of workspace, %zu are needed", size, needed); \
     BAD(function, needed && !device(space, needed), "a workspace that is not on the device"); \
-    return run(&p, from_a, from_b, to, count(out_dims), *(const float *)alpha, *(const float *)beta, tap, code)
+    return run(&p, from_a, from_b, to, count(out_dims), *(const float *)alpha, *(const float *)beta, tap, code, (int)algo)
 
 /* Offers one algorithm, 1 unless told otherwise, that wants a workspace; number 0 always works without. */
 #define HEURISTIC(direction, A, B, C, algo_t, perf_t, most, ...) \
