@@ -173,7 +173,7 @@ def real_dlopen_wrapper(scene: Scene) -> None:
 
 def real_driver_alone(scene: Scene, branch: str) -> None:
     """NVIDIA's own driver libraries on the loader's path, on a machine without a GPU."""
-    scene.cudnn()
+    _cudnn(scene)
     scene.search(real_driver(branch))
     scene.command = without_nodes(scene.venv / "bin" / "python", scene.probe)
 
