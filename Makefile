@@ -32,7 +32,7 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
 	$(PYTEST) -q -m 'not wheels and not long'
 
-test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
+test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's headers, once
 	$(PYTEST) -q -m 'not docker and not wheels'
 
 test-docker: setup  ## the part that needs an engine or a registry
