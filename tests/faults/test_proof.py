@@ -6,17 +6,8 @@ import ast
 import json
 from typing import TYPE_CHECKING
 
-import faults_driver  # noqa: F401
-import faults_files  # noqa: F401
-import faults_framework  # noqa: F401
-import faults_gpu  # noqa: F401
-import faults_real  # noqa: F401
-import faults_real_frameworks  # noqa: F401
-import faults_session  # noqa: F401
-import faults_together  # noqa: F401
-import faults_toolkit  # noqa: F401
 import proof
-from fault_list import FAULTS
+from test_faults_page import FAULTS
 
 if TYPE_CHECKING:
     from pathlib import Path
