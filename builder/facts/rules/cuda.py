@@ -46,6 +46,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
                 values=(named, gpus),
             )
         return
+    yield from _one_major(stack)
     if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
         who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
         yield Finding(
@@ -61,6 +62,21 @@ def provider(stack: Stack) -> Iterator[Finding]:
             outcome=Outcome.WARNS,
             message=f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
             values=(named,),
+        )
+
+
+def _one_major(stack: Stack) -> Iterator[Finding]:
+    """Frameworks that share the image's CUDA are compiled for one major version of it."""
+    sharing = [framework for framework in stack.frameworks if framework.brings != "inside"]
+    values = {major(f.cuda.text): (f, f.cuda) for f in sharing if f.cuda is not None}
+    if len(values) > 1:
+        said = " and ".join(f"{f.label} for CUDA {number}" for number, (f, _) in sorted(values.items()))
+        listed = stack.cell.dependencies == "listed"
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            message=f"{said}: an image has CUDA from one provider, and so of one major version",
+            values=tuple(value for _, value in values.values()),
         )
 
 

@@ -357,3 +357,13 @@ def test_a_platform_without_wheels(make) -> None:
         outcome(check(replace(cell, frameworks=("onnxruntime-gpu==1.16.3",))), "platform")
         is Outcome.IMPOSSIBLE
     )
+
+
+def test_one_cuda_major_in_an_image(make) -> None:
+    both = ("cupy-cuda12x==13.6.0", "torch==2.13.0")
+    cell = make(*both, python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    findings = check(cell)
+    assert outcome(findings, "cuda-provider") is Outcome.IMPOSSIBLE
+    ways = {f.nearest for f in findings if f.nearest is not None}
+    assert all(outcome(check(way.cell, suggest=False), "cuda-provider") is None for way in ways)
+    assert outcome(check(replace(cell, dependencies="listed")), "cuda-provider") is Outcome.WARNS
