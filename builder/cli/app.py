@@ -265,7 +265,7 @@ def doctor(
 ) -> int:
     """Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; each with its remedy."""
     if fleet is not None:
-        from builder.cli.dispatch import try_fleet
+        from builder.cli.fleet import try_fleet
 
         return try_fleet(fleet, json=json_)
     from builder.cli.doctoring import run

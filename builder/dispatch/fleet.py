@@ -23,11 +23,11 @@ Place = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][A-Za-z0-9_.:@/
 Count = Annotated[int, Field(ge=1, le=100_000)]
 
 
-class _Strict(BaseModel):
+class _FleetPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Lane(_Strict):
+class Lane(_FleetPart):
     """How one class of GPU is asked for. What the other scheduler has is left out."""
 
     partition: Word | None = None
@@ -44,7 +44,7 @@ class Lane(_Strict):
     minutes: Count | None = None
 
 
-class Fleet(_Strict):
+class Fleet(_FleetPart):
     """All of ``fleet.yaml``."""
 
     version: Literal["1"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-    from builder.dispatch.plan import Verdict, VerifyTask
+    from builder.dispatch.plan import TaskVerdict, VerifyTask
 
 State = Literal["verdict", "waiting", "lost"]
 
@@ -30,7 +30,7 @@ class TaskState:
 
     task: VerifyTask
     state: State
-    verdict: Verdict | None = None
+    verdict: TaskVerdict | None = None
     word: str = ""
     """The scheduler's own word for a task that has no verdict."""
 
@@ -40,7 +40,7 @@ class Follower:
     """Looks at the registry and the scheduler, and remembers how often a task was nowhere."""
 
     tasks: Sequence[VerifyTask]
-    known: Callable[[], Mapping[str, Verdict]]
+    known: Callable[[], Mapping[str, TaskVerdict]]
     """Verdicts by key, from the registry."""
     under_way: Callable[[], Mapping[str, str]]
     """The scheduler's word for each task that it still has, by key."""

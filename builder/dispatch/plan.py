@@ -57,7 +57,7 @@ class VerifyTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class TaskVerdict:
     """What a report says of a task."""
 
     verdict: str
@@ -85,10 +85,10 @@ def tasks_of(cells: Iterable[StagedCell]) -> tuple[VerifyTask, ...]:
     )
 
 
-def verdicts(tasks: Sequence[VerifyTask], reports: Iterable[SealedReport]) -> dict[str, Verdict]:
+def verdicts(tasks: Sequence[VerifyTask], reports: Iterable[SealedReport]) -> dict[str, TaskVerdict]:
     """The newest conclusive report for each task, by the task's key; a test double's counts for nothing."""
     wanted = {(task.digest, task.gpu_class, task.probe): task.key for task in tasks}
-    found: dict[str, Verdict] = {}
+    found: dict[str, TaskVerdict] = {}
     for report in sorted(reports, key=lambda report: report.verified):
         if report.test_double or report.verdict not in CONCLUSIVE or not report.key.gpus:
             continue
@@ -96,7 +96,7 @@ def verdicts(tasks: Sequence[VerifyTask], reports: Iterable[SealedReport]) -> di
         key = wanted.get((report.key.digest, class_of(name, capability) or "", report.key.probe))
         if key is not None:
             cause = report.document.get("cause")
-            found[key] = Verdict(
+            found[key] = TaskVerdict(
                 verdict=report.verdict,
                 cause=None if cause is None else str(cause),
                 gpu=name,

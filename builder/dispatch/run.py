@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from builder.dispatch.fleet import Fleet
-    from builder.dispatch.plan import Verdict, VerifyTask
+    from builder.dispatch.plan import TaskVerdict, VerifyTask
     from builder.model import Cell, Matrix
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class DispatchPlan:
     """All tasks, and the images that they are about by digest."""
 
     tasks: tuple[VerifyTask, ...]
@@ -45,7 +45,7 @@ def plan(
     fleet: Fleet,
     staging: str | None,
     probe: bytes,
-) -> Plan:
+) -> DispatchPlan:
     """Every (cell, claimed class) whose image is in staging.
 
     Raises:
@@ -101,10 +101,10 @@ def plan(
         )
     if not tasks:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
-    return Plan(tasks=tasks, images=images)
+    return DispatchPlan(tasks=tasks, images=images)
 
 
-def known(registry: Registry, planned: Plan) -> dict[str, Verdict]:
+def known(registry: Registry, planned: DispatchPlan) -> dict[str, TaskVerdict]:
     """The verdicts that lie in the registry now, by the tasks' keys."""
     reports = [
         entry
@@ -139,7 +139,9 @@ def under_way(fleet: Fleet) -> Mapping[str, str]:
     return {key: state for key, state in kubernetes.jobs(fleet).items() if state == "active"}
 
 
-def collect(registry: Registry, planned: Plan, fleet: Fleet, verdict_of: Mapping[str, Verdict]) -> list[str]:
+def collect(
+    registry: Registry, planned: DispatchPlan, fleet: Fleet, verdict_of: Mapping[str, TaskVerdict]
+) -> list[str]:
     """Kubernetes: put the reports in the logs of ended jobs beside their images. What could not be is
     named.
     """

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.dispatch.follow import Follower, TaskState, exit_code
-from builder.dispatch.plan import StagedCell, Verdict, VerifyTask, missing, tasks_of
+from builder.dispatch.plan import StagedCell, TaskVerdict, VerifyTask, missing, tasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 CLASSES = ("A100", "H100", "L4", "T4")
-WORKS = Verdict(verdict="works", cause=None, gpu="Tesla T4", driver="535.104.05")
+WORKS = TaskVerdict(verdict="works", cause=None, gpu="Tesla T4", driver="535.104.05")
 
 
 def cells(count: int) -> list[StagedCell]:
@@ -69,7 +69,7 @@ class ClusterDouble:
             del self.waiting[key]
             self.late.append(key)
 
-    def known(self) -> dict[str, Verdict]:
+    def known(self) -> dict[str, TaskVerdict]:
         return dict.fromkeys(self.reports, WORKS)
 
     def under_way(self) -> dict[str, str]:
@@ -130,6 +130,6 @@ def test_what_the_scheduler_gave_up_is_lost_and_not_waited_for() -> None:
 
 def test_a_broken_image_decides_the_exit_code() -> None:
     task, other, *_ = tasks_of(cells(1))
-    broken = Verdict(verdict="broken", cause="cudnn-missing", gpu="x", driver="1")
+    broken = TaskVerdict(verdict="broken", cause="cudnn-missing", gpu="x", driver="1")
     rows = [TaskState(task=task, state="verdict", verdict=broken), TaskState(task=other, state="lost")]
     assert exit_code(rows) == 1
