@@ -24,6 +24,7 @@ def test_real_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     found = (outcome.report["verdict"], outcome.report["cause"])
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
+    assert outcome.unlisted() == []
 
 
 @pytest.mark.parametrize("name", ["cudnn-7.6.5", "cudnn-8.9.7", "cudnn-9.1.0", "cudnn-9.10.2"])
