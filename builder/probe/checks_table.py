@@ -91,7 +91,7 @@ CHECKS = (
         "no GPU",
         "dlopen of each, NVRTC compiles a kernel",
         "toolkit-library-missing nvrtc-missing toolkit-mixed cudnn-missing cudnn-sublibrary-missing "
-        "framework-silent-cpu",
+        "framework-silent-cpu no-temporary-space",
     ),
     CheckRow("C01", "cuDNN opens", "no GPU", "dlopen, cudnnGetVersion", "cudnn-missing"),
     CheckRow("C02", "the CUDA of cuDNN", "no GPU", "cudnnGetCudartVersion", "cudnn-cuda-flavour"),
