@@ -135,7 +135,8 @@ def referrers(registry: Registry, image: Reference) -> Listing:
     Raises:
         RegistryError: the registry did not answer, refused, or answered with no list.
     """
-    assert image.digest is not None  # noqa: S101 - callers resolve tags once, before
+    if image.digest is None:
+        raise ValueError(f"{image} is not named by digest")
     found: list[Descriptor] = []
     odd = 0
     more = True
