@@ -1,4 +1,4 @@
-"""What changed in the world since an image was verified: its base, cuDNN, what is known to be bad, time."""
+"""Changes since an image was verified: its base, releases of cuDNN, known-bad combinations, time."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
 
 
 def _against(row: Publication) -> list[str]:
-    """Why a cell is not published, one line a reason, each with its way out."""
+    """The reasons why a cell is not published, one line each, with a hint."""
     lines = [
         f"REFUSED: {refusal.text} ({refusal.kind})" + (f"\n  hint: {refusal.hint}" if refusal.hint else "")
         for refusal in row.refusals
@@ -71,7 +71,7 @@ def _against(row: Publication) -> list[str]:
 
 
 def _failures(row: Publication, *, dry_run: bool) -> list[str]:
-    """What is said beside public images of a cell, and which names lead there still."""
+    """Failed verifications attached to public images of a cell, and the tags that still point there."""
     lines: list[str] = []
     for found in row.failures:
         if found.there:
@@ -88,7 +88,7 @@ def _failures(row: Publication, *, dry_run: bool) -> list[str]:
 
 
 def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
-    """What came of each cell: digest, claims and tags; then the counts, and loudly what is not signed."""
+    """The result of each cell: digest, claims, tags; then the counts, and a warning if nothing is signed."""
     lines: list[str] = []
     for row in rows if terminal.progress == "none" else ():  # else it was said when the cell ended
         lines += [f"{row.cell.id}: {text}" for text in _against(row)]

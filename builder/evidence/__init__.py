@@ -1,7 +1,7 @@
 """Evidence beside an image in its registry: verification, SBOM and provenance, attached, signed, read back.
 
-Statements are in-toto's; a registry keeps them as referrers of the image's digest; cosign signs. What each of
-them proves, and what it does not, is in docs/evidence.md.
+Statements are in-toto's; a registry keeps them as referrers of the image's digest; cosign signs.
+docs/evidence.md says what each of them proves.
 """
 
 from builder.errors import EvidenceError

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
-"""How old a report may be where neither the command nor the matrix says."""
+"""How old a report may be if neither the command nor the matrix says so."""
 
 
 def publish(
@@ -57,9 +57,9 @@ def publish(
 ) -> list[Publication]:
     """Publish every cell that the gate lets through; of one that it does not, nothing.
 
-    Every step is named by content, so that a second run changes nothing, and one after an interruption goes
-    on where that one was. Raises UsageError where no repository is named, StaleLockError where the lock does
-    not say what an image holds, and MissingToolError where cosign is asked for and is not there.
+    Every step is named by content: a second run changes nothing, and a run after an interruption continues.
+    Raises UsageError if no repository is named, StaleLockError if the lock is stale, and MissingToolError if
+    cosign is needed and missing.
     """
     line = _Line(matrices, order)
     rows = [line.begin(cell) for cell in cells]
@@ -219,7 +219,7 @@ class _Line:
             walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
     def _decide(self, row: Publication, found: Found) -> Decision:
-        """By the reports of this moment: of this machine those that were there at the start."""
+        """Decide by the reports in the registry now, and those of this machine at the start."""
         said = self.matrices[found.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
         return decide(
