@@ -41,7 +41,7 @@ class UnknownError(Exception):
 
 @dataclass
 class RemoteZip:
-    """One zip file by its URL. ``size`` is the index's figure, which is checked."""
+    """One zip file by its URL. ``size`` is what the index says of it, and is checked."""
 
     url: str
     session: Session
@@ -52,7 +52,7 @@ class RemoteZip:
     def members(
         self, names: Sequence[str], optional: Collection[str] = ()
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """The contents of the members in ``names`` that could be read, and why others could not.
+        """Contents of those of ``names`` that are there and could be read, and why others could not.
 
         No reason is given for one of ``optional``, which are read after the others.
 
@@ -227,7 +227,7 @@ def _walk(directory: bytes) -> Iterator[_ZipEntry]:
 
 
 def _entry64(entry: _ZipEntry, size: int, extra: bytes) -> _ZipEntry:
-    """Take values that do not fit into 32 bits from the zip64 field."""
+    """Fills in from the zip64 field what does not fit into 32 bits."""
     if 0xFFFFFFFF not in {entry.packed, entry.offset}:
         return entry
     at = 0
