@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from builder.evidence import Verifier
+    from builder.evidence.cosign import Verifier
 
 
 @dataclass(frozen=True, kw_only=True)

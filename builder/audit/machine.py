@@ -23,7 +23,7 @@ from builder.model import Base, Cell, Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})

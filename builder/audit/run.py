@@ -17,7 +17,7 @@ from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.judged import judge_all
 from builder.errors import ImageMissingError, RegistryError
-from builder.evidence import Cosign, Verifier
+from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.facts import BaseTruth
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.audit.judged import Held
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.oci.registry import Registry
 
 PLATFORM = "linux/amd64"

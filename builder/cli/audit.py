@@ -12,7 +12,7 @@ from builder.cli.app import app
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
-    from builder.evidence import Verifier
+    from builder.evidence.cosign import Verifier
 
 
 @app.command()
@@ -89,7 +89,7 @@ def audit(
 def _verifier(
     key: str | None, identity: str | None, issuer: str | None, *, required: bool
 ) -> Verifier | None:
-    from builder.evidence import Verifier
+    from builder.evidence.cosign import Verifier
 
     if key and (identity or issuer):
         raise UsageError(

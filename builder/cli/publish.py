@@ -75,7 +75,7 @@ def publish(
     from builder.cli.walking import job_files, record
     from builder.console import print_json, reporter
     from builder.console.publication import cases, summary
-    from builder.evidence import Signer
+    from builder.evidence.cosign import Signer
     from builder.publish.publication import Order
     from builder.publish.record import publication_document
     from builder.publish.run import publish as publish_cells

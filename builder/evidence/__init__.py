@@ -3,28 +3,3 @@
 Statements are in-toto's; a registry keeps them as referrers of the image's digest; cosign signs.
 docs/evidence.md says what each of them proves.
 """
-
-from builder.errors import EvidenceError
-from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
-from builder.evidence.cosign import Cosign, Signed, Signer, Verifier
-from builder.evidence.documents import Attached, Evidence
-from builder.evidence.judgement import JudgedReport, Policy, judge
-from builder.evidence.statement import Statement
-
-__all__ = [
-    "Attached",
-    "Cosign",
-    "Evidence",
-    "EvidenceError",
-    "JudgedReport",
-    "Policy",
-    "Signed",
-    "Signer",
-    "Statement",
-    "Verifier",
-    "attach_all",
-    "attach_failures",
-    "failure_statement",
-    "judge",
-    "statements",
-]

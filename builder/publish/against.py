@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError
-from builder.evidence import attach_failures, failure_statement
+from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.standing import denied, standing, without_exempt
@@ -29,7 +29,8 @@ from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from builder.evidence import Signer, Statement
+    from builder.evidence.cosign import Signer
+    from builder.evidence.statement import Statement
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged

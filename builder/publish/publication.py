@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.errors import CellError
-    from builder.evidence import Attached, JudgedReport, Signer
+    from builder.evidence.cosign import Signer
+    from builder.evidence.documents import Attached
+    from builder.evidence.judgement import JudgedReport
     from builder.evidence.refusal import Refusal
     from builder.model import Cell
     from builder.oci.copying import Tally

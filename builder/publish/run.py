@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.errors import CancelledError, CellError, PublishRefusedError, StaleLockError, UsageError
-from builder.evidence import Cosign, Evidence, EvidenceError, attach_all, statements
+from builder.errors import (
+    CancelledError,
+    CellError,
+    EvidenceError,
+    PublishRefusedError,
+    StaleLockError,
+    UsageError,
+)
+from builder.evidence.attach import attach_all, statements
+from builder.evidence.cosign import Cosign
+from builder.evidence.documents import Evidence
 from builder.evidence.judgement import Policy
 from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared

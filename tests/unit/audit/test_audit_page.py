@@ -15,7 +15,8 @@ from builder.cli import audit as command
 from builder.console import Terminal
 from builder.console.audit import clean, document, lines, page
 from builder.errors import UsageError
-from builder.evidence import Verifier, attach_all
+from builder.evidence.attach import attach_all
+from builder.evidence.cosign import Verifier
 
 if TYPE_CHECKING:
     from datetime import timedelta
