@@ -29,7 +29,7 @@ Brings = Literal["inside", "pins", "extra", "outside"]
 wheels; by pins of an ``extra``; or not at all, it expects one ``outside``."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FrameworkRow(Row):
     """One release of one framework, in one CUDA variant."""
 
@@ -102,7 +102,7 @@ class FrameworkRow(Row):
         return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FrameworkTable:
     """All rows of one framework, the oldest first. ``name`` is its distribution on the package index."""
 
