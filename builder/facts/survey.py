@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.assemble import Raw, WheelRelease
-    from builder.facts.deep import Kind, Told
     from builder.facts.families import Family
+    from builder.facts.told import Kind, Told
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 
