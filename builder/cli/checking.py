@@ -72,7 +72,7 @@ def run(
     *,
     driver: str | None,
     online: bool,
-    deep: bool,
+    deep: bool = False,
     mirrors: Mapping[str, str],
     json: bool,
     verbose: int,
@@ -143,7 +143,7 @@ def explain_one(
     *,
     driver: str | None,
     online: bool,
-    deep: bool,
+    deep: bool = False,
     mirrors: Mapping[str, str],
     json: bool = False,
 ) -> int:
