@@ -38,8 +38,10 @@ class CellFramework:
     cuda: Value | None
     cudnn: Value | None
     brings: Brings
+    wants: tuple[tuple[Requirement, Source], ...]
+    """Requirements on NVIDIA's wheels, by the wheel's metadata and the extras asked for."""
     pins: tuple[tuple[Requirement, Source], ...]
-    """Requirements on NVIDIA's wheels that are in force in this cell."""
+    """Those of :attr:`wants` that are installed: none, if nothing but what the cell lists is."""
 
     @property
     def label(self) -> str:
@@ -53,6 +55,13 @@ ALIASES = {
 }
 
 
+def table_name(distribution: str) -> str:
+    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
+    if re.fullmatch(r"cupy-cuda\d+x?", distribution):
+        return "cupy"
+    return ALIASES.get(distribution, distribution)
+
+
 def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> CellFramework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
@@ -60,7 +69,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     wheel = truth.wheel(distribution)
     version = wheel.version if wheel else pinned(parsed) if parsed else None
     cupy = re.fullmatch(r"cupy-(cuda\d+x?)", distribution)
-    name = "cupy" if cupy else ALIASES.get(distribution, distribution)
+    name = table_name(distribution)
     table = facts.frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)
@@ -71,6 +80,8 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
         # jax itself is Python only: what is compiled lies in its plug-in
         wheel = replace(wheel, cuda=plugin.cuda, cudnn=plugin.cudnn, architectures=plugin.architectures)
     active = _active_pins(row, plugin or wheel, extras, name)
+
+    installed = () if cell.dependencies == "listed" else active
 
     def compiled(what: str, value: str, by_table: str | None, read: str | None) -> Value | None:
         label = f"{what} that {name} was compiled with"
@@ -93,8 +104,9 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
         wheel=wheel,
         cuda=compiled("CUDA", "cuda", row.cuda if row else None, wheel.cuda if wheel else None),
         cudnn=compiled("cuDNN", "cudnn", row.cudnn if row else None, wheel.cudnn if wheel else None),
-        brings=_brings(row, active),
-        pins=active,
+        brings=_brings(row, installed),
+        wants=active,
+        pins=installed,
     )
 
 
