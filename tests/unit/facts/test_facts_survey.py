@@ -105,18 +105,30 @@ def test_a_row_removed_from_the_middle_is_seen(folder) -> None:
     assert list(rows(folder)) == ["2.9.0", "2.9.1", "2.10.0"]
 
 
-def test_jax_is_read_from_its_plug_in(folder) -> None:
+def test_jax_is_read_from_its_plug_ins(folder) -> None:
     shelf = Shelf(jax("0.9.1"))
     read(folder, shelf, "jax")
-    row = rows(folder, "jax")["0.9.1"]
+    row, other = load_table(folder, "jax").rows
     assert (row["cuda"], row["cuda_minimum"], row["cudnn"]) == ("12.9", "12.1", "9.8.0")
+    assert (other["variant"], other["cuda"], other["cudnn"]) == ("cuda13", "13.0", "9.12.0")
     assert row["architectures"] == ["sm_50", "sm_90", "compute_90"]
-    assert row["extras"] == {"cuda12": ["nvidia-cudnn-cu12>=9.8,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]}
+    pins = ["nvidia-cudnn-cu12>=9.8,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]
+    assert row["extras"]["cuda12"] == pins
     assert row["read"]["cudnn"] == "jax-cuda12-plugin 0.9.1: jax_cuda12_plugin/_versions.so"
     assert (row["python"], row["glibc"]) == (["3.12"], "2.28")
-    alter(folder, "jax", "0.9.1", cudnn="9.1.0")
-    assert read(folder, shelf, "jax").changes == ["jax jax 0.9.1 cuda12: cudnn 9.1.0 -> 9.8.0"]
     assert read(folder, shelf, "jax", cache=folder / "another cache").wheels == 0
+
+
+def test_one_of_two_rows_of_a_release_altered_by_hand_is_seen(folder) -> None:
+    shelf = Shelf(jax("0.9.1") | jax("0.9.2"))
+    read(folder, shelf, "jax")
+    table = load_table(folder, "jax")
+    before = [dict(row) for row in table.rows]
+    table.rows[0]["cudnn"] = "9.1.0"
+    (folder / "releases" / "jax.json").write_text(table_text(table))
+    found = read(folder, shelf, "jax", cache=folder / "another cache")
+    assert found.changes == ["jax jax 0.9.1 cuda12: cudnn 9.1.0 -> 9.8.0"]
+    assert load_table(folder, "jax").rows == before
 
 
 def test_what_was_read_before_an_interruption_is_not_read_again(folder) -> None:
