@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.cli import catalogue, colab, dispatch, publish, runtimes, schema, site, walk
+from builder.cli import audit, catalogue, colab, dispatch, publish, runtimes, schema, walk
 from builder.cli.app import main
 
-__all__ = ["catalogue", "colab", "dispatch", "main", "publish", "runtimes", "schema", "site", "walk"]
+__all__ = ["audit", "catalogue", "colab", "dispatch", "main", "publish", "runtimes", "schema", "walk"]

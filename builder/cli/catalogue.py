@@ -1,68 +1,66 @@
-"""The commands about published images: declared here, done in :mod:`builder.cli.auditing`."""
+"""``rtbuild catalogue``: the static site of what works, what is possible and what is not."""
 
 from __future__ import annotations
 
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from builder import resources
 from builder.cli import options as opt
 from builder.cli.app import app
 
 
 @app.command()
-def audit(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="REPOSITORY:TAG, or REPOSITORY@sha256:….")],
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", help="Answer for a machine with this GPU: T4, A100.")
-    ] = None,
-    driver: Annotated[
-        str | None, typer.Option("--driver", help="Answer for a machine with this driver: 535, 535.104.05.")
-    ] = None,
-    max_age: Annotated[
-        str | None,
-        typer.Option("--max-age", metavar="AGE", help="Count no verification older than this: 30d, 12h."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--key",
-            metavar="FILE|URI",
-            help="Count only what this public key signed (cosign.pub, or a key service's URI).",
-            envvar="RTBUILD_AUDIT_KEY",
-        ),
-    ] = None,
-    certificate_identity: Annotated[
-        str | None,
-        typer.Option(
-            "--certificate-identity", metavar="WHO", help="Count only what this identity signed: a workflow."
-        ),
-    ] = None,
-    certificate_oidc_issuer: Annotated[
-        str | None,
-        typer.Option("--certificate-oidc-issuer", metavar="URL", help="Who vouches for the identity."),
-    ] = None,
-    require_signature: Annotated[
-        bool,
-        typer.Option("--require-signature", help="Refuse to answer on evidence whose signer is not checked."),
-    ] = False,
-    mirror: opt.Mirror = None,
-    color: opt.Color = "auto",
+def catalogue(
+    matrices: opt.Matrices = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("site"),
+    results: opt.Results = Path("results"),
     json_: opt.Json = False,
 ) -> int:
-    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
-    from builder.cli.auditing import run
+    """Write a static site: which image, release and card work together, and how that is known."""
+    from builder.catalogue import collect, write_site
+    from builder.console import print_json
+    from builder.recipe.bundle import kept_bundle
 
-    return run(
-        image,
-        gpu=gpu,
-        driver=driver,
-        max_age=opt.age(max_age),
-        key=key,
-        identity=certificate_identity,
-        issuer=certificate_oidc_issuer,
-        require_signature=require_signature,
-        mirrors=opt.mirrors(mirror),
-        terminal=opt.terminal("auto", color),
-        json=json_,
+    chosen = opt.load_all(matrices) if matrices or any(Path("matrices").glob("*.y*ml")) else []
+    found = collect(
+        chosen,
+        results=results,
+        runtimes=chosen[0].path.parent if chosen else resources.matrices(),
+        probe=kept_bundle(resources.cache()),
     )
+    pages = write_site(found, output, made=_today(), say=_say)
+    for note in found.notes:
+        sys.stderr.write(f"warning: {note}\n")
+    if json_:
+        print_json(
+            {
+                "schema": 1,
+                "folder": str(output),
+                "pages": len(pages),
+                "releases": len(found.releases),
+                "images": len(found.images),
+                "ran": sum(bool(image.works_on) for image in found.images),
+                "notes": list(found.notes),
+            }
+        )
+    else:
+        sys.stdout.write(f"{output / 'index.html'}: {len(pages)} pages, {len(found.releases)} releases, ")
+        sys.stdout.write(f"{len(found.images)} images\n")
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+def _today() -> str:
+    """``SOURCE_DATE_EPOCH`` counts first: https://reproducible-builds.org/specs/source-date-epoch/"""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    when = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdecimal() else datetime.now(UTC)
+    return when.date().isoformat()
