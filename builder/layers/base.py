@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import BaseSource
+    from builder.layers.types import BaseSource, Compression
     from builder.model import Cell, RegistryBase, RootfsBase
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -52,7 +52,13 @@ def rootfs_layer(
     tar: Path, target: Path, base: RootfsBase, cell: Cell, advance: Callable[[int], None]
 ) -> Record:
     """Write a rootfs's tar file as a layer; ``advance`` is told of each piece's size in bytes."""
-    compression = cell.options.compression
+    return tar_layer(tar, target, f"rootfs {base.suite}", cell.options.compression, advance)
+
+
+def tar_layer(
+    tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
+) -> Record:
+    """The same for any tar stream."""
     with tar.open("rb") as source, target.open("wb") as blob:
         writer = BlobWriter(blob, compression, tar.stat().st_size)
         try:
@@ -62,35 +68,26 @@ def rootfs_layer(
             written = writer.finish()
         finally:
             writer.close()
-    title = f"rootfs {base.suite}"
     return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
 
 
-def registry_layers(
-    base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease, fetch: bool
-) -> tuple[BaseLayers, int]:
-    """A registry image's layers, fetched where the store lacks them, and how many were fetched.
+def registry_layers(base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease) -> BaseLayers:
+    """A registry image's layers, fetched if the store lacks them.
 
-    Without ``fetch`` only the image's description is fetched: its layers are in the engine.
     Raises :class:`~builder.errors.RegistryError` where what came is not what the digests say.
     """
     manifest = _document(base, source.manifest(base.digest), base.digest)
     config = _config(base, manifest["config"], source=source, store=store, lease=lease)
     layers: list[Layer] = []
-    fetched = 0
     for described, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
         layer = _described(base, described, diff_id)
-        if not fetch:
-            layers.append(layer)
-            continue
-        record, new = store.obtain(
+        record, _ = store.obtain(
             f"blob-{layer.digest.removeprefix('sha256:')}",
             lease,
             lambda target, layer=layer: _fetch(layer, target, source),  # type: ignore[misc]
         )
         layers.append(record.layer)
-        fetched += new
-    return BaseLayers(layers=tuple(layers), config=config), fetched
+    return BaseLayers(layers=tuple(layers), config=config)
 
 
 def _config(

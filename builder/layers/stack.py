@@ -14,10 +14,10 @@ from builder.digests import canonical_json, digest_of
 from builder.errors import CancelledError, UsageError
 from builder.layers import scripts
 from builder.layers.archive import Archive
-from builder.layers.base import rootfs_key, rootfs_layer
+from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer
 from builder.layers.codec import codec
 from builder.layers.collide import refuse_collisions
-from builder.layers.convert import LAYOUT, Source, write_layer
+from builder.layers.convert import LAYOUT, InstalledWheel, write_layer
 from builder.layers.excerpt import Excerpt, keep_excerpt
 from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import Progress
+    from builder.layers.types import BaseLayers, BaseSource, Progress
     from builder.model import Pinned, Wheel
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
@@ -174,7 +174,9 @@ def make_missing(
 
     ``ready`` is told of each layer as soon as it is known, from the thread that made it.
 
-    Raises as :func:`builder.layers.wheels_context`.
+    Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights
+    with another over a path; :class:`~builder.errors.MissingToolError` if the disk is full;
+    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
     """
     if given.needs_rootfs and rootfs_tar is None:
         raise UsageError(f"{given.pinned.cell.id} stands on a rootfs, and none was given")
@@ -205,6 +207,16 @@ def make_missing(
         for name, requires in one.record.details["requires_python"].items():
             check_python(name, requires, given.pinned.cell)
     return replace(given, known=known, rootfs=rootfs)
+
+
+def base_of(made: Plan, source: BaseSource) -> BaseLayers:
+    """The base's layers, in the store: a registry base's are fetched from ``source`` if need be."""
+    base = made.pinned.base
+    if isinstance(base, RootfsBase):
+        if made.rootfs is None:
+            raise ValueError("the plan's missing layers were not made")
+        return rootfs_base(made.rootfs.record.layer, made.pinned.cell)
+    return registry_layers(base, source=source, store=made.store, lease=made.lease)
 
 
 def check_collisions(given: Plan) -> None:
@@ -285,16 +297,16 @@ def _keys(wheels: Group, pinned: Pinned) -> list[str]:
     return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
 
 
-def _open(wheel: Wheel, work: _Work, files: ExitStack) -> Source:
+def _open(wheel: Wheel, work: _Work, files: ExitStack) -> InstalledWheel:
     pinned = work.plan.pinned
     archive = files.enter_context(Archive(work.wheel_paths[wheel.sha256]))
     style = scripts.style(_pip(pinned))
     cell = pinned.cell
     installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
-    return Source(archive=archive, tree=installed)
+    return InstalledWheel(archive=archive, tree=installed)
 
 
-def _make(sources: Sequence[Source], target: Path, work: _Work, excerpt: Excerpt) -> Record:
+def _make(sources: Sequence[InstalledWheel], target: Path, work: _Work, excerpt: Excerpt) -> Record:
     compression = work.plan.pinned.cell.options.compression
     first = sources[0].tree.wheel
     title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
