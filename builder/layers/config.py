@@ -35,18 +35,22 @@ _HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
 def final_config(
     recipe: Recipe,
     base: BaseLayers,
-    wheels: Sequence[Layer],
+    stacked: Sequence[Layer],
     system: SystemLayers,
     added: Sequence[Layer],
 ) -> bytes:
-    """The image's config as BuildKit writes it, byte for byte."""
+    """The image's config as BuildKit writes it, byte for byte.
+
+    ``stacked`` are the layers of base and wheels, lowest first; those of a base with a history are lowest.
+    """
     created = datetime.fromtimestamp(recipe.pinned.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
-    history = list(base.config.get("history") or map(_by_rtbuild, base.layers))
-    history += [*map(_by_rtbuild, wheels), *system.history]
+    history = list(base.config.get("history") or ())
+    history += map(_by_rtbuild, stacked[len(base.layers) :] if history else stacked)
+    history += system.history
     history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
     history += [{**by_kit, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
-    layers = (*base.layers, *wheels, *system.layers, *added)
+    layers = (*stacked, *system.layers, *added)
     document = {
         **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
         "config": _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER),

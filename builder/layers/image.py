@@ -117,8 +117,9 @@ def compose_image(
         progress=progress,
     )
     added, count = added_layers(work)
-    config = final_config(recipe, base, wheels, system, added)
-    layers = (*base.layers, *wheels, *system.layers, *added)
+    stacked = made.stacked(base.layers)
+    config = final_config(recipe, base, stacked, system, added)
+    layers = (*stacked, *system.layers, *added)
     steps = layer_keys(recipe, below.layers, wheels)
     made_of = {one.key: one.record for one in made.every}
     made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}

@@ -10,6 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from builder.digests import canonical_json, digest_of
 from builder.errors import CancelledError, UsageError
 from builder.layers import scripts
@@ -71,8 +74,9 @@ class Plan:
     store: LayerStore
     lease: Lease
     groups: tuple[Group, ...]
-    """Lowest layer first: each large wheel alone, then all small ones together. In the lock's order, by name;
-    those of a list that is installed as it stands in pip's, see :mod:`builder.layers.collide`."""
+    """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
+    together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
+    see :mod:`builder.layers.collide`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, where the base is a rootfs and its layer is known."""
@@ -87,6 +91,19 @@ class Plan:
     def every(self) -> tuple[Known, ...]:
         """All layers that are known."""
         return (*self.known.values(), *((self.rootfs,) if self.rootfs else ()))
+
+    def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
+        """The layers of wheels and base, lowest first, once all are known.
+
+        A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
+        have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
+        (:func:`~builder.layers.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
+        """
+        layers = [self.known[group].record.layer for group in self.groups]
+        if not isinstance(self.pinned.base, RootfsBase):
+            return (*base, *layers)
+        large = sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
+        return (*layers[:large], *base, *layers[large:])
 
     @property
     def needs_rootfs(self) -> bool:
@@ -236,10 +253,26 @@ def _groups(pinned: Pinned) -> tuple[Group, ...]:
         :MAX_LARGE
     ]
     small = tuple(sorted(wheel for wheel in wheels if wheel not in large))
-    groups = tuple((wheel,) for wheel in wheels if wheel in large)
+    alone = [wheel for wheel in wheels if wheel in large]
     if _as_listed(pinned):
-        groups = tuple(sorted(groups, key=lambda group: group[0].name, reverse=True))
+        alone.sort(key=lambda wheel: wheel.name, reverse=True)
+    else:
+        alone.sort(key=_shared_first(pinned))
+    groups = tuple((wheel,) for wheel in alone)
     return (*groups, small) if small else groups
+
+
+def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
+    """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
+    release is another. The order within each of these stays the lock's.
+    """
+    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
+
+    def rank(wheel: Wheel) -> int:
+        name = canonicalize_name(wheel.name)
+        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
+
+    return rank
 
 
 def _pip(pinned: Pinned) -> str:

@@ -5,17 +5,16 @@ This base has NVIDIA's variables and no cuDNN: it builds, and the probe says tha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
-import tarfile
 from typing import TYPE_CHECKING, Any
 
 import cuda_base
 import pytest
 import registry as loopback
 from rtbuild_command import rtbuild
+from trees import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +100,7 @@ def test_the_base_comes_from_the_mirror(project: tuple[Path, str]) -> None:
 def test_packages_of_the_base_stand_above_the_wheels_as_in_a_plain_build(
     project: tuple[Path, str], tmp_path: Path
 ) -> None:
-    """The rendered recipe, built by BuildKit alone: the same files in the same layers."""
+    """The rendered recipe, built by BuildKit alone: the same files, modes, owners and links."""
     folder, host = project
     made = build(project, "--locked")
     mirror = ("--registry-mirror", f"{REGISTRY}={host}")
@@ -112,27 +111,9 @@ def test_packages_of_the_base_stand_above_the_wheels_as_in_a_plain_build(
     (recipe / "Dockerfile").write_text(text.replace(f"FROM {REGISTRY}/", f"FROM {host}/"))
     secrets = [f"--secret=id=ca,src={os.environ['SSL_CERT_FILE']}"] if os.environ.get("SSL_CERT_FILE") else []
     subprocess.run(["docker", "build", "-q", "-t", name, *secrets, str(recipe)], check=True, timeout=300)
-    plain, ours = (trees(image) for image in (name, made["image"]["reference"]))
+    plain, ours = (tree(image) for image in (name, made["image"]["reference"]))
     for root in ("opt", "usr/local", "etc/ld.so.cache", "etc/passwd", "usr/bin"):
         assert {path: entry for path, entry in plain.items() if path.startswith(root)} == {
             path: entry for path, entry in ours.items() if path.startswith(root)
         }
     assert plain.keys() == ours.keys()
-
-
-def trees(image: str) -> dict[str, tuple[str, int, int, int, str, str]]:
-    """Each path in a container of the image: kind, mode, owner, link, content."""
-    made = subprocess.run(["docker", "create", image, "-"], capture_output=True, text=True, check=True).stdout
-    try:
-        with subprocess.Popen(["docker", "export", made.strip()], stdout=subprocess.PIPE) as process:
-            found = {}
-            with tarfile.open(fileobj=process.stdout, mode="r|") as tar:
-                for member in tar:
-                    file = tar.extractfile(member) if member.isfile() else None
-                    content = hashlib.file_digest(file, "sha256").hexdigest() if file else ""  # type: ignore[arg-type]
-                    found[member.name] = (
-                        member.type.decode(), member.mode, member.uid, member.gid, member.linkname, content
-                    )  # fmt: skip
-    finally:
-        subprocess.run(["docker", "rm", made.strip()], capture_output=True, check=True)
-    return found

@@ -14,6 +14,7 @@ import pytest
 import registry as loopback
 import unreliable
 from rtbuild_command import rtbuild
+from trees import tree
 
 from builder.errors import MissingToolError
 from builder.oci.registry import Registry
@@ -173,6 +174,23 @@ def test_the_layout_is_one_that_the_engine_runs(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1.23.5 ")
     assert "cpython-39.pyc" in done.stdout
+
+
+def test_the_tree_is_that_of_a_plain_build(project: Project, built: dict[str, Any], tmp_path: Path) -> None:
+    """There the base is below the large wheels, here above them; files, modes, owners and links are equal."""
+    rtbuild(project.folder, "render", "noengine.yaml", "-s", NUMPY, "-o", str(tmp_path), "--progress", "none")
+    (recipe,) = tmp_path.iterdir()
+    history = json.loads(project.image(built["image"]["pushed"])[1])["history"]
+    titles = [entry.get("created_by", "") for entry in history]
+    assert titles.index("rtbuild: nvidia-cuda-nvrtc-cu11 11.8.89") < titles.index("rtbuild: rootfs bullseye")
+    secrets = [f"--secret=id=ca,src={os.environ['SSL_CERT_FILE']}"] if os.environ.get("SSL_CERT_FILE") else []
+    name = "rtbuild/noengine:plain"
+    subprocess.run(["docker", "build", "-q", "-t", name, *secrets, str(recipe)], check=True, timeout=300)
+    ours = project.cell("-s", NUMPY)["image"]["reference"]
+    plain, stacked = tree(name), tree(ours)
+    assert {path for path in plain if path.startswith("opt/runtime/lib/python/site-packages/numpy/")}
+    assert {path: (plain.get(path), stacked.get(path)) for path in plain.keys() | stacked.keys()
+            if plain.get(path) != stacked.get(path)} == {}  # fmt: skip
 
 
 def test_a_registry_that_dies_in_a_push_and_comes_back(project: Project, built: dict[str, Any]) -> None:

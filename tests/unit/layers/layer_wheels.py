@@ -130,11 +130,12 @@ def pinned(
     compression: str = "zstd",
     identity: str = "cell",
     dependencies: Literal["resolved", "listed"] = "resolved",
+    frameworks: tuple[str, ...] = ("six==1.17.0",),
 ) -> Pinned:
     cell = Cell(
         id=identity,
         matrix="test",
-        frameworks=("six==1.17.0",),
+        frameworks=frameworks,
         python=python,
         base=Base(kind="rootfs", name="debian/bookworm"),
         cuda=Cuda(provider="none"),
@@ -220,7 +221,7 @@ def tricky(builder: Builder) -> list[Made]:
 
 @dataclass
 class Stacked:
-    """The layers of a lock, base first; they are leased until it is closed."""
+    """The layers of a lock as an image has them; they are leased until it is closed."""
 
     store: LayerStore
     lease: Lease
@@ -229,7 +230,7 @@ class Stacked:
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        return (*self.base.layers, *(self.plan.known[group].record.layer for group in self.plan.groups))
+        return self.plan.stacked(self.base.layers)
 
     @property
     def made(self) -> int:

@@ -47,7 +47,7 @@ def test_every_digest_is_right(builder: Builder, build: Callable[..., Stacked]) 
         stream = zstandard.ZstdDecompressor().stream_reader(content).read()
         assert (hashlib.sha256(stream).hexdigest(), len(stream)) == (layer.diff_id[7:], layer.unpacked)
     assert context.base.config["config"]["Env"][0].startswith("PATH=")
-    assert [layer.title for layer in context.layers] == ["rootfs bookworm", "large 1.0", "4 small wheels"]
+    assert [layer.title for layer in context.layers] == ["large 1.0", "rootfs bookworm", "4 small wheels"]
 
 
 def test_entries_are_sorted_and_belong_to_nobody(builder: Builder, build: Callable[..., Stacked]) -> None:
@@ -93,8 +93,70 @@ def test_a_large_wheel_with_scripts_follows_the_pip(builder: Builder, build: Cal
     )
     new = build([large, builder.pip("26.0.1")], python="3.11")
     old = build([large, builder.pip("21.3.1")], python="3.11")
-    assert new.layers[1] != old.layers[1]
-    assert new.layers[1] == build([large, builder.pip("26.0.1")], python="3.12").layers[1]
+    assert new.layers[0] != old.layers[0]
+    assert new.layers[0] == build([large, builder.pip("26.0.1")], python="3.12").layers[0]
+
+
+def test_layers_that_more_images_share_are_lower(builder: Builder, build: Callable[..., Stacked]) -> None:
+    """An engine unpacks along the chain: another framework or base leaves what is below it."""
+    names = ("framework", "nvidia-cublas-cu12", "libclang", "nvidia-cudnn-cu12")
+    made = [builder.wheel(name, {f"{name}.py": b""}, pad=LARGE) for name in sorted(names)]
+    context = build([*made, builder.pip(), *tricky(builder)], frameworks=("framework[gpu]==1.0",))
+    assert [layer.title.rpartition(" ")[0] for layer in context.layers] == [
+        "nvidia-cublas-cu12",
+        "nvidia-cudnn-cu12",
+        "libclang",
+        "framework",
+        "rootfs",
+        "4 small",
+    ]
+
+
+def test_wheels_own_opt_runtime_and_nothing_else(builder: Builder, build: Callable[..., Stacked]) -> None:
+    """So a base above them or below them makes the same tree."""
+    large = builder.wheel("large", {"large.py": b""}, pad=LARGE, entry_points="[console_scripts]\na = b:c\n")
+    context = build([large, builder.pip(), *tricky(builder)])
+    for layer in (context.layers[0], context.layers[-1]):
+        stream = zstandard.ZstdDecompressor().stream_reader(context.blob(layer.digest)).read()
+        with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
+            for member in archive:
+                assert member.name == "opt" or (member.name + "/").startswith("opt/runtime/")
+                if member.name == "opt":
+                    assert (member.isdir(), member.mode) == (True, 0o755)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mode", "said"),
+    [
+        ("./opt", tarfile.SYMTYPE, 0o777, r"/opt \(symlink"),
+        ("./opt", tarfile.DIRTYPE, 0o700, r"/opt \(folder, mode 700\)"),
+        ("./opt/runtime", tarfile.DIRTYPE, 0o755, "/opt/runtime"),
+        ("./opt/runtime/bin/python", tarfile.REGTYPE, 0o755, "/opt/runtime/bin/python"),
+    ],
+)
+def test_a_base_that_would_hide_the_wheels(
+    builder: Builder, store: LayerStore, tmp_path: Path, name: str, kind: bytes, mode: int, said: str
+) -> None:
+    path = tmp_path / "hiding.tar"
+    with tarfile.open(path, "w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.mode, info.linkname = kind, mode, "/srv" if kind == tarfile.SYMTYPE else ""
+        tar.addfile(info)
+    made = [builder.pip()]
+    with pytest.raises(CellError, match=said):
+        stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=path)
+
+
+def test_a_base_may_have_more_below_opt(builder: Builder, store: LayerStore, tmp_path: Path) -> None:
+    path = tmp_path / "more.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("./opt", "./opt/other"):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+    made = [builder.pip()]
+    with stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=path) as stacked:
+        assert stacked.made == 2
 
 
 def test_compression_changes_the_blobs_and_not_what_is_in_them(
@@ -385,7 +447,7 @@ def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, s
     lock = registry.pinned(made)
     with stack(lock, store=store, wheel_paths=paths(made), source=registry) as context:
         recipe = Recipe(cell=lock.cell, pinned=lock, files={}, blobs={}, inputs="")
-        config = json.loads(final_config(recipe, context.base, context.layers[2:], SystemLayers(), ()))
+        config = json.loads(final_config(recipe, context.base, context.layers, SystemLayers(), ()))
         assert [one.digest for one in context.layers[:2]] == registry.layer_digests
         assert context.blob(registry.layer_digests[1]) == b"layer two"
     assert context.layers[0].media_type == "application/vnd.oci.image.layer.v1.tar+gzip"
