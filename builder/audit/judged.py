@@ -1,7 +1,8 @@
-"""The statements beside an image, judged and weighed against one another: what holds, and what stands.
+"""The statements beside an image, judged one by one and weighed against one another.
 
-With a signer whose word counts, nobody else's does, in either direction: an unsigned statement neither makes
-a yes nor takes one down. It is said where it would have, since it may be a publisher's who forgot to sign.
+If a verifier is named, only statements that it accepts count, in either direction: an unsigned one neither
+makes a yes nor takes one away. An unsigned statement that would take one away is mentioned, because a
+publisher may have forgotten to sign it.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.errors import EvidenceError
-from builder.evidence import judge, judge_failure
 from builder.evidence.attach import KINDS
-from builder.evidence.failure import Failure, is_failure
-from builder.evidence.standing import broken, denied, standing
-from builder.evidence.verification import Verified, timestamp, without, without_exempt
+from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
+from builder.evidence.standing import broken, denied, standing, without, without_exempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,22 +39,22 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What the evidence comes to."""
+class Weighed:
+    """The evidence, weighed."""
 
     held: tuple[Held, ...]
-    verified: tuple[Verified, ...]
+    verified: tuple[JudgedReport, ...]
     """The verifications that hold and that nothing newer about the same GPU and driver contradicts, with
     the claims that are left."""
-    against: tuple[Failure, ...]
-    """What was found against the image and nothing newer takes back."""
-    denied: tuple[Failure, ...]
-    """Of those the ones that took a claim away."""
-    unheard: tuple[Failure, ...]
-    """What would be among them if it were signed by whom was asked for."""
+    against: tuple[JudgedReport, ...]
+    """Judgements against the image that no newer one takes back."""
+    denied: tuple[JudgedReport, ...]
+    """Judgements among them that took a claim away."""
+    unheard: tuple[JudgedReport, ...]
+    """Judgements that would be among them if the accepted signer had signed them."""
 
     def findings(self, question: Question) -> Iterator[AuditFinding]:
-        """What is to be said of them."""
+        """The findings of an audit about them."""
         for found in broken(self.against):
             yield AuditFinding(
                 what=found.verdict,
@@ -82,71 +81,62 @@ class Judged:
             )
 
 
-def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Judged:
+def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Weighed:
     """Every statement by itself, then all of them together."""
-    rows = [_one(piece, image, question, now) for piece in gathered.pieces]
-    verified = [word for row, word in rows if row.holds and isinstance(word, Verified)]
-    failures = [word for row, word in rows if isinstance(word, Failure)]
-    heard = [word for row, word in rows if row.holds and isinstance(word, Failure)]
-    words: list[Verified | Failure] = [*verified, *heard]
-    against = [word for word in standing(words) if isinstance(word, Failure)]
-    claiming = without_exempt(verified)  # an exemption holds also where what it stands in is contradicted
+    policy = Policy(now=now, max_age=question.max_age)
+    rows = [_one(piece, image, question, policy) for piece in gathered.pieces]
+    verified = [word for row, word in rows if row.holds and word is not None and word.side == "for"]
+    failures = [word for _, word in rows if word is not None and word.side == "against"]
+    heard = [word for row, word in rows if row.holds and word is not None and word.side == "against"]
+    against = [word for word in standing([*verified, *heard]) if word.side == "against"]
+    claiming = without_exempt(verified)  # an exemption holds even if its statement is contradicted
     taken = denied(against, {name for found in claiming for name in found.claims})
     left = [found for found in claiming if found.key not in {word.key for word in against}]
-    words = [*verified, *failures]
-    return Judged(
+    unheard = [word for word in standing([*verified, *failures]) if word.side == "against"]
+    return Weighed(
         held=tuple(_placed(row, word, against) for row, word in rows),
         verified=tuple(without(left, {word.gpu_class for word in taken})),
         against=tuple(sorted(against, key=lambda word: word.when, reverse=True)),
         denied=tuple(taken),
-        unheard=tuple(word for word in standing(words) if isinstance(word, Failure) and word not in heard),
+        unheard=tuple(word for word in unheard if word not in heard),
     )
 
 
-def _placed(row: Held, word: Verified | Failure | None, against: list[Failure]) -> Held:
-    """The same row, where another statement has the last word about its GPU and driver."""
+def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -> Held:
+    """The row, not holding if another statement has the last word about its GPU and driver."""
     if word is None or not row.holds or word in against:
         return row
     over = next((other for other in against if other.key == word.key), None)
-    if isinstance(word, Failure):
+    if word.side == "against":
         return replace(row, holds=False, reason=f"{word.text}; a newer report has taken it back")
     return row if over is None else replace(row, holds=False, reason=f"it was found {over.text}")
 
 
-def _one(
-    piece: Piece, image: Staged, question: Question, now: datetime
-) -> tuple[Held, Verified | Failure | None]:
+def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, JudgedReport | None]:
     predicate = piece.statement.predicate
     kind = KINDS.get(piece.statement.predicate_type, "other")
-    word: Verified | Failure | None = None
-    shown, reason, holds = str(kind), "", True
+    failed = kind == "verification" and is_failure(predicate)
+    heard = question.verifier is None or piece.signed
+    word, reason = None, ""
     try:
-        if kind == "verification" and is_failure(predicate):
-            shown = FAILED
-            word = judge_failure(predicate, image)
+        if failed:
+            word = judge(predicate, image, policy)
             reason = word.text
-        elif question.verifier is None or piece.signed:
-            if kind == "verification":
-                word = judge(predicate, image, now=now)
-                reason = _too_old(word, question, now)
-            else:
-                reason = _other(kind, piece, image)
-            holds = not reason
-        if question.verifier is not None and not piece.signed:
+        elif heard and kind == "verification":
+            word = judge(predicate, image, policy)
+        elif heard:
+            reason = _other(kind, piece, image)
+        holds = failed or not reason
+        if not heard:
             holds, reason = False, f"not signed by {question.verifier}"
     except EvidenceError as error:
         holds, reason = False, error.message
+    shown = FAILED if failed else str(kind)
     return Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason), word
 
 
-def _too_old(found: Verified, question: Question, now: datetime) -> str:
-    if question.max_age is None or now - found.when <= question.max_age:
-        return ""
-    return f"it is of {timestamp(found.when)}, older than the {question.max_age} that were allowed"
-
-
 def _other(kind: str, piece: Piece, image: Staged) -> str:
-    """Why an SBOM or a provenance is not about this image; empty where it is."""
+    """Why an SBOM or a provenance is not about this image; empty if it is."""
     predicate = piece.statement.predicate
     try:
         match kind:

@@ -1,30 +1,17 @@
-"""What evidence is made from, as the publisher hands it over."""
+"""The input of evidence, as the publisher hands it over, and the record of an attached piece."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from builder.recipe.values import Recipe
+    from builder.verify.entry import SealedReport
 
 Kind = Literal["verification", "sbom", "provenance"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """One report from a GPU machine. ``document`` is the probe's own JSON, unchanged."""
-
-    document: Mapping[str, Any]
-    verified: datetime
-    """When the probe ended, with a time zone."""
-    manifest: str
-    """Digest of the manifest that was pulled and probed."""
-    content: str
-    """:func:`builder.digests.content_of` of the image that was probed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +19,7 @@ class Evidence:
     """Everything that is said about one published image."""
 
     recipe: Recipe
-    verifications: tuple[Verification, ...]
+    verifications: tuple[SealedReport, ...]
     claims: tuple[str, ...]
     """GPU classes that the image is published for."""
     exempt: tuple[str, ...] = ()
@@ -40,9 +27,9 @@ class Evidence:
     as_of: datetime | None = None
     """The time of the newest report that was known when the exemptions were made."""
     matrix: bytes = b""
-    """The matrix file; empty where it is not known."""
+    """The matrix file; empty if it is not known."""
     lock: bytes = b""
-    """The lock file; empty where it is not known."""
+    """The lock file; empty if it is not known."""
     unpacked: int | None = None
     """The image's size unpacked, in bytes."""
 
@@ -60,5 +47,5 @@ class Attached:
     by: Literal["referrers", "tag"]
     """Who lists it: the registry's referrers API, or the tag ``sha256-<hex>``."""
     new: bool
-    """False where it was there already, and its signature, too, if one is asked for."""
+    """False if it was there already, and its signature, too, if one is asked for."""
     signed: bool

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from builder.errors import CellError, PackageIndexError
+from builder.errors import CellError, NoSolutionError, PackageIndexError
+from builder.facts import failures
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
@@ -44,7 +45,7 @@ def pin(
     """Resolve a cell.
 
     ``previous`` is the cell's old entry, which :func:`builder.lock.pinned_cell` also gives for a stale one:
-    its base stays while the matrix names the same, and its wheels stay where the requirements allow it.
+    its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
     ``workshop`` builds what the cell has ``from_source``; without one such a cell cannot be resolved.
 
@@ -101,10 +102,13 @@ def pin(
             built=built,
         )
     except PackageIndexError as problem:
+        if isinstance(problem, NoSolutionError):
+            failures.remember(cell, problem.message)
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(_SYSTEM_LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
+    failures.forget(cell)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)

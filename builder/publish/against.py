@@ -1,4 +1,4 @@
-"""What was found against images that are public already, said beside them.
+"""Reports against images that are public already, attached to them as failed verifications.
 
 A digest that was published and is found broken later keeps its tags: the gate keeps a new publication back,
 and undoes none. So the report is attached to the public digest as a verification that failed, for whoever
@@ -8,30 +8,29 @@ on, or that reports in the results folder name.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError
-from builder.evidence import Failure, Verified, attach_failures, failure_statement, judge, judge_failure
-from builder.evidence.failure import is_failure
+from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
-from builder.evidence.standing import denied, standing
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
+from builder.evidence.standing import denied, standing, without_exempt
 from builder.evidence.travel import shared
-from builder.evidence.verification import CLOCKS, without_exempt
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
-from builder.publish.gate import Policy, decide
+from builder.publish.gate import decide
 from builder.publish.publication import Failing
-from builder.publish.reports import Candidate, verification
 from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
-from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from builder.evidence import Signer
+    from builder.evidence.cosign import Signer
+    from builder.evidence.statement import Statement
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -40,24 +39,25 @@ if TYPE_CHECKING:
     Warn = Callable[[str], None]
 
 
-def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Failure, ...]:
-    """What stands against an image beside it in the public repository, if it is there: whoever put it.
+def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:
+    """Standing judgements against an image, from all statements beside it in the public repository.
 
     Raises RegistryError.
     """
     if registry.digest_of(f"{target}@{image.digest}") is None:
         return ()
     gathered = gather(registry, parse_reference(target).at(image.digest))
-    now = datetime.now(UTC)
-    words: list[Verified | Failure] = []
-    for piece in gathered.pieces:
-        predicate = piece.statement.predicate
-        try:
-            failed = is_failure(predicate)
-            words.append(judge_failure(predicate, image) if failed else judge(predicate, image, now=now))
-        except EvidenceError:
-            continue  # an SBOM, or what audit will refuse as well
-    return tuple(word for word in standing(words) if isinstance(word, Failure))
+    words = _credible([piece.statement for piece in gathered.pieces], image, datetime.now(UTC))
+    return tuple(word for word in standing(words) if word.side == "against")
+
+
+def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[JudgedReport]:
+    """Judgements of the test results among statements, without those that an audit would refuse, too."""
+    judged = []
+    for statement in statements:
+        with contextlib.suppress(EvidenceError):  # an SBOM, or no evidence about this image
+            judged.append(judge(statement.predicate, image, Policy(now=now)))
+    return judged
 
 
 def find_failures(
@@ -68,7 +68,7 @@ def find_failures(
     reports: Sequence[SealedReport | Damaged],
     warn: Warn,
 ) -> tuple[Failing, ...]:
-    """What is to be said of the cell's public images; nothing is written. Raises RegistryError.
+    """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
     ``names`` are the tags that move with the cell, ``reports`` those of this machine.
     """
@@ -95,14 +95,14 @@ def find_failures(
 def say_failures(
     registry: Registry, found: Sequence[Failing], *, signer: Signer | None, note: Callable[[str], None]
 ) -> tuple[Failing, ...]:
-    """Attach, and sign where there is a signer; what is there is left alone. Raises as ``attach_all``."""
+    """Attach the statements, sign them if there is a signer. Raises as ``attach_all``."""
     done: list[Failing] = []
     for _, group in groupby(found, key=lambda one: one.image.digest):
         rows = list(group)
         made = attach_failures(
             registry,
             rows[0].image,
-            [verification(one.entry) for one in rows],
+            [one.entry for one in rows],
             signer=signer,
             note=note,
         )
@@ -115,7 +115,7 @@ def _names(report: SealedReport, cell: Cell) -> bool:
 
 
 def _public(registry: Registry, target: str, digest: str, cell: Cell) -> Staged | None:
-    """An image of the cell that is public; None where there is none, or it is somebody else's."""
+    """A public image of the cell; None if there is none, or it is another cell's."""
     if registry.digest_of(f"{target}@{digest}") is None:
         return None
     try:
@@ -145,10 +145,7 @@ def _against(
     for report in reports:
         if isinstance(report, Damaged):
             warn(f"{report.why}: it may say something against {image.reference}, which is public")
-    candidate = Candidate(
-        cell=row.cell, digest=image.digest, content=image.content, probe=None, expect=Expectation()
-    )
-    return decide(candidate, reports, now=now, policy=Policy()).against
+    return decide(row.cell, image, reports, policy=Policy(now=now)).against
 
 
 def _failing(
@@ -162,11 +159,12 @@ def _failing(
 ) -> Iterator[Failing]:
     gathered = gather(registry, parse_reference(image.repository).at(image.digest))
     statements = [piece.statement for piece in gathered.pieces]
-    claimed = _claimed([statement.predicate for statement in statements], image, now)
+    verified = [word for word in _credible(statements, image, now) if word.side == "for"]
+    claimed = {name for found in without_exempt(verified) for name in found.claims}
     for entry in sorted(against, key=lambda entry: (entry.verified, entry.where)):
         try:
-            statement = failure_statement(image, verification(entry))
-            failure = judge_failure(statement.predicate, image)
+            statement = failure_statement(image, entry)
+            failure = judge(statement.predicate, image, Policy(now=now))
         except EvidenceError as error:
             warn(f"{entry.where} speaks against {image.reference}, and cannot be said there: {error.message}")
             continue
@@ -179,14 +177,3 @@ def _failing(
             )
             continue
         yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=statement in statements)
-
-
-def _claimed(predicates: Sequence[Mapping[str, Any]], image: Staged, now: datetime) -> set[str | None]:
-    """The classes that the image is published for, by whoever said so."""
-    verified = []
-    for predicate in predicates:
-        try:
-            verified.append(judge(predicate, image, now=now))
-        except EvidenceError:
-            continue  # an SBOM, a failure, or what audit will refuse as well
-    return {name for found in without_exempt(verified) for name in found.claims}
