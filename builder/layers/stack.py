@@ -100,10 +100,14 @@ class Plan:
         (:func:`~builder.layers.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
         """
         layers = [self.known[group].record.layer for group in self.groups]
+        return (*layers[: self.base_at], *base, *layers[self.base_at :])
+
+    @property
+    def base_at(self) -> int:
+        """How many of the groups are below the base."""
         if not isinstance(self.pinned.base, RootfsBase):
-            return (*base, *layers)
-        large = sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
-        return (*layers[:large], *base, *layers[large:])
+            return 0
+        return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
 
     @property
     def needs_rootfs(self) -> bool:
