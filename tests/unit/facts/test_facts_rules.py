@@ -378,3 +378,12 @@ def test_a_driver_that_does_not_know_the_card(make, driver: str, expected: Outco
     for gpu in ("B200", "sm_120"):
         cell = make("torch==2.10.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=(gpu,))
         assert outcome(check(cell, driver=driver), "gpu") is expected
+
+
+def test_a_framework_that_asks_for_no_numpy_gets_none(make) -> None:
+    cell = make("torch==2.0.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    assert outcome(check(cell), "numpy") is None
+    assert outcome(check(replace(cell, pip=("setuptools<70",))), "numpy") is None
+    assert outcome(check(replace(cell, pip=("transformers",))), "numpy") is Outcome.WARNS
+    assert outcome(check(replace(cell, pip=("transformers", "numpy<2"))), "numpy") is None
+    assert outcome(check(replace(cell, pip=("numpy",))), "numpy") is Outcome.IMPOSSIBLE
