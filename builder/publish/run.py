@@ -228,15 +228,20 @@ class _Line:
             return None
         assert row.found is not None  # noqa: S101 - the gate has let it through
         public = replace(row.found.staged, repository=row.target)
-        evidence = self._evidence(row)
         try:
             if self.order.dry_run:
                 with walk.stage(Stage.GATE):
-                    statements(self.registry, row.found.staged, evidence, note=walk.progress)
+                    statements(self.registry, row.found.staged, self._evidence(row), note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
                 return _ended(walk, Outcome.DONE)
             self._copy(walk, row)
+            # Once more: copying may have taken an hour, and others verify and publish as well.
+            self._decide_again(row)
+            if row.refusals:
+                self._taken_back(walk, row)
+                return None
+            evidence = self._evidence(row)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
                 row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
@@ -246,16 +251,32 @@ class _Line:
         except EvidenceError as error:
             row.refusals.append(Refusal(kind="evidence", text=error.message, hint=error.hint))
             return None
-        changed = self._tag(walk, row)
+        changed = self._tag(walk, row, evidence.claims)
         if row.refusals:
-            self._look_back(walk, row)
-            self._say_failures(walk, row)
+            self._taken_back(walk, row)
             return None
         assert row.copied is not None  # noqa: S101 - it was copied above
         new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
         same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
         return _ended(walk, Outcome.DONE if same else Outcome.PUBLISHED)
+
+    def _decide_again(self, row: Publication, said: Sequence[str] = ()) -> None:
+        """The gate with the reports of this moment; ``said`` are the claims of the evidence so far."""
+        assert row.found is not None  # noqa: S101 - as in carry
+        row.decision = self._decide(row, row.found)
+        row.refusals += row.decision.refusals
+        lost = [claim for claim in said if claim not in row.decision.claims]
+        if lost and not row.refusals:
+            text = f"{', '.join(lost)}: the claim was denied after the evidence had said it"
+            row.refusals.append(
+                Refusal(kind="claim", text=text, hint="publish again: the evidence then leaves it out")
+            )
+
+    def _taken_back(self, walk: Walk, row: Publication) -> None:
+        """Refused after the gate had let it through: what was found is said beside what was copied."""
+        self._look_back(walk, row)
+        self._say_failures(walk, row)
 
     def _evidence(self, row: Publication) -> Evidence:
         assert row.found is not None  # noqa: S101 - as in carry
@@ -287,14 +308,12 @@ class _Line:
             row.copied = copy_image(self.registry, staged, row.target, advance=advance)
             walk.done(f"{staged.digest[:19]}: {row.copied.text}")
 
-    def _tag(self, walk: Walk, row: Publication) -> bool:
+    def _tag(self, walk: Walk, row: Publication, said: Sequence[str]) -> bool:
         """Put the tags, those that never move first; whether any had to be put."""
         assert row.found is not None  # noqa: S101 - as in carry
         staged = row.found.staged
         with walk.stage(Stage.TAGS):
-            # Once more: copying may have taken an hour, and others verify and publish as well.
-            row.decision = self._decide(row, row.found)
-            row.refusals += row.decision.refusals
+            self._decide_again(row, said)
             if row.refusals:
                 return False
             row.steps, against = self._steps(row, row.found, [step.tag for step in row.steps])
