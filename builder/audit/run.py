@@ -7,7 +7,6 @@ contradicted never becomes one.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.judged import judge_all
+from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
@@ -212,7 +212,7 @@ def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
     if not name:
         return None
     try:
-        config = json.loads(registry.blob(image.repository, image.config_digest))
+        config = parse_object(registry.blob(image.repository, image.config_digest))
         pairs = [str(text).partition("=") for text in config["config"].get("Env") or ()]
     except (RegistryError, ValueError, LookupError, AttributeError, TypeError):
         return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CommandError
+from builder.files import remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +102,7 @@ def _in_memory() -> Iterator[Path]:
             try:
                 yield folder
             finally:
-                shutil.rmtree(folder)
+                remove_tree(folder)
             return
         finally:
             os.close(file)
@@ -116,7 +116,7 @@ def sweep() -> None:
             try:
                 if os.fstat(file).st_uid == os.geteuid():
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove_tree(folder)
             finally:
                 os.close(file)
 
