@@ -155,11 +155,8 @@ class Archive:
 
     def _check_name(self, name: str, *, is_dir: bool) -> None:
         parts = name.removesuffix("/").split("/") if is_dir else name.split("/")
-        if (
-            len(parts) > DEEPEST_PATH
-            or len(name.encode()) > LONGEST_PATH
-            or any(len(part.encode()) > _LONGEST_NAME for part in parts)
-        ):
+        longest = max(len(part.encode("utf-8", "replace")) for part in parts)
+        if len(parts) > DEEPEST_PATH or len(name) > LONGEST_PATH or longest > _LONGEST_NAME:
             size = f"{len(parts)} folders and {len(name)} letters"
             raise self.error(f"it has a path of {size}: {shown(name, most=60)}")
         strange = any(ord(c) < 0x20 or c == "\x7f" for c in name) or "\\" in name
