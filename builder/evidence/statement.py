@@ -62,7 +62,7 @@ class Statement:
 def parse_statement(content: bytes) -> Statement:
     """Raises EvidenceError for anything that is no statement about sha256 digests."""
     document = parse_json(content)
-    if not isinstance(document, dict) or document.get("_type") not in _TYPES:
+    if not isinstance(document, dict) or str(document.get("_type")) not in _TYPES:
         raise EvidenceError("it is no in-toto statement")
     subjects = document.get("subject")
     kind, predicate = document.get("predicateType"), document.get("predicate")

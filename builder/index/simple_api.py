@@ -20,7 +20,7 @@ _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links
 
 
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f\u200b-\u202e\u2060-\u2069]{1,255}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHA256 = re.compile(r"[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True, kw_only=True)

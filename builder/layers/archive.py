@@ -132,6 +132,8 @@ class Archive:
 
     def _member(self, entry: zipfile.ZipInfo) -> Member:
         name = entry.filename
+        if not name or not entry.orig_filename:
+            raise self.error("a file in it has no name")
         self._check_name(entry.orig_filename, is_dir=entry.is_dir())
         mode = entry.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from builder.digests import canonical_json, sha256_of
+from builder.documents import parse_json
 from builder.errors import RegistryError
 from builder.layers.blob import CHUNK
 from builder.layers.codec import gzip_reader
@@ -90,7 +91,7 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
     do not agree.
     """
     try:
-        document = json.loads(config)
+        document = parse_json(config)
         layer = Layer(**document["layer"])
         (described,) = manifest["layers"]
         files = document["files"]

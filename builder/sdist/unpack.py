@@ -5,13 +5,16 @@ The format: https://packaging.python.org/en/latest/specifications/source-distrib
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import lzma
 import os
 import posixpath
 import tarfile
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -21,7 +24,6 @@ from builder.layers.archive import DEEPEST_PATH, LONGEST_PATH, Archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""
@@ -145,7 +147,10 @@ def _untar(archive: Path, target: Path) -> None:
     writer = _Writer(archive, target)
     links: list[tuple[str, str]] = []
     try:
-        with tarfile.open(archive) as tar:
+        with (
+            _decompressed(archive) as stream,
+            tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:") as tar,
+        ):
             for member in tar:
                 if member.isdir():
                     writer.folder(member.name)
@@ -168,6 +173,35 @@ def _untar(archive: Path, target: Path) -> None:
         with source.open("rb") as content:
             executable = os.access(source, os.X_OK)
             writer.file(name, source.stat().st_size, executable=executable, read=content.read)
+
+
+def _decompressed(archive: Path) -> BinaryIO:
+    """The tar stream, whichever of the four compressions of a source distribution it has."""
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener: Any = Path.open
+    for magic, other in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\0", lzma.open)):
+        if start.startswith(magic):
+            opener = other
+    return cast("BinaryIO", opener(archive, "rb"))
+
+
+def _tar_in(stream: BinaryIO) -> tarfile.TarFile:
+    return tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:")
+
+
+class _Pieces:
+    """As much of a file as :mod:`tarfile` needs: it reads a name at once, of whatever size a header says."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.seek, self.tell = stream.seek, stream.tell
+        self._read = stream.read
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _PIECE:
+            msg = f"a header says that {size} bytes belong to it"
+            raise tarfile.ReadError(msg)
+        return self._read(size)
 
 
 def _unzip(archive: Path, target: Path) -> None:
