@@ -54,7 +54,8 @@ KEYS = st.sampled_from(
     ("manifests", "platform", "digest", "os", "architecture", "variant", "mediaType", "config", "layers", "size",
      "schema", "key", "document", "about", "verified", "seal", "rtbuild", "cell", "matrix", "content", "gpus",
      "files", "filename", "url", "hashes", "sha256", "yanked", "requires-python", "core-metadata", "_type",
-     "subject", "predicate", "predicateType", "token", "build-system", "requires", "backend-path", "cells", "debs",
+     "subject", "predicate", "predicateType", "token", "build-system", "requires", "backend-path", "cells",
+     "debs",
      "rootfs", "diff_ids", "Labels", "layer", "details", "history")
 )  # fmt: skip
 JSON = st.recursive(
