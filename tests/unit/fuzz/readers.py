@@ -51,7 +51,8 @@ ODD_NUMBERS = (0, -1, 1 << 62, 1 << 80, 10**25, -1536, 1e300, 0.5)
 TEXTS = st.one_of(st.sampled_from(ODD_TEXTS), st.text(max_size=20))
 LEAVES = st.one_of(st.none(), st.booleans(), st.sampled_from(ODD_NUMBERS), st.integers(), TEXTS)
 KEYS = st.sampled_from(
-    ("manifests", "platform", "digest", "os", "architecture", "variant", "mediaType", "config", "layers", "size",
+    ("manifests", "platform", "digest", "os", "architecture", "variant", "mediaType", "config", "layers",
+     "size",
      "schema", "key", "document", "about", "verified", "seal", "rtbuild", "cell", "matrix", "content", "gpus",
      "files", "filename", "url", "hashes", "sha256", "yanked", "requires-python", "core-metadata", "_type",
      "subject", "predicate", "predicateType", "token", "build-system", "requires", "backend-path", "cells",
