@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.cli import catalogue, colab, publish, runtimes, schema, site, walk
+from builder.cli import audit, colab, publish, runtimes, schema, site, walk
 from builder.cli.app import main
 
-__all__ = ["catalogue", "colab", "main", "publish", "runtimes", "schema", "site", "walk"]
+__all__ = ["audit", "colab", "main", "publish", "runtimes", "schema", "site", "walk"]

@@ -1,4 +1,4 @@
-"""Who one is to a registry: Docker's own stored logins, and the tokens that they are exchanged for."""
+"""Logins for registries: those that Docker stored, and the tokens that they are exchanged for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Login:
 
 
 def docker_login(host: str) -> Login | None:
-    """What ``docker login HOST`` stored, in the file or in a credential helper; None if it stored nothing.
+    """The login that ``docker login HOST`` stored, in its file or in a credential helper; None without one.
 
     Raises:
         RegistryError: the configured credential helper does not work.
@@ -102,7 +102,7 @@ def _refuse_open(realm: str, own: str, where: str) -> None:
 def answer(
     client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str, *, own: str
 ) -> str | None:
-    """The ``Authorization`` header that a challenge asks for; None where there is no login to answer with.
+    """The ``Authorization`` header that a challenge asks for; None if there is no login to answer with.
 
     ``own`` is an address of the registry. Its challenge names the token service that gets the login, so that
     one is asked by TLS alone, unless the registry itself is reached without.
