@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.debian.archive import Debian
 from builder.errors import CellError, UsageError
-from builder.evidence import Cosign, Signer, Verifier
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.index.client import Index
 from builder.layers import LayerStore
 from builder.model import RegistryBase

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.digests import sha256_of
 from builder.errors import CellError, ImageMissingError, RegistryError
-from builder.evidence import Cosign, Signer, Verifier
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import Layer, shared
 from builder.layers.finish import layer_keys
 from builder.layers.stack import plan

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 from builder.errors import RegistryError, UsageError
-from builder.evidence import Cosign, Signer, Verifier
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import Layer, LayerStore, shared
 from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
