@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Speak = Callable[[socket.socket], None]
 
-ENDLESS = b"HTTP/1.1 %d X\r\nContent-Type: application/json\r\n%s\r\n"
+ENDLESS = b"HTTP/1.1 %d X\r\nConnection: close\r\nContent-Type: application/json\r\n%s\r\n"
 
 
 @contextmanager
