@@ -194,6 +194,8 @@ def _since(
     facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
     yield drift.age(verified, now)
+    if question.at_least is not None:
+        yield drift.rollback(verified, question.at_least)
     yield drift.base(registry, image)
     yield drift.cudnn(verified[0], facts)
     yield from drift.known_bad(verified, [name for name in classes if name], facts)
