@@ -8,9 +8,11 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import requests
+from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from builder import __version__
+from builder.documents import shown
 from builder.net.transport import Adapter
 
 if TYPE_CHECKING:
@@ -107,7 +109,10 @@ class Client:
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
         options.setdefault("timeout", self._timeout)
-        return self._session().request(method, url, **options)
+        try:
+            return self._session().request(method, url, **options)
+        except (LocationParseError, UnicodeError) as problem:  # of urllib3 and idna, past requests
+            raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
 
     def get(self, url: str, **options: Any) -> requests.Response:
         return self.request("GET", url, **options)

@@ -223,6 +223,8 @@ class Wire:
             if "refused" in explain(problem):
                 raise self._unreachable(place, problem) from problem
             return "https"
+        except requests.RequestException as problem:
+            raise self._unreachable(place, problem) from problem
         # Go's TLS listener answers plain http with 400 and a sentence.
         return "https" if response.status_code == 400 else "http"
 
