@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a 
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's headers, once
 	$(PYTEST) -q -m 'not docker and not wheels'
+
+fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what comes from outside; an hour
+	RTBUILD_FUZZ=1000000 $(PYTEST) -q tests/unit/fuzz
 
 test-docker: setup  ## the part that needs an engine or a registry
 	$(PYTEST) -q -m 'docker and not wheels and not long'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -27,3 +29,16 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder and all that is in it, however deep: :func:`shutil.rmtree` goes as deep as calls may.
+
+    Raises OSError.
+    """
+    try:
+        shutil.rmtree(folder)
+    except RecursionError:
+        done = subprocess.run(["rm", "-rf", "--", folder], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise OSError(done.stderr.strip()) from None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from builder.audit.finding import AuditFinding, AuditOutcome
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.evidence.contents import python_packages
+from builder.evidence.verification import timestamp
 from builder.facts.finding import Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs
 from builder.facts.versions import agree, at_least, key, short
@@ -171,6 +172,26 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
         for name, text in texts.items()
         if _VERSION.match(text)
     }
+
+
+def rollback(verifications: Sequence[JudgedReport], seen: datetime) -> AuditFinding:
+    """Whether the newest verification is older than one that the asker has seen under this name.
+
+    Signatures do not grow old: whoever may move a tag can put an earlier, truly verified digest back.
+    """
+    newest = max(verified.when for verified in verifications)
+    if newest >= seen:
+        return AuditFinding(
+            what="rollback",
+            outcome=AuditOutcome.PASSES,
+            message=f"verified {timestamp(newest)}, not before {timestamp(seen)}",
+        )
+    return AuditFinding(
+        what="rollback",
+        outcome=AuditOutcome.FAILS,
+        message=f"verified {timestamp(newest)}, and {timestamp(seen)} has been seen: an older image is back",
+        hint="somebody moved the tag back; name the image by its digest",
+    )
 
 
 def age(verifications: Sequence[JudgedReport], now: datetime) -> AuditFinding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from builder.evidence.cosign import Verifier
 
@@ -24,6 +24,8 @@ class Question:
     """``535`` or ``535.104.05``."""
     max_age: timedelta | None = None
     """Verifications older than this do not count."""
+    at_least: datetime | None = None
+    """When the newest publication was verified that the asker has seen: an older one was put back."""
 
 
 class AuditOutcome(enum.StrEnum):

@@ -7,7 +7,6 @@ never becomes one.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.judged import judge_all
+from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
@@ -194,6 +194,8 @@ def _since(
     facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
     yield drift.age(verified, now)
+    if question.at_least is not None:
+        yield drift.rollback(verified, question.at_least)
     yield drift.base(registry, image)
     yield drift.cudnn(verified[0], facts)
     yield from drift.known_bad(verified, [name for name in classes if name], facts)
@@ -212,7 +214,7 @@ def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
     if not name:
         return None
     try:
-        config = json.loads(registry.blob(image.repository, image.config_digest))
+        config = parse_object(registry.blob(image.repository, image.config_digest))
         pairs = [str(text).partition("=") for text in config["config"].get("Env") or ()]
     except (RegistryError, ValueError, LookupError, AttributeError, TypeError):
         return None

@@ -9,9 +9,12 @@ import typer
 
 from builder.cli import options as opt
 from builder.cli.app import app
+from builder.documents import MalformedError, parse_moment
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from builder.evidence.cosign import Verifier
 
 
@@ -27,6 +30,14 @@ def audit(
     max_age: Annotated[
         str | None,
         typer.Option("--max-age", metavar="AGE", help="Count no verification older than this: 30d, 12h."),
+    ] = None,
+    at_least: Annotated[
+        str | None,
+        typer.Option(
+            "--at-least",
+            metavar="TIME",
+            help="Refuse an image verified before this: 2026-11-21T06:30:00Z, as the last audit said it.",
+        ),
     ] = None,
     key: Annotated[
         str | None,
@@ -67,6 +78,7 @@ def audit(
         gpu=opt.card(gpu, alike=False) if gpu is not None else None,
         driver=opt.driver(driver),
         max_age=opt.age(max_age),
+        at_least=_moment(at_least),
     )
     registry = Registry.from_user(opt.mirrors(mirror))
 
@@ -84,6 +96,13 @@ def audit(
     else:
         sys.stdout.write("\n".join(lines(found)) + "\n")
     return 0 if found.works else 1
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except MalformedError as problem:
+        raise UsageError(f"--at-least: {problem}", hint="as in 2026-11-21T06:30:00Z") from problem
 
 
 def _verifier(

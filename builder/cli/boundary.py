@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import signal
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.console.fitting import accept_any_encoding
-from builder.errors import RtbuildError
+from builder.errors import MissingToolError, RtbuildError
+from builder.temporary import one_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,8 @@ def guarded(program: Callable[[], int]) -> int:
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _interrupt)
     try:
-        return program()
+        with one_folder():
+            return program()
     except RtbuildError as error:
         from builder.console import error_text
 
@@ -44,12 +47,25 @@ def guarded(program: Callable[[], int]) -> int:
         # stdout once more at exit, so it has to point somewhere that takes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:
-        if "--debug" in sys.argv or os.environ.get("RTBUILD_DEBUG"):
-            raise
-        sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
+    except Exception as error:  # noqa: BLE001 - told, and its traceback kept
+        return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> int:
+    """A full disk is this machine's; anything else is a bug."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        sys.stderr.write(f"error: no space left for {error.filename or 'a file'}\n")
+        sys.stderr.write("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR\n")
+        return MissingToolError.exit_code
+    if "--debug" in sys.argv or os.environ.get("RTBUILD_DEBUG"):
+        raise error
+    sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
+    try:
         sys.stderr.write(f"hint: please report it with what {_write_report(error)} says\n")
-        return BUG
+    except OSError as problem:
+        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(f"hint: please report it with the lines above; no file takes them: {problem}\n")
+    return BUG
 
 
 def command_line() -> str:

@@ -239,10 +239,10 @@ def refuse_idle(
 
 def driver(text: str | None) -> str | None:
     """``--driver`` checked: a branch or a full version, ``535`` or ``535.104.05``. Raises UsageError."""
-    if text is None or re.fullmatch(r"\d{3}(\.\d{1,3}){0,2}", text):
+    if text is None or re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}){0,2}", text):
         return text
     like = "a driver is like 535.104.05, or 535 for its branch; `nvidia-smi` prints it as Driver Version"
-    if re.fullmatch(r"\d{1,2}(\.\d+){0,2}", text):
+    if re.fullmatch(r"[0-9]{1,2}(\.[0-9]+){0,2}", text):
         raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like)
     raise UsageError(f"--driver {text} is no driver version", hint=like)
 

@@ -111,8 +111,26 @@ def build(
         typer.Option(
             "--layers-from",
             metavar="REPO",
-            help="Take ready-made layers from there, as whoever may write to it made them.",
+            help="Take ready-made layers from there that --layers-key signed.",
             envvar="RTBUILD_LAYERS_FROM",
+        ),
+    ] = None,
+    layers_key: Annotated[
+        str | None,
+        typer.Option(
+            "--layers-key",
+            metavar="KEY",
+            help="Whose signature on such layers counts: cosign.pub, or a KMS URI.",
+            envvar="RTBUILD_LAYERS_KEY",
+        ),
+    ] = None,
+    sign_layers: Annotated[
+        str | None,
+        typer.Option(
+            "--sign-layers",
+            metavar="KEY",
+            help="Sign by cosign the layers that --push leaves for others.",
+            envvar="RTBUILD_SIGN_LAYERS",
         ),
     ] = None,
     cache_from: Annotated[
@@ -163,6 +181,8 @@ def build(
         push=push,
         output=output,
         layers_from=layers_from,
+        layers_key=layers_key,
+        sign_layers=sign_layers,
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
     )

@@ -135,6 +135,29 @@ class Cosign:
                 f"cosign did not sign the evidence of {image}", done, hint=_hint(done.stderr, signer.key)
             )
 
+    def sign_text(self, text: bytes, signer: Signer) -> str:
+        """A signature that stands beside ``text``, as cosign's own JSON. Raises CommandError."""
+        with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
+            blob, bundle = Path(folder) / "text", Path(folder) / "bundle"
+            blob.write_bytes(text)
+            command = [self.program, "sign-blob", "--yes", "--bundle", str(bundle)]
+            command += [f"--tlog-upload={str(signer.logs).lower()}"]
+            command += ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
+            done = self._run([*command, str(blob)])
+            if done.returncode != 0:
+                raise _refused("cosign did not sign", done, hint=_hint(done.stderr, signer.key))
+            return bundle.read_text("utf-8")
+
+    def verify_text(self, text: bytes, signature: str, verifier: Verifier) -> str:
+        """Why the signature does not hold; empty if it does. Never raises over a bad one."""
+        with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
+            blob, bundle = Path(folder) / "text", Path(folder) / "bundle"
+            blob.write_bytes(text)
+            bundle.write_text(signature, "utf-8")
+            command = [self.program, "verify-blob", "--bundle", str(bundle), *verifier.arguments(), str(blob)]
+            done = self._run(command)
+        return "" if done.returncode == 0 else _last(done.stderr) or f"exit status {done.returncode}"
+
     def public_key(self, key: str) -> bytes:
         """The public half of a private key. Raises CommandError."""
         done = self._run([self.program, "public-key", "--key", key])

@@ -6,11 +6,11 @@ parsers could read in two ways (a key twice, NaN) is refused.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from builder import documents
 from builder.digests import canonical_json
 from builder.errors import EvidenceError
 
@@ -62,7 +62,7 @@ class Statement:
 def parse_statement(content: bytes) -> Statement:
     """Raises EvidenceError for anything that is no statement about sha256 digests."""
     document = parse_json(content)
-    if not isinstance(document, dict) or document.get("_type") not in _TYPES:
+    if not isinstance(document, dict) or str(document.get("_type")) not in _TYPES:
         raise EvidenceError("it is no in-toto statement")
     subjects = document.get("subject")
     kind, predicate = document.get("predicateType"), document.get("predicate")
@@ -81,17 +81,7 @@ def _digest(subject: object) -> str:
 
 def parse_json(content: bytes) -> Any:
     """JSON that every parser reads alike. Raises EvidenceError."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        document = dict(items)
-        if len(document) != len(items):
-            raise EvidenceError("it has a key twice, so that two readers could understand it differently")
-        return document
-
-    def constant(name: str) -> None:
-        raise EvidenceError(f"it has {name}, for which JSON has no number")
-
     try:
-        return json.loads(content, object_pairs_hook=pairs, parse_constant=constant)
-    except (ValueError, RecursionError) as error:
-        raise EvidenceError(f"it is no JSON: {error}") from error
+        return documents.parse_json(content, strict=True)
+    except documents.MalformedError as error:
+        raise EvidenceError(str(error)) from error

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import stat
+import struct
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from builder.documents import shown
 from builder.errors import CellError
 from builder.layers.codec import crc32, inflater
 
@@ -19,11 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_LONGEST_NAME = 255
 _FEED = 1 << 17
 """Compressed bytes handed to the inflater at once. Deflate expands at most 1032-fold, so this also bounds
 what one step can bring: 129 MiB."""
 _EXPANSION = 1032
 _LOCAL_HEADER = 30
+DEEPEST_PATH, LONGEST_PATH = 64, 1024
+"""Folders and bytes of a path in an archive: wheels have a dozen folders, a file system takes 4,096 bytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +112,7 @@ class Archive:
         try:
             with zipfile.ZipFile(self._file) as table:
                 entries, directory = table.infolist(), table.start_dir
-        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as problem:
+        except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as problem:
             raise self.error(f"cannot be read as a zip file: {problem}") from problem
         members: dict[str, Member] = {}
         end = 0
@@ -127,6 +132,8 @@ class Archive:
 
     def _member(self, entry: zipfile.ZipInfo) -> Member:
         name = entry.filename
+        if not name or not entry.orig_filename:
+            raise self.error("a file in it has no name")
         self._check_name(entry.orig_filename, is_dir=entry.is_dir())
         mode = entry.external_attr >> 16
         if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
@@ -150,6 +157,10 @@ class Archive:
 
     def _check_name(self, name: str, *, is_dir: bool) -> None:
         parts = name.removesuffix("/").split("/") if is_dir else name.split("/")
+        longest = max(len(part.encode("utf-8", "replace")) for part in parts)
+        if len(parts) > DEEPEST_PATH or len(name) > LONGEST_PATH or longest > _LONGEST_NAME:
+            size = f"{len(parts)} folders and {len(name)} letters"
+            raise self.error(f"it has a path of {size}: {shown(name, most=60)}")
         strange = any(ord(c) < 0x20 or c == "\x7f" for c in name) or "\\" in name
         if strange or any(part in ("", ".", "..") for part in parts):
             raise self.error(f"{name!r} is no plain path inside the archive")
@@ -162,6 +173,6 @@ class Archive:
         name_size, extra_size = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
         name = os.pread(self._file.fileno(), name_size, entry.header_offset + _LOCAL_HEADER)
         encoding = "utf-8" if entry.flag_bits & 0x800 else "cp437"
-        if name != entry.orig_filename.encode(encoding):
+        if name != entry.orig_filename.encode(encoding, "replace"):
             raise self.error(f"{entry.filename} has another name in its own header")
         return entry.header_offset + _LOCAL_HEADER + name_size + extra_size

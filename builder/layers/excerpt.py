@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from builder.errors import CancelledError
+from builder.errors import CancelledError, CellError
 from builder.layers.elf import Skeleton
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.layers.untar import open_layer
@@ -113,7 +113,10 @@ class Excerpt:
 def _sources(record: bytes) -> list[str]:
     """The Python files that a RECORD names, as the bytecode step reads it."""
     lines = io.StringIO(record.decode("utf-8", "surrogateescape"), newline="")
-    return [row[0] for row in csv.reader(lines) if row and row[0].endswith(".py")]
+    try:
+        return [row[0] for row in csv.reader(lines) if row and row[0].endswith(".py")]
+    except csv.Error as problem:
+        raise CellError(f"a RECORD of an installed package cannot be read: {problem}") from problem
 
 
 def keep_excerpt(layer: Layer, excerpt: Excerpt, *, store: LayerStore, lease: Lease) -> None:

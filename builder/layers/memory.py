@@ -6,14 +6,13 @@ Small files cost a tenth there of what they cost on a disk: 4,000 in 0.10 s, and
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from builder import temporary
 from builder.errors import CommandError
+from builder.temporary import locked_folder, own_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +21,7 @@ SHARED = Path("/dev/shm")  # noqa: S108 - memory by name, and on every Linux
 _SPARE = 1 << 30
 """Bytes of memory that are left alone."""
 _NEARLY_FULL = 4 << 20
+_ON_DISK = "bases-"
 
 
 def roomy(need: int) -> bool:
@@ -72,7 +72,7 @@ def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
     """
     sweep()
     if memory and roomy(need):
-        with _in_memory() as folder:
+        with locked_folder(SHARED, own_prefix()) as folder:
             try:
                 yield folder
             except (OSError, CommandError) as problem:
@@ -81,43 +81,11 @@ def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
                     raise MemoryFullError from problem
                 raise
     else:
-        with tempfile.TemporaryDirectory(prefix="bases-", dir=beside) as name:
-            yield Path(name)
-
-
-@contextlib.contextmanager
-def _in_memory() -> Iterator[Path]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=SHARED))
-        try:
-            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            continue  # somebody swept it before it was open
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if not folder.exists():
-                continue  # somebody swept it before the lock was held
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder)
-            return
-        finally:
-            os.close(file)
+        temporary.sweep(beside, _ON_DISK)
+        with locked_folder(beside, _ON_DISK) as folder:
+            yield folder
 
 
 def sweep() -> None:
-    """Remove what dead processes of this user left in memory: a folder whose lock nobody holds."""
-    for folder in SHARED.glob(f"{_prefix()}*"):
-        with contextlib.suppress(OSError):
-            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                if os.fstat(file).st_uid == os.geteuid():
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(file)
-
-
-def _prefix() -> str:
-    return f"rtbuild-{os.geteuid()}-"
+    """Remove what dead processes of this user left in memory."""
+    temporary.sweep(SHARED, own_prefix())

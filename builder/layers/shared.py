@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from builder.digests import canonical_json, sha256_of
+from builder.documents import MalformedError, parse_json, parse_object
 from builder.errors import RegistryError
 from builder.layers.blob import CHUNK
 from builder.layers.codec import gzip_reader
@@ -24,6 +25,7 @@ from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 SCHEMA = 1
@@ -44,9 +46,13 @@ def shared_tag(key: str) -> str:
     return "layer-" + hashlib.sha256(shared_key(key).encode()).hexdigest()[:32]
 
 
-def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
-    """The config and the manifest of a layer; ``files`` is the list of what is in it."""
-    config = canonical_json(
+SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
+"""Annotations: the digests of the descriptions that were signed together, and the signature."""
+
+
+def description(key: str, record: Record, files: bytes) -> bytes:
+    """The config of a layer, which says what it was made of; ``files`` is the list of what is in it."""
+    return canonical_json(
         {
             "schema": SCHEMA,
             "key": shared_key(key),
@@ -55,9 +61,35 @@ def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
             "files": json.loads(files) if files else None,
         }
     )
-    layer = record.layer
-    manifest = canonical_json(
+
+
+def signed_text(configs: Iterable[bytes]) -> bytes:
+    """What is signed for several descriptions at once: their digests, as canonical JSON."""
+    return canonical_json({"rtbuild": "layers", "configs": sorted(map(sha256_of, configs))})
+
+
+def signature_of(manifest: dict[str, Any], config: bytes) -> tuple[bytes, str] | None:
+    """What was signed, and the signature, if that speaks of this description; else None."""
+    notes = manifest.get("annotations")
+    text, signature = (notes.get(SIGNED), notes.get(SIGNATURE)) if isinstance(notes, dict) else (None, None)
+    if not isinstance(text, str) or not isinstance(signature, str):
+        return None
+    try:
+        listed = parse_object(text, strict=True)
+    except MalformedError:
+        return None
+    named = listed.get("configs")
+    if listed.get("rtbuild") != "layers" or not isinstance(named, list) or sha256_of(config) not in named:
+        return None
+    return text.encode(), signature
+
+
+def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -> bytes:
+    """The manifest that keeps a layer's blob and its description in a registry."""
+    notes = {} if signed is None else {"annotations": {SIGNED: signed[0].decode(), SIGNATURE: signed[1]}}
+    return canonical_json(
         {
+            **notes,
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
             "artifactType": CONFIG_TYPE,
@@ -69,7 +101,6 @@ def documents(key: str, record: Record, files: bytes) -> tuple[bytes, bytes]:
             "layers": [{"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}],
         }
     )
-    return config, manifest
 
 
 def config_digest(manifest: dict[str, Any], where: str) -> str:
@@ -90,7 +121,7 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
     do not agree.
     """
     try:
-        document = json.loads(config)
+        document = parse_json(config)
         layer = Layer(**document["layer"])
         (described,) = manifest["layers"]
         files = document["files"]

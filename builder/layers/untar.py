@@ -7,11 +7,13 @@ processor time that unpacking a small Debian into memory took, 1.2 were its own.
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import zstandard
 
+from builder.documents import shown
 from builder.errors import CellError
 from builder.layers.codec import gzip_reader
 
@@ -24,6 +26,11 @@ _BUFFER = 1 << 20
 _FILES = frozenset(b"0\x007")
 """A plain file in ustar, in older archives, and in those for machines that knew contiguous files."""
 _BLANK = 8 * 0x20
+_LARGEST_HEADER = 1 << 20
+"""Bytes of names and attributes in front of an entry; Linux takes paths of 4,096."""
+_DEEPEST, _LONGEST = 128, 4096
+"""Folders and letters of a path."""
+_DIGITS = re.compile(r"[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,11 @@ class TarReader:
             if not any(header):
                 return
             self._check(header)
-            size = _number(header[124:136]) if "size" not in extended else int(extended["size"])
+            size = self._size(header, extended)
             kind = header[156:157]
             if kind in (b"x", b"g", b"L", b"K"):
+                if size > _LARGEST_HEADER:
+                    raise self.error(f"an extended header has {size} bytes")
                 content = self._take(size)
                 self._skip(-size % _BLOCK)
                 if kind == b"x":
@@ -94,6 +103,8 @@ class TarReader:
             name = _text(header[:100])
             prefix = _text(header[345:500]) if header[257:263] == b"ustar\0" else ""
             name = f"{prefix}/{name}" if prefix else name
+        if name.count("/") > _DEEPEST or len(name) > _LONGEST:
+            raise self.error(f"it holds a path of {name.count('/')} folders and {len(name)} letters")
         link = extended.get("linkpath", _text(header[157:257]))
         folder = kind == b"5" or (kind[0] in _FILES and name.endswith("/"))
         kinds = {b"1": "hardlink", b"2": "symlink", b"3": "device", b"4": "device", b"6": "device"}
@@ -106,6 +117,14 @@ class TarReader:
             self._left,
             link,
         )
+
+    def _size(self, header: bytes, extended: dict[str, str]) -> int:
+        stated = extended.get("size")
+        if stated is None:
+            return _number(header[124:136])
+        if not _DIGITS.fullmatch(stated):
+            raise self.error(f"an extended header says a size of {shown(stated, most=40)!r}")
+        return int(stated)
 
     def _check(self, header: bytes) -> None:
         try:
@@ -122,10 +141,12 @@ class TarReader:
         found: dict[str, str] = {}
         try:
             while content:
-                length = int(content[: content.index(b" ")])
+                length = int(content[: content.index(b" ", 0, 20)])
+                if not 0 < length <= len(content):
+                    raise ValueError(length)  # noqa: TRY301 - told below
                 key, _, value = content[content.index(b" ") + 1 : length - 1].partition(b"=")
                 found[key.decode()] = _text(value)
-                content = content[length:] if length > 0 else b""
+                content = content[length:]
         except ValueError:
             raise self.error("an extended header is damaged") from None
         if any(key.startswith("GNU.sparse") for key in found):

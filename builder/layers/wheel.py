@@ -150,9 +150,11 @@ def _record(archive: Archive, info: str) -> dict[str, tuple[str, str]]:
         text = archive.read(f"{info}/RECORD").decode()
     except UnicodeDecodeError as problem:
         raise archive.error(f"its RECORD is not UTF-8: {problem}") from problem
-    for row in csv.reader(text.splitlines()):
-        if not row:
-            continue
+    try:
+        lines = [row for row in csv.reader(text.splitlines()) if row]
+    except csv.Error as problem:
+        raise archive.error(f"its RECORD cannot be read: {problem}") from problem
+    for row in lines:
         name, hashed, size = (*row, "", "", "")[:3]
         if name.startswith("/") or ".." in name.split("/"):
             raise archive.error(f"its RECORD names {name!r}, outside of the archive")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pydantic
 
 from builder.digests import canonical_json, digest_of
+from builder.documents import MalformedError, parse_json, read_file
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.lock import schema
@@ -71,14 +72,14 @@ def read_lock(path: Path) -> Lockfile | None:
         UsageError: the file is damaged, edited into something that cannot be, or of a newer rtbuild.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError as problem:
+    except ValueError as problem:
         raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
     try:
-        raw = json.loads(text)
-    except ValueError as problem:
+        raw = parse_json(text)
+    except MalformedError as problem:
         conflict = "it holds conflict markers of a merge" if "\n<<<<<<< " in f"\n{text}" else str(problem)
         raise UsageError(f"{path} is not a lock file: {conflict}", hint=_AGAIN) from problem
     version = raw.get("schema") if isinstance(raw, dict) else None

@@ -82,7 +82,8 @@ def _python(text: str) -> str:
     return text
 
 
-_APT = r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?"
+# No "-" at the end: apt-get takes "bash-" for an order to remove bash.
+_APT = r"[a-z0-9][a-z0-9+.-]*[a-z0-9+.](=[A-Za-z0-9]([A-Za-z0-9.+:~-]*[A-Za-z0-9.+~])?)?"
 
 
 def _apt(text: str) -> str:

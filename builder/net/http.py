@@ -8,11 +8,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import requests
-from requests.adapters import HTTPAdapter
+from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
-from urllib3.util.retry import Retry
 
 from builder import __version__
+from builder.documents import shown
+from builder.net.transport import Adapter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 60.0
 """Seconds a server may stay silent. A mirror that fetches a wheel whole before it passes it on needs them."""
 
+_MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
@@ -107,7 +109,10 @@ class Client:
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
         options.setdefault("timeout", self._timeout)
-        return self._session().request(method, url, **options)
+        try:
+            return self._session().request(method, url, **options)
+        except (LocationParseError, UnicodeError) as problem:  # of urllib3 and idna, past requests
+            raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
 
     def get(self, url: str, **options: Any) -> requests.Response:
         return self.request("GET", url, **options)
@@ -127,18 +132,9 @@ class Client:
         if self._ca:
             session.verify = self._ca
         session.proxies.update(self._proxies)
-        adapter = HTTPAdapter(
-            max_retries=Retry(
-                total=self.retries,
-                connect=self._connection_retries,
-                read=self._connection_retries,
-                backoff_factor=self.backoff,
-                backoff_max=10,
-                status_forcelist=(429, 500, 502, 503, 504),
-                # Without this a server may ask for a pause of hours, and urllib3 would take it.
-                respect_retry_after_header=False,
-                raise_on_status=False,
-            )
+        session.max_redirects = _MOST_REDIRECTS
+        adapter = Adapter(
+            retries=self.retries, connection_retries=self._connection_retries, backoff=self.backoff
         )
         session.mount("https://", adapter)
         session.mount("http://", adapter)

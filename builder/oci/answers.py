@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import requests
 
+from builder.documents import parse_object, shown
 from builder.errors import ImageMissingError, RegistryError
 from builder.net.http import explain, redact
 
@@ -85,8 +86,8 @@ def _own_words(response: requests.Response) -> str:
     try:
         if int(response.headers.get("Content-Length", "0")) > _LARGEST_DOCUMENT:
             return ""
-        first = response.json()["errors"][0]
+        first = parse_object(response.content)["errors"][0]
         words = first.get("message") or first.get("code") or ""
     except (requests.RequestException, ValueError, LookupError, TypeError, AttributeError):
         return ""
-    return f" ({redact(str(words))})" if words else ""
+    return f" ({shown(redact(str(words)))})" if words else ""

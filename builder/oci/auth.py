@@ -7,17 +7,23 @@ import re
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import requests
 
+from builder.documents import MalformedError, parse_object, shown
 from builder.errors import RegistryError
-from builder.net.http import explain
-from builder.oci.spec import DOCKER_HUB
+from builder.net.http import explain, redact
+from builder.oci.spec import DOCKER_HUB, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.net.http import Client
+
+
+_TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
+"""A header's value; a line break in it would begin another header."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,19 +85,37 @@ class Challenge:
         return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'(\w+)="([^"]*)"', rest)))
 
 
+def _refuse_open(realm: str, own: str, where: str) -> None:
+    try:
+        asked, registry = urlsplit(realm), urlsplit(own)
+        near = asked.hostname == registry.hostname or is_loopback(asked.hostname or "")
+    except ValueError:
+        raise RegistryError(f"{where} names a token service without an address: {shown(realm)}") from None
+    if asked.scheme == "https" or (registry.scheme == "http" and near):
+        return
+    raise RegistryError(
+        f"{where} wants a login sent to {shown(redact(realm))}, which has no TLS",
+        hint="nothing was sent: who is in between could name any address; ask the registry's operator",
+    )
+
+
 def answer(
-    client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str
+    client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str, *, own: str
 ) -> str | None:
     """The ``Authorization`` header that a challenge asks for; None if there is no login to answer with.
 
+    ``own`` is an address of the registry. Its challenge names the token service that gets the login, so that
+    one is asked by TLS alone, unless the registry itself is reached without.
+
     Raises:
-        RegistryError: the token service refused or did not answer.
+        RegistryError: the token service refused, did not answer, or is none that a login is sent to.
     """
     if challenge.scheme == "basic":
         return login.basic if login is not None else None
     realm = challenge.parameters.get("realm", "")
     if challenge.scheme != "bearer" or not realm.startswith(("http://", "https://")):
-        raise RegistryError(f"{where} asks for a kind of login that is not known: {challenge.scheme}")
+        raise RegistryError(f"{where} asks for a kind of login that is not known: {shown(challenge.scheme)}")
+    _refuse_open(realm, own, where)
     fields = {"service": challenge.parameters.get("service", ""), "scope": list(scopes)}
     try:
         if login is not None and login.identity is not None:
@@ -103,14 +127,14 @@ def answer(
                 "client_id": "rtbuild",
                 "refresh_token": login.identity,
             }
-            response = client.request("POST", realm, data=form)
+            response = client.request("POST", realm, data=form, allow_redirects=False)
         else:
             headers = {"Authorization": login.basic} if login is not None else {}
             response = client.get(realm, params=fields, headers=headers)
-        document = response.json() if response.status_code == 200 else {}
-    except requests.exceptions.JSONDecodeError:
+        document = parse_object(response.content) if response.status_code == 200 else {}
+    except MalformedError as problem:
         raise RegistryError(
-            f"the token service of {where} answers with something else than JSON",
+            f"the token service of {where} answers with something else than JSON with a token: {problem}",
             hint="a proxy may stand in between and want a login of its own",
         ) from None
     except requests.RequestException as problem:
@@ -119,8 +143,10 @@ def answer(
             hint="check the network and the proxy variables",
         ) from problem
     token = document.get("token") or document.get("access_token")
-    if token:
+    if isinstance(token, str) and _TOKEN.fullmatch(token):
         return f"Bearer {token}"
+    if token:
+        raise RegistryError(f"the token service of {where} answers with what is no token")
     if response.status_code in (400, 401, 403):
         return None
     raise RegistryError(f"the token service of {where}: HTTP {response.status_code} {response.reason}")

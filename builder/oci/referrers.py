@@ -10,7 +10,6 @@ other: each reads the tag again after writing, and writes once more if its entry
 from __future__ import annotations
 
 import functools
-import json
 import random
 import re
 import tempfile
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from builder.digests import canonical_json, sha256_of
+from builder.documents import MalformedError, parse_object
 from builder.errors import RegistryError
 from builder.oci import answers
 from builder.oci import spec as oci
@@ -151,7 +151,7 @@ def referrers(registry: Registry, image: Reference) -> Listing:
         found += page
         odd += wrong
         # Only the query of the link is followed: a link to another host would carry our login there.
-        query = urlsplit(response.links.get("next", {}).get("url", "")).query
+        query = _query(response)
         more = bool(query)
         if not more or len(found) > _MOST:
             break
@@ -293,6 +293,14 @@ def _by_tag(registry: Registry, image: Reference) -> Listing:
     return _listing("tag", found, odd, more=False)
 
 
+def _query(response: requests.Response) -> str:
+    """Of the link to the next page; empty at the end, and where the link is no address."""
+    try:
+        return urlsplit(response.links.get("next", {}).get("url", "")).query
+    except ValueError:
+        return ""
+
+
 def _listing(kept: Kept, found: list[Descriptor], odd: int, *, more: bool) -> Listing:
     beyond = max(0, len(found) - _MOST)
     return Listing(
@@ -308,10 +316,10 @@ def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
     if response.status_code != 200:
         raise answers.refusal(response, image, place)
     try:
-        document = json.loads(answers.read(response, image, place))
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or not isinstance(document.get("manifests"), list):
+        document = parse_object(answers.read(response, image, place))
+    except MalformedError:
+        document = {}
+    if not isinstance(document.get("manifests"), list):
         raise answers.no_registry(image, place, "something that is no list of referrers")
     return document
 

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from builder.digests import sha256_of
+from builder.documents import MalformedError, parse_object, shown
 from builder.errors import RegistryError
 from builder.model import RegistryBase
 from builder.net import download
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import requests
 
 _TAGS_A_PAGE = 1000
+_MOST_TAGS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +42,7 @@ class Manifest:
 
     @property
     def document(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(self.content)
-        return loaded
+        return parse_object(self.content)
 
 
 class Registry:
@@ -90,9 +90,18 @@ class Registry:
             manifest = self.manifest(
                 name.at(oci.choose(manifest.document, platform, reference, baseline=True))
             )
+        try:
+            return self._base(reference, name, manifest, platform)
+        except (LookupError, TypeError, ValueError, AttributeError) as problem:
+            raise RegistryError(
+                f"{reference} has a manifest or config that is none: {shown(repr(problem))}",
+                hint="whoever pushed it made it so: take another base",
+            ) from problem
+
+    def _base(self, reference: str, name: Reference, manifest: Manifest, platform: str) -> RegistryBase:
         document = manifest.document
-        config = json.loads(self.blob(name, document["config"]["digest"]))
-        made_for = f"{config.get('os')}/{config.get('architecture')}"
+        config = parse_object(self.blob(name, document["config"]["digest"]))
+        made_for = shown(f"{config.get('os')}/{config.get('architecture')}")
         if made_for != platform:
             raise RegistryError(
                 f"{reference} is made for {made_for}, not for {platform}", hint="take another base"
@@ -103,8 +112,8 @@ class Registry:
             reference=reference,
             digest=manifest.digest,
             env=tuple(sorted((key, value) for key, _, value in pairs)),
-            labels=tuple(sorted((settings.get("Labels") or {}).items())),
-            size=sum(layer["size"] for layer in document["layers"]),
+            labels=tuple(sorted((key, str(value)) for key, value in (settings.get("Labels") or {}).items())),
+            size=sum(int(layer["size"]) for layer in document["layers"]),
         )
 
     def at_mirror(self, base: RegistryBase) -> str | None:
@@ -134,9 +143,9 @@ class Registry:
         if expected != digest:
             raise answers.altered(f"{name}", place, expected, digest)
         try:
-            document = json.loads(content)
+            document = parse_object(content, strict=True)
             stated = document.get("mediaType")
-        except (ValueError, AttributeError, RecursionError):
+        except MalformedError:
             raise answers.no_registry(name, place, "something that is no manifest") from None
         sent_as = response.headers.get("Content-Type", "").partition(";")[0]
         media_type = stated or sent_as
@@ -170,11 +179,11 @@ class Registry:
                 raise answers.refusal(response, name, place)
             more = "next" in response.links
             try:
-                page: list[str] = json.loads(answers.read(response, name, place))["tags"] or []
+                page = [str(tag) for tag in parse_object(answers.read(response, name, place))["tags"] or []]
             except (ValueError, LookupError, TypeError):
                 raise answers.no_registry(name, place, "something that is no list of tags") from None
-            if more and (not page or page[-1] == last):
-                raise answers.no_registry(name, place, "the same page of tags again and again")
+            if more and (not page or page[-1] == last or len(found) > _MOST_TAGS):
+                raise answers.no_registry(name, place, "pages of tags again and again")
             found.update(page)
             if not more:
                 return frozenset(found)
@@ -197,7 +206,10 @@ class Registry:
             return None
         if response.status_code != 200:
             raise answers.refusal(response, name, place)
-        return response.headers.get("Docker-Content-Digest") or self.manifest(name).digest
+        stated = response.headers.get("Docker-Content-Digest")
+        if stated and not oci.is_digest(stated):
+            raise answers.no_registry(name, place, f"the digest {shown(stated)}")
+        return stated or self.manifest(name).digest
 
     def fetch_blob(
         self,

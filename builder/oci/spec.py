@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from builder.errors import RegistryError, UsageError
 
@@ -139,6 +139,11 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_digest(text: object) -> TypeGuard[str]:
+    """Whether it is ``sha256:`` and 64 hex digits: what may stand in an address or a file's name."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
+
+
 def choose(index: object, platform: str, what: str, *, baseline: bool = False) -> str:
     """The digest of the one manifest that every engine takes for ``linux/amd64`` (or ``linux/arm64``).
 
@@ -186,7 +191,7 @@ def _entries(index: object, what: str) -> Iterator[_Choice]:
         raise _malformed(what, f"it has no list of at most {_MOST_ENTRIES} manifests")
     for entry in listed:
         digest = entry.get("digest") if isinstance(entry, dict) else None
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             raise _malformed(what, "an entry has no digest")
         own = entry.get("platform")
         if own is not None and not isinstance(own, dict):

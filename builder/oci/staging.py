@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from builder.digests import content_of
+from builder.documents import parse_object, shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
-from builder.oci.spec import INDEXES, parse_reference
+from builder.oci.spec import INDEXES, is_digest, parse_reference
 
 if TYPE_CHECKING:
     from builder.oci.registry import Manifest
@@ -135,11 +135,15 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
     try:
         entries = [document["config"], *document["layers"]]
         blobs = tuple((str(entry["digest"]), int(entry["size"])) for entry in entries)
-        config = json.loads(registry.blob(repository, blobs[0][0]))
+        if not all(is_digest(digest) and size >= 0 for digest, size in blobs):
+            raise ValueError("a blob without a digest or size")  # noqa: TRY301 - told below
+        config = parse_object(registry.blob(repository, blobs[0][0]))
         platform, content = _content(config)
-        labels = tuple(sorted((config.get("config", {}).get("Labels") or {}).items()))
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise NoImageError(f"{repository}@{digest} is no image that can be read: {error!r}") from error
+        given = config.get("config", {}).get("Labels") or {}
+        labels = tuple(sorted((key, str(value)) for key, value in given.items()))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        why = shown(repr(error))
+        raise NoImageError(f"{repository}@{digest} is no image that can be read: {why}") from error
     return Staged(
         repository=repository,
         digest=manifest.digest,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from builder.digests import sha256_of
+from builder.documents import shown
+from builder.errors import RegistryError
 from builder.oci import answers
 from builder.oci.wire import BUSY
 
@@ -174,7 +176,13 @@ class _Upload:
         return count
 
     def _follow(self, answer: requests.Response) -> None:
-        self._location = urljoin(answer.url, answer.headers.get("Location", self._location or ""))
+        location = answer.headers.get("Location", self._location or "")
+        try:
+            self._location = urljoin(answer.url, location)
+        except ValueError:
+            raise RegistryError(
+                f"{self._place} names an upload that is no address: {shown(location)}"
+            ) from None
 
     def _call(self, method: str, path: str, **options: Any) -> requests.Response:
         return self._wire.call(method, self._place, path, actions=_PUSH, **options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from builder.documents import shown
 from builder.errors import RegistryError
 from builder.net.http import Client, explain
 from builder.oci import spec as oci
@@ -23,6 +25,7 @@ MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
 BUSY = frozenset({429, 500, 502, 503, 504})
 """Statuses of a registry that may do better in a moment."""
 _MORE_TRIES = 2
+_SECONDS = re.compile(r"[0-9]{1,9}")
 _LONGEST_PAUSE = 30.0
 """Seconds; a server may ask for hours by ``Retry-After``, and no run waits that long."""
 
@@ -75,7 +78,7 @@ class Wire:
         url = path if path.startswith(("http://", "https://")) else own + path
         given = options.pop("headers", {})
         options.setdefault("stream", method == "GET")
-        if _origin(url) != _origin(own):
+        if _origin(url, place) != _origin(own, place):
             return self.send(method, place, url, headers=given, **options)
         header = self.header(place, actions, also=also)
         start = _position(options.get("data"))
@@ -105,7 +108,8 @@ class Wire:
             return None
         scopes = _scopes(place, actions, also)
         login_host = oci.DOCKER_HUB if place.host.endswith(oci.DOCKER_HUB) else place.host
-        found = answer(self.client, challenge, scopes, self._login(login_host), str(place))
+        own = self.url(place, "")
+        found = answer(self.client, challenge, scopes, self._login(login_host), str(place), own=own)
         if found is not None:
             with self._guard:
                 self._authorizations[place.host, scopes] = found
@@ -156,7 +160,7 @@ class Wire:
             else:
                 asked = response.headers.get("Retry-After", "")
                 response.close()
-                pause = min(float(asked), _LONGEST_PAUSE) if asked.isdigit() else pause
+                pause = min(float(asked), _LONGEST_PAUSE) if _SECONDS.fullmatch(asked) else pause
             time.sleep(pause or 0)
 
     def _pauses(self) -> Iterator[float | None]:
@@ -172,9 +176,9 @@ class Wire:
     def _compare_clocks(self, place: Place, response: requests.Response) -> None:
         try:
             theirs = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
-        except (ValueError, TypeError):
+            self._ahead[place.host] = time.time() - theirs.timestamp()
+        except (ValueError, TypeError, OverflowError):
             return
-        self._ahead[place.host] = time.time() - theirs.timestamp()
 
     def _refuse_silent(self, place: Place) -> None:
         silent = self._silent.get(place.host)
@@ -211,13 +215,16 @@ class Wire:
     def _probe_scheme(self, place: Place) -> str:
         self._refuse_silent(place)
         try:
-            response = self.client.get(f"http://{place.host}/v2/", allow_redirects=False)
+            response = self.client.get(f"http://{place.host}/v2/", allow_redirects=False, stream=True)
+            response.close()
         except requests.exceptions.ConnectTimeout as problem:
             raise self._unreachable(place, problem) from problem
         except requests.ConnectionError as problem:
             if "refused" in explain(problem):
                 raise self._unreachable(place, problem) from problem
             return "https"
+        except requests.RequestException as problem:
+            raise self._unreachable(place, problem) from problem
         # Go's TLS listener answers plain http with 400 and a sentence.
         return "https" if response.status_code == 400 else "http"
 
@@ -228,9 +235,12 @@ def _scopes(place: Place, actions: str, also: str | None) -> tuple[str, ...]:
     return (own,) if also is None else (own, f"repository:{also}:pull")
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+def _origin(url: str, place: Place) -> tuple[str, str | None, int | None]:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    except ValueError:
+        raise RegistryError(f"{place} names an address that is none: {shown(url)}") from None
 
 
 def _position(data: Any) -> int | None:

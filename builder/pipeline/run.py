@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder.debian.archive import Debian
 from builder.errors import CellError, UsageError
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.index.client import Index
 from builder.layers import LayerStore
 from builder.layers.finish import Workbench
@@ -63,7 +64,7 @@ def open_site(
     layers = LayerStore(settings.cache / "layers", limit=settings.layer_limit)
     writing = Registry.to_write()
 
-    def shared_in(repository: str | None) -> SharedLayers | None:
+    def shared_in(repository: str | None, **who: Any) -> SharedLayers | None:
         if repository is None:
             return None
         return SharedLayers(
@@ -71,9 +72,19 @@ def open_site(
             repository=repository_of(repository),
             store=layers,
             warn=lambda text: emit(Note(text=text, warning=True)),
+            **who,
         )
 
-    leaving = shared_in(settings.push)
+    leaving = shared_in(
+        settings.push, signer=Signer(key=settings.sign_layers) if settings.sign_layers else None
+    )
+    if settings.layers_from and not settings.layers_key:
+        raise UsageError(
+            "--layers-from takes layers that somebody else made, and nobody can see what they were made of",
+            hint="name whose signature counts: --layers-key cosign.pub; they sign by --sign-layers KEY",
+        )
+    if settings.layers_key or settings.sign_layers:
+        Cosign.find()
     return Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
@@ -82,7 +93,7 @@ def open_site(
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
         layers=layers,
-        shared=shared_in(settings.layers_from),
+        shared=shared_in(settings.layers_from, trusted=Verifier(key=settings.layers_key)),
         leaving=leaving,
         writing=writing,
         reports=ReportStore(settings.results / "reports"),

@@ -53,6 +53,10 @@ class Settings:
     """Where images are written as an OCI layout, without an engine."""
     layers_from: str | None = None
     """The repository where ready-made layers are looked for. None: they are made here, also for ``push``."""
+    layers_key: str | None = None
+    """The public key whose signature on a layer there counts: a file, or a key service's URI."""
+    sign_layers: str | None = None
+    """The key that signs the layers which ``push`` leaves for others."""
     cache_from: tuple[str, ...] = ()
     """Where buildx takes its own cache from, in its own words: ``type=registry,ref=…``."""
     cache_to: tuple[str, ...] = ()

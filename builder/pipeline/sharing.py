@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from builder.digests import sha256_of
 from builder.errors import ImageMissingError, RegistryError
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import Layer, shared
 
 if TYPE_CHECKING:
@@ -29,16 +30,22 @@ _CONNECTIONS = 4
 class SharedLayers:
     """The layers of one repository, for all cells of a run. Threads may share one.
 
-    Whoever may push to the repository decides what is in these layers: see ``docs/layers.md``.
+    What a layer is made of is a claim that nobody can check without making it again. So a layer counts only
+    if ``trusted`` has signed its description: see ``docs/threat-model.md``.
     """
 
     registry: Registry
     repository: str
     store: LayerStore
     warn: Callable[[str], None]
+    trusted: Verifier | None = None
+    """Whose signature counts; None for a repository that is only written to."""
+    signer: Signer | None = None
+    """Who signs what is left there."""
     _known: dict[str, tuple[str, Record]] = field(default_factory=dict)
     """Digest of a layer → its key and what is known of it."""
     _tags: frozenset[str] | None = None
+    _checked: dict[tuple[bytes, str], str] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _publishing: threading.Lock = field(default_factory=threading.Lock)
 
@@ -55,6 +62,10 @@ class SharedLayers:
         try:
             manifest = self.registry.manifest(where).document
             config = self.registry.blob(self.repository, shared.config_digest(manifest, where))
+            why = self._unsigned(manifest, config)
+            if why:
+                self.warn(f"{where} does not count: {why}; it is made here")
+                return None
             record = shared.read(config, manifest, key, where)
         except ImageMissingError:
             return None
@@ -64,6 +75,18 @@ class SharedLayers:
         with self._guard:
             self._known[record.layer.digest] = (key, record)
         return record
+
+    def _unsigned(self, manifest: dict[str, Any], config: bytes) -> str:
+        """Why a description does not count; empty if the one who is trusted signed it."""
+        if self.trusted is None:
+            return "nobody's signature was asked for"
+        signed = shared.signature_of(manifest, config)
+        if signed is None:
+            return "it is not signed"
+        with self._guard:
+            if signed not in self._checked:
+                self._checked[signed] = Cosign.find().verify_text(*signed, self.trusted)
+            return self._checked[signed]
 
     def fetch(self, layer: Layer, lease: Lease, advance: Callable[[int], None]) -> Path:
         """The file of a layer that :meth:`find` found, in the store; digest and content are checked."""
@@ -92,27 +115,34 @@ class SharedLayers:
         # One cell at a time: docker-registry 2.8 answers 400 to one manifest that arrives twice at once.
         with self._publishing:
             new = {key: one for key, one in made.items() if shared.shared_tag(key) not in self._listed()}
+            configs = {key: self._description(key, record) for key, record in new.items()}
+            signed = None
+            if new and self.signer is not None:
+                text = shared.signed_text(configs.values())
+                signed = text, Cosign.find().sign_text(text, self.signer)
             for key, record in new.items():
-                self._put(key, record)
+                self._put(key, record, configs[key], signed)
             if new:
                 with self._guard:
                     self._tags = frozenset({*(self._tags or ()), *map(shared.shared_tag, new)})
         return len(new)
 
-    def _put(self, key: str, record: Record) -> None:
+    def _description(self, key: str, record: Record) -> bytes:
         files = record.files
         if not files:
             with suppress(FileNotFoundError):
                 files = self.store.files(key)
-        config, manifest = shared.documents(key, record, files)
+        return shared.description(key, record, files)
+
+    def _put(self, key: str, record: Record, config: bytes, signed: tuple[bytes, str] | None) -> None:
+        manifest = shared.manifest_of(record.layer, config, signed)
         digest = record.layer.digest
         if not self.registry.exists(self.repository, digest):
             self.registry.push_blob(self.repository, digest, self.store.blob(digest))
         with tempfile.NamedTemporaryFile(prefix="rtbuild-layer-") as file:
             file.write(config)
             file.flush()
-            config_digest = shared.config_digest(json.loads(manifest), self.repository)
-            self.registry.push_blob(self.repository, config_digest, Path(file.name))
+            self.registry.push_blob(self.repository, sha256_of(config), Path(file.name))
         self.registry.put_manifest(
             f"{self.repository}:{shared.shared_tag(key)}", manifest, shared.MANIFEST_TYPE
         )

@@ -251,15 +251,21 @@ class _Line:
         if row.refusals or found is None or decision is None:
             return None
         public = replace(found.staged, repository=row.target)
-        evidence = self._evidence(found, decision)
         try:
             if self.order.dry_run:
                 with walk.stage(Stage.GATE):
-                    statements(self.registry, found.staged, evidence, note=walk.progress)
+                    said = self._evidence(found, decision)
+                    statements(self.registry, found.staged, said, note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
                 return _ended(walk, CellOutcome.DONE)
             row.copied = self._copy(walk, found.staged, row.target)
+            # Once more: copying may have taken an hour, and others verify and publish as well.
+            decision = self._decide_again(row, found)
+            if row.refusals:
+                self._taken_back(walk, row)
+                return None
+            evidence = self._evidence(found, decision)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
                 row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
@@ -269,15 +275,31 @@ class _Line:
         except EvidenceError as error:
             row.refusals.append(Refusal(kind="evidence", text=error.message, hint=error.hint))
             return None
-        changed = self._tag(walk, row, found)
+        changed = self._tag(walk, row, found, evidence.claims)
         if row.refusals:
-            self._look_back(walk, row)
-            self._say_failures(walk, row)
+            self._taken_back(walk, row)
             return None
         new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
         same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
         return _ended(walk, CellOutcome.DONE if same else CellOutcome.PUBLISHED)
+
+    def _decide_again(self, row: Publication, found: Found, said: Sequence[str] = ()) -> Decision:
+        """The gate with the reports of this moment; ``said`` are the claims of the evidence so far."""
+        row.decision = self._decide(row, found)
+        row.refusals += row.decision.refusals
+        lost = [claim for claim in said if claim not in row.decision.claims]
+        if lost and not row.refusals:
+            text = f"{', '.join(lost)}: the claim was denied after the evidence had said it"
+            row.refusals.append(
+                Refusal(kind="claim", text=text, hint="publish again: the evidence then leaves it out")
+            )
+        return row.decision
+
+    def _taken_back(self, walk: Walk, row: Publication) -> None:
+        """Refused after the gate had let it through: what was found is said beside what was copied."""
+        self._look_back(walk, row)
+        self._say_failures(walk, row)
 
     def _evidence(self, found: Found, decision: Decision) -> Evidence:
         path = self.matrices[found.cell.matrix].path
@@ -306,13 +328,11 @@ class _Line:
             walk.done(f"{staged.digest[:19]}: {copied.text}")
             return copied
 
-    def _tag(self, walk: Walk, row: Publication, found: Found) -> bool:
+    def _tag(self, walk: Walk, row: Publication, found: Found, said: Sequence[str]) -> bool:
         """Put the tags, those that never move first; whether any had to be put."""
         staged = found.staged
         with walk.stage(Stage.TAGS):
-            # Once more: copying may have taken an hour, and others verify and publish as well.
-            row.decision = self._decide(row, found)
-            row.refusals += row.decision.refusals
+            self._decide_again(row, found, said)
             if row.refusals:
                 return False
             row.steps, against = self._steps(row, found, [step.tag for step in row.steps])

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import selectors
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from builder.documents import shown
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,10 +28,6 @@ _PIECE = 1 << 16
 _TAIL = 40
 """Lines of the program's output in an error."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udfff]"
-)
-"""What moves a terminal's cursor, or turns the order of letters: never of a line's text."""
 
 
 def _most_memory() -> int:
@@ -178,11 +175,12 @@ class Watched:
 
     @property
     def text(self) -> str:
-        """What was printed last, without what a terminal would obey."""
-        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", b"".join(self._log).decode("utf-8", "replace"))
+        """What was printed last."""
+        return b"".join(self._log).decode("utf-8", "replace")
 
     def tail(self) -> list[str]:
-        return [line.rstrip()[:400] for line in self.text.splitlines() if line.strip()][-_TAIL:]
+        """Its last lines, for people."""
+        return [line for text in self.text.split("\n") if (line := shown(text))][-_TAIL:]
 
 
 def _memory(processes: list[Path], enough: int) -> int:

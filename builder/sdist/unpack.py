@@ -5,27 +5,31 @@ The format: https://packaging.python.org/en/latest/specifications/source-distrib
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import posixpath
 import tarfile
-import tomllib
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from builder.documents import MalformedError, parse_toml, read_file
 from builder.errors import CellError
-from builder.layers.archive import Archive
+from builder.layers.archive import DEEPEST_PATH, LONGEST_PATH, Archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""
 MOST_FILES = 100_000
 _PIECE = 1 << 20
+_LARGEST_TOML = 1 << 20
 _LEGACY = ("setuptools >= 40.8.0",)
 """What PEP 517 has a frontend take where a project says nothing."""
 
@@ -61,10 +65,12 @@ def build_system(source: Path, *, what: str) -> BuildSystem:
     """How the project wants to be built. Raises CellError where it cannot be read, or not be followed."""
     path = source / "pyproject.toml"
     try:
-        document: dict[str, Any] = tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        document = parse_toml(read_file(path, most=_LARGEST_TOML)) if path.is_file() else {}
+    except MalformedError as problem:
         raise CellError(f"{what}: its pyproject.toml cannot be read: {problem}", hint=_HINT) from problem
     table = document.get("build-system", {})
+    if not isinstance(table, dict):
+        raise CellError(f"{what}: [build-system] of its pyproject.toml is no table", hint=_HINT)
     requires, folders = table.get("requires", list(_LEGACY)), table.get("backend-path", [])
     backend = table.get("build-backend", "setuptools.build_meta:__legacy__")
     texts = isinstance(requires, list) and isinstance(folders, list) and isinstance(backend, str)
@@ -107,6 +113,8 @@ class _Writer:
 
     def path(self, name: str) -> Path:
         parts = [part for part in name.split("/") if part not in ("", ".")]
+        if len(parts) > DEEPEST_PATH or len(name) > LONGEST_PATH:
+            raise _wrong(self._archive, f"holds a path of {len(parts)} folders and {len(name)} letters")
         plain = parts and ".." not in parts and not name.startswith("/") and "\\" not in name
         if not plain or any(ord(c) < 0x20 for c in name):
             raise _wrong(self._archive, f"holds {name!r}, which leads out of it or is no plain path")
@@ -139,7 +147,10 @@ def _untar(archive: Path, target: Path) -> None:
     writer = _Writer(archive, target)
     links: list[tuple[str, str]] = []
     try:
-        with tarfile.open(archive) as tar:
+        with (
+            _decompressed(archive) as stream,
+            tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:") as tar,
+        ):
             for member in tar:
                 if member.isdir():
                     writer.folder(member.name)
@@ -153,7 +164,7 @@ def _untar(archive: Path, target: Path) -> None:
                     links.append((member.name, posixpath.normpath(posixpath.join(folder, member.linkname))))
                 else:
                     raise _wrong(archive, f"holds {member.name}, which is no file, folder or link")
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as problem:
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as problem:
         raise _wrong(archive, f"cannot be read: {problem}") from problem
     for name, linked in links:
         source = writer.path(linked)
@@ -162,6 +173,35 @@ def _untar(archive: Path, target: Path) -> None:
         with source.open("rb") as content:
             executable = os.access(source, os.X_OK)
             writer.file(name, source.stat().st_size, executable=executable, read=content.read)
+
+
+def _decompressed(archive: Path) -> BinaryIO:
+    """The tar stream, whichever of the four compressions of a source distribution it has."""
+    with archive.open("rb") as file:
+        start = file.read(6)
+    opener: Any = Path.open
+    for magic, other in ((b"\x1f\x8b", gzip.open), (b"BZh", bz2.open), (b"\xfd7zXZ\0", lzma.open)):
+        if start.startswith(magic):
+            opener = other
+    return cast("BinaryIO", opener(archive, "rb"))
+
+
+def _tar_in(stream: BinaryIO) -> tarfile.TarFile:
+    return tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:")
+
+
+class _Pieces:
+    """As much of a file as :mod:`tarfile` needs: it reads a name at once, of whatever size a header says."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.seek, self.tell = stream.seek, stream.tell
+        self._read = stream.read
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= _PIECE:
+            msg = f"a header says that {size} bytes belong to it"
+            raise tarfile.ReadError(msg)
+        return self._read(size)
 
 
 def _unzip(archive: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.digests import digest_of
+from builder.documents import MalformedError, parse_moment, parse_object, shown
 from builder.errors import CellError
 from builder.verify.document import ProbeDocument, parse
 
@@ -119,10 +120,10 @@ def seal(
 def read_entry(text: str | bytes, where: str) -> SealedReport:
     """An entry out of its text. Raises CellError where it is damaged, edited, or contradicts itself."""
     try:
-        entry = json.loads(text)
-    except ValueError as error:
+        entry = parse_object(text, strict=True)
+    except MalformedError as error:
         raise CellError(f"{where} cannot be read ({error})") from error
-    if not isinstance(entry, dict) or entry.get("schema") != _SCHEMA:
+    if entry.get("schema") != _SCHEMA:
         raise CellError(f"{where} is no report of this version")
     body = {name: value for name, value in entry.items() if name != "seal"}
     if entry.get("seal") != digest_of(body):
@@ -130,22 +131,22 @@ def read_entry(text: str | bytes, where: str) -> SealedReport:
     try:
         document = parse(json.dumps(entry["document"]))
         stated = entry["key"]
-        verified = datetime.fromisoformat(entry["verified"])
+        verified = parse_moment(entry["verified"])
         key = key_of(stated["content"], document, stated["digest"])
         about = entry["about"]
         cell, matrix, rtbuild = str(about["cell"]), str(about["matrix"]), str(entry["rtbuild"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise CellError(f"{where} lacks what a report has ({error!r})") from error
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CellError(f"{where} lacks what a report has ({shown(repr(error))})") from error
     except CellError as error:
         raise CellError(f"{where} holds no report ({error.message})") from error
-    if key is None or stated != json.loads(json.dumps(asdict(key))) or verified.tzinfo is None:
+    if key is None or stated != json.loads(json.dumps(asdict(key))):
         raise CellError(f"{where} says something else than its document")
     return SealedReport(
         where=where,
         key=key,
         cell=cell,
         matrix=matrix,
-        verified=verified.astimezone(UTC),
+        verified=verified,
         rtbuild=rtbuild,
         document=entry["document"],
         text=text if isinstance(text, str) else text.decode(),

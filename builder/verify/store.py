@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from builder.documents import MalformedError, read_file
 from builder.errors import CellError
 from builder.files import write_whole
 from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, ReportKey, SealedReport, read_entry, seal
@@ -31,10 +32,10 @@ class ReportStore:
         """A document that may stand for a new run of the probe: same key, whole, and no test double's."""
         path = self.folder / key.file_name()
         try:
-            entry = read_entry(path.read_bytes(), str(path))
+            entry = read_entry(read_file(path), str(path))
         except FileNotFoundError:
             return None
-        except OSError as error:
+        except (OSError, MalformedError) as error:
             self._warn(f"{path} cannot be read ({error}): the image is verified again")
             return None
         except CellError as error:
@@ -56,15 +57,15 @@ class ReportStore:
             return
         for path in paths:
             try:
-                yield read_entry(path.read_bytes(), str(path))
-            except (CellError, OSError) as error:
+                yield read_entry(read_file(path), str(path))
+            except (CellError, OSError, MalformedError) as error:
                 why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
                 yield Damaged(where=str(path), why=why, name=path.name)
 
     def _speaks_against(self, path: Path, key: ReportKey) -> bool:
         try:
-            entry = read_entry(path.read_bytes(), str(path))
-        except (OSError, CellError):  # damaged is as good as absent
+            entry = read_entry(read_file(path), str(path))
+        except (OSError, CellError, MalformedError):  # damaged is as good as absent
             return False
         return entry.key == key and entry.verdict in AGAINST_IMAGE
 

@@ -7,6 +7,7 @@ import json
 import signal
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.documents import parse_object
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
 from builder.verify.document import EXIT_CODES, ProbeDocument, parse
@@ -73,7 +74,7 @@ def verify(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
     document = _document(run, image, probe, timeout)
-    report = _report(image, json.loads(run.stdout), expect, fault=fault, asked=ask, reused=False)
+    report = _report(image, parse_object(run.stdout), expect, fault=fault, asked=ask, reused=False)
     about = key_of(image.content, document, image.manifest)
     if store is not None and about is not None and report.verdict.value == document.verdict and not fault:
         _keep(store, about, report, image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
@@ -53,11 +54,16 @@ class Project:
     def repository(self, name: str) -> str:
         return f"{self.host}/{name}"
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Options that take layers from where the engine's image was pushed with them."""
+        return ("--layers-from", self.repository("staging"), "--layers-key", str(self.folder / "cosign.pub"))
+
     def build(
         self, *options: str, cache: Path | None = None, before: tuple[str, ...] = (), check: int | None = 0
     ) -> subprocess.CompletedProcess[str]:
         command = ("build", "noengine.yaml", "--json", "--progress", "none", "--gpus", "none")
-        env = os.environ | ({"RTBUILD_CACHE": str(cache)} if cache else {})
+        env = os.environ | {"COSIGN_PASSWORD": ""} | ({"RTBUILD_CACHE": str(cache)} if cache else {})
         return rtbuild(self.folder, *command, *options, check=check, env=env, before=before)
 
     def cell(self, *options: str, cache: Path | None = None, before: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -75,6 +81,8 @@ class Project:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    if shutil.which("cosign") is None:
+        pytest.skip("layers for others are signed by cosign, which is not installed")
     try:
         require()
     except MissingToolError as problem:
@@ -101,7 +109,10 @@ def engine_images() -> list[str]:
 @pytest.fixture(scope="module")
 def built(project: Project) -> dict[str, Any]:
     """The image that an engine received, and that was pushed, with its layers."""
-    return project.cell("-s", NUMPY, "--push", project.repository("staging"))
+    command = ["cosign", "generate-key-pair", "--output-key-prefix", str(project.folder / "cosign")]
+    subprocess.run(command, capture_output=True, check=True, env=os.environ | {"COSIGN_PASSWORD": ""})
+    key = str(project.folder / "cosign.key")
+    return project.cell("-s", NUMPY, "--push", project.repository("staging"), "--sign-layers", key)
 
 
 def test_alone_it_gives_the_same_image(project: Project, built: dict[str, Any]) -> None:
@@ -126,7 +137,7 @@ def test_a_cold_machine_downloads_and_converts_nothing(
 ) -> None:
     cold = tmp_path / "cache"
     options = ("-s", NUMPY, "--engine", "none", "--push", project.repository("cold"))
-    found = project.cell(*options, "--layers-from", project.repository("staging"), cache=cold)
+    found = project.cell(*options, *project.layers, cache=cold)
     assert found["image"]["digest"] == built["image"]["digest"]
     kept = [path for path in cold.rglob("*") if path.is_file() and path.parent.name != "probe"]
     assert sum(path.stat().st_size for path in kept) < 1_000_000
@@ -140,7 +151,7 @@ def test_an_engine_takes_layers_from_the_registry(
 ) -> None:
     subprocess.run(["docker", "rmi", "-f", *engine_images()], capture_output=True, check=True)
     cold = tmp_path / "cache"
-    found = project.cell("-s", NUMPY, "--layers-from", project.repository("staging"), cache=cold)
+    found = project.cell("-s", NUMPY, *project.layers, cache=cold)
     assert not found["image"]["reused"]
     assert found["image"]["content"] == built["image"]["content"]
     assert not (cold / "wheels").exists(), "a wheel was downloaded"
@@ -194,7 +205,7 @@ def test_the_tree_is_that_of_a_plain_build(project: Project, built: dict[str, An
 
 
 def test_a_registry_that_dies_in_a_push_and_comes_back(project: Project, built: dict[str, Any]) -> None:
-    options = ("-s", NUMPY, "--engine", "none", "--layers-from", project.repository("staging"), "--push")
+    options = ("-s", NUMPY, "--engine", "none", *project.layers, "--push")
     with unreliable.before(project.host) as proxy:
         there = Project(project.folder, proxy.host)
         proxy.fault = lambda _number, method, path: "half" if method in {"PUT", "PATCH"} else None
@@ -210,7 +221,7 @@ def test_a_registry_that_dies_in_a_push_and_comes_back(project: Project, built: 
 
 def test_two_at_once_make_one_image(project: Project, built: dict[str, Any], tmp_path: Path) -> None:
     """Two processes, one cold cache, one repository."""
-    options = ("-s", SIX, "--engine", "none", "--layers-from", project.repository("staging"), "--push")
+    options = ("-s", SIX, "--engine", "none", *project.layers, "--push")
     found: list[dict[str, Any]] = []
 
     def build() -> None:
@@ -230,7 +241,7 @@ def test_it_needs_no_root(project: Project, built: dict[str, Any], tmp_path: Pat
     options = ("-s", SIX, "--engine", "none", "--push")
     nobody = ("unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}")
     found = project.cell(
-        *options, project.repository("nobody"), "--layers-from", project.repository("staging"),
+        *options, project.repository("nobody"), *project.layers,
         cache=tmp_path / "cache", before=nobody,
     )  # fmt: skip
     assert (tmp_path / "cache" / "wheels").is_dir()

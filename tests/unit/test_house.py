@@ -13,7 +13,7 @@ import pytest
 BUILDER = Path(__file__).resolve().parents[2] / "builder"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "model", "errors", "digests", "files", "resources"),
+    ("__init__", "model", "errors", "digests", "documents", "files", "resources", "temporary"),
     ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
     ("layers", "sdist", "resolve"),
@@ -35,6 +35,7 @@ DOORS = {
     ("cli", "console"),
     ("model", "digests"),
     ("errors", "model"),
+    ("temporary", "files"),
 }
 """Rooms of one floor of which the first may import from the second."""
 APART = {"probe", "runtime"}

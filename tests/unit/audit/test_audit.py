@@ -220,6 +220,16 @@ def test_too_old(registry: Registry, pushed: Staged) -> None:
     assert "older than the 1 day" in found.against[0].message
 
 
+def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -> None:
+    """Its evidence holds, and its signatures do not grow old: the asker has seen a newer one."""
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    (newest,) = {found.when for found in ask(registry, pushed).verified}
+    assert ask(registry, pushed, at_least=newest).works
+    found = ask(registry, pushed, at_least=newest + timedelta(seconds=1))
+    assert not found.works
+    assert [finding.what for finding in found.against] == ["rollback"]
+
+
 def test_old_is_said(registry: Registry, pushed: Staged) -> None:
     old = (doubles.verification(pushed, verified=doubles.moment(days=200)),)
     attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))

@@ -57,6 +57,27 @@ def test_files_land_where_pip_puts_them(builder: Builder) -> None:
     assert f"{site}/tricky_all-1.0.dist-info/REQUESTED" in modes
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pkg/" + "d/" * 3000 + "x.py",
+        "pkg/" + "d" * 300 + ".py",
+        "pkg/" + "d" * 200 + "/" + "e/" * 30 + "f" * 900,
+    ],
+    ids=["deep", "long-name", "long"],
+)
+def test_a_path_that_no_file_system_takes_fails_its_cell(builder: Builder, name: str) -> None:
+    """3,000 folders in one another ended every later build, too: no call removed them."""
+    with pytest.raises(CellError, match=r"it has a path of \d+ folders"):
+        installed(builder.wheel("pkg", {name: b""}))
+
+
+def test_a_record_with_a_field_without_an_end(builder: Builder) -> None:
+    made = builder.wheel("pkg", {"pkg/x.py": Content(data=b"", recorded="a" * 200_000)})
+    with pytest.raises(CellError, match="its RECORD cannot be read: field larger than field limit"):
+        installed(made)
+
+
 def test_headers_have_a_folder_without_the_version_of_python(builder: Builder) -> None:
     found = {file.path for file in installed(tricky(builder)[2]).files}
     assert "opt/runtime/include/site/python/tricky-headers/sub/more.h" in found

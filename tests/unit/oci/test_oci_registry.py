@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from outside import Answer, Request, Server, sha256
 
-from builder.errors import RegistryError
+from builder.errors import RegistryError, UsageError
 from builder.net.http import Client
 from builder.oci import spec as oci
 from builder.oci.auth import Login, docker_login
@@ -359,3 +359,28 @@ def test_pages_of_tags_that_go_in_a_circle_end(fake: FakeRegistry, server: Serve
     page_of_tags(server, {"": ["a"], "a": ["a"], "never": []})
     with pytest.raises(RegistryError, match="again and again"):
         registry(server, client).tags(f"{server.host}/nvidia/cuda")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[:1/x",
+        "a\0b.example/x",
+        "a" * 300 + ".example/x",
+        "x.example:99999/y",
+        "x.example:a/y",
+        "localhost:99999/x",
+        "..example/x",
+        "x.example/" + "a" * 5000,
+        "\ud800.example/x",
+        "/x",
+    ],
+    ids=lambda name: ascii(name)[:20],
+)
+def test_a_base_whose_label_names_no_registry(name: str, client: Client) -> None:
+    """A label is what whoever pushed the image wrote; audit asks for the base that it names."""
+    asked = Registry(client=client, login=lambda _host: None)
+    with pytest.raises((RegistryError, UsageError)):
+        asked.manifest(name)
+    with pytest.raises((RegistryError, UsageError)):
+        asked.digest_of(name)

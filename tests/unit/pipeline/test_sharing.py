@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 import zstandard
 
-from builder.errors import RegistryError
+from builder.errors import RegistryError, UsageError
+from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import Layer, LayerStore, shared
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
@@ -33,6 +36,24 @@ KEY = "wheel-" + "a" * 64 + "-v1-zstd-1.5.7-1"
 CONTENT = b"a tar stream, as far as this is concerned" * 1000
 
 
+class SigningDouble:
+    """A test double: what it calls a signature, anybody can write."""
+
+    @staticmethod
+    def sign_text(text: bytes, signer: Signer) -> str:
+        return f"{signer.key} {hashlib.sha256(text).hexdigest()}"
+
+    @staticmethod
+    def verify_text(text: bytes, signature: str, verifier: Verifier) -> str:
+        right = f"{verifier.key} {hashlib.sha256(text).hexdigest()}"
+        return "" if signature == right else "another key signed it"
+
+
+@pytest.fixture(autouse=True)
+def signing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cosign, "find", lambda: SigningDouble)
+
+
 @pytest.fixture
 def registry() -> Iterator[RegistryDouble]:
     with serve() as double:
@@ -51,6 +72,8 @@ class Side:
             repository=f"{registry.host}/team/staging",
             store=self.store,
             warn=self.said.append,
+            trusted=Verifier(key="theirs"),
+            signer=Signer(key="theirs"),
         )
 
     def make(self, content: bytes = CONTENT) -> Record:
@@ -82,7 +105,7 @@ def there(tmp_path: Path, registry: RegistryDouble) -> Side:
     return Side(tmp_path / "there", registry)
 
 
-def change_config(registry: RegistryDouble, **changes: object) -> None:
+def change_config(registry: RegistryDouble, *, signed_by: str = "theirs", **changes: object) -> None:
     """Put another config and a manifest that fits it under the layer's tag, as somebody who may push can."""
     tag = shared.shared_tag(KEY)
     _, content = registry.manifests[registry.tags[tag]]
@@ -101,6 +124,11 @@ def change_config(registry: RegistryDouble, **changes: object) -> None:
     manifest["config"] |= {"digest": digest, "size": len(text)}
     if isinstance(described, dict) and "digest" in described and "manifest" not in changes:
         manifest["layers"][0]["digest"] = described["digest"]
+    signed = shared.signed_text([text])
+    signature = SigningDouble.sign_text(signed, Signer(key=signed_by))
+    manifest["annotations"] = (
+        {shared.SIGNED: signed.decode(), shared.SIGNATURE: signature} if signed_by else {}
+    )
     new = json.dumps(manifest).encode()
     name = "sha256:" + hashlib.sha256(new).hexdigest()
     registry.manifests[name] = (shared.MANIFEST_TYPE, new)
@@ -113,6 +141,63 @@ def test_a_repository_that_is_pushed_to_is_not_taken_from(tmp_path: Path) -> Non
     site = open_site([], settings, lambda _event: None)
     assert site.leaving is not None
     assert site.shared is None
+
+
+def test_a_repository_is_taken_from_only_by_a_key(tmp_path: Path) -> None:
+    settings = Settings(layers_from="registry.example/staging", cache=tmp_path)
+    with pytest.raises(UsageError, match="--layers-from") as raised:
+        open_site([], settings, lambda _event: None)
+    assert "--layers-key" in (raised.value.hint or "")
+    site = open_site([], replace(settings, layers_key="cosign.pub"), lambda _event: None)
+    assert site.shared is not None
+    assert site.shared.trusted == Verifier(key="cosign.pub")
+
+
+@pytest.mark.parametrize(
+    ("key", "why"), [("", "it is not signed"), ("mine", "another key signed it")], ids=["none", "another"]
+)
+def test_what_the_named_key_did_not_sign_does_not_count(
+    registry: RegistryDouble, here: Side, there: Side, key: str, why: str
+) -> None:
+    """Whoever may push describes a layer with a shell of his own under the key of Debian's packages."""
+    here.layers.publish({KEY: here.make()})
+    change_config(registry, signed_by=key, layer__title="a layer of his own")
+    assert there.layers.find(KEY, there.lease) is None
+    assert why in there.said[0]
+    assert "it is made here" in there.said[0]
+
+
+def test_a_signature_speaks_of_its_own_descriptions_alone(
+    registry: RegistryDouble, here: Side, there: Side
+) -> None:
+    here.layers.publish({KEY: here.make()})
+    tag = shared.shared_tag(KEY)
+    notes = json.loads(registry.manifests[registry.tags[tag]][1])["annotations"]
+    change_config(registry, signed_by="", layer__title="a layer of his own")
+    manifest = json.loads(registry.manifests[registry.tags[tag]][1]) | {"annotations": notes}
+    new = json.dumps(manifest).encode()
+    registry.tags[tag] = "sha256:" + hashlib.sha256(new).hexdigest()
+    registry.manifests[registry.tags[tag]] = (shared.MANIFEST_TYPE, new)
+    assert there.layers.find(KEY, there.lease) is None
+    assert "it is not signed" in there.said[0]
+
+
+@pytest.mark.skipif(shutil.which("cosign") is None, reason="cosign is not installed")
+def test_by_cosign_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setenv("COSIGN_PASSWORD", "")
+    for name in ("ours", "his"):
+        command = ["cosign", "generate-key-pair", "--output-key-prefix", str(tmp_path / name)]
+        subprocess.run(command, capture_output=True, check=True)
+    program = Cosign.find()
+    text = shared.signed_text([b"{}"])
+    signature = program.sign_text(text, Signer(key=str(tmp_path / "ours.key")))
+    ours, his = (Verifier(key=str(tmp_path / f"{name}.pub")) for name in ("ours", "his"))
+    assert program.verify_text(text, signature, ours) == ""
+    assert program.verify_text(text, signature, his)
+    assert program.verify_text(text + b" ", signature, ours)
+    for broken in ("", "{}", "[" * 9999, signature[:-9]):
+        assert program.verify_text(text, broken, ours)
 
 
 def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side) -> None:

@@ -326,6 +326,34 @@ def test_found_while_it_was_copied(scene: Scene) -> None:
     assert not audit(scene.registry, f"{scene.target}@{scene.image.digest}", Question()).works
 
 
+@BOTH_WAYS
+@pytest.mark.parametrize("at", ["layer", "evidence"])
+def test_a_claim_that_is_denied_after_the_gate_is_not_published(scene: Scene, at: str) -> None:
+    """The T4 stays verified, so nothing shuts the image out; of the A100 nobody may be told that it works."""
+    scene.project.report(scene.image, gpu=A100, verified=moment(hours=9))
+    found: list[str] = []
+
+    def meanwhile(reference: str) -> None:
+        early = at == "layer" or len(scene.public.manifests) > 2  # the image's own, and a first statement's
+        if not found and early:
+            found.append(reference)
+            scene.share(scene.image, gpu=A100, verdict="unsupported-gpu")
+
+    scene.public.before_put = meanwhile
+    row = scene.publish()
+    assert found
+    digest = f"{scene.target}@{scene.image.digest}"
+    assert not audit(scene.registry, digest, Question(gpu="A100")).works
+    if at == "layer":
+        assert (row.state, row.refusals) == ("published", [])
+        assert audit(scene.registry, digest, Question()).claims == ("T4",)
+    else:
+        assert (row.state, kinds(row)) == ("refused", ["claim"])
+        assert CELL not in scene.public.tags
+        assert scene.publish().state == "published"
+    assert (scene.works(gpu="A100"), scene.works(gpu="T4")) == (False, True)
+
+
 def test_what_another_publisher_said_shuts_the_gate_as_well(published: Scene) -> None:
     """His report is on his machine alone; this one would put tags on a digest that audit says no to."""
     scene, elsewhere = published, published.project.folder / "elsewhere"

@@ -1,0 +1,148 @@
+"""Reads documents that come from outside: JSON and times. Whatever is wrong with one is a MalformedError.
+
+Bounded in size and depth, and refused where two readers could understand them differently or a later writer
+could not write them: an exception of another kind than this is a fault of rtbuild.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import tomllib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LARGEST = 64 << 20
+"""Bytes of a document."""
+DEEPEST = 64
+"""Lists and objects in one another."""
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+"""Moves a terminal's cursor, or turns the order of letters."""
+_LONG_NUMBER = re.compile(r"[0-9]{19}")
+_LARGEST_NUMBER = 1 << 63
+
+
+class MalformedError(ValueError):
+    """A document that cannot be read, or not in one way alone."""
+
+
+def parse_json(content: bytes | str, *, strict: bool = False) -> Any:
+    """A JSON document: UTF-8, at most :data:`LARGEST` and :data:`DEEPEST`, numbers that fit into 64 bits.
+
+    With ``strict`` no object may have a key twice. Raises MalformedError.
+    """
+    if len(content) > LARGEST:
+        raise MalformedError(f"it has more than {LARGEST >> 20} MiB")
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        hooks: dict[str, Any] = {"parse_constant": _no_number, "parse_float": _number}
+        if strict:
+            hooks["object_pairs_hook"] = _pairs
+        if _LONG_NUMBER.search(text):
+            hooks["parse_int"] = _integer
+        found = json.loads(text, **hooks)
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as problem:
+        raise MalformedError(f"it is nested more than {DEEPEST} deep") from problem
+    except ValueError as problem:
+        raise MalformedError(f"it is no JSON: {problem}") from problem
+    if isinstance(found, (dict, list)) and text.count("[") + text.count("{") > DEEPEST:
+        _refuse_deep(found)
+    return found
+
+
+def parse_object(content: bytes | str, *, strict: bool = False) -> dict[str, Any]:
+    """The same for a document that must be an object."""
+    found = parse_json(content, strict=strict)
+    if not isinstance(found, dict):
+        raise MalformedError("it is no JSON object")
+    return found
+
+
+def parse_toml(content: bytes) -> dict[str, Any]:
+    """A TOML document. Raises MalformedError."""
+    try:
+        found = tomllib.loads(content.decode())
+    except RecursionError as problem:
+        raise MalformedError(f"it is nested more than {DEEPEST} deep") from problem
+    except ValueError as problem:
+        raise MalformedError(f"it is no TOML: {problem}") from problem
+    _refuse_deep(found)
+    return found
+
+
+def parse_moment(text: object) -> datetime:
+    """An ISO 8601 time with an offset, in UTC. Raises MalformedError."""
+    try:
+        found = datetime.fromisoformat(str(text))
+        if found.tzinfo is None:
+            raise MalformedError(f"{str(text)[:40]!r} is a time without an offset")
+        return found.astimezone(UTC)
+    except (ValueError, OverflowError) as problem:
+        raise MalformedError(f"{str(text)[:40]!r} is no time") from problem
+
+
+def read_file(path: Path, *, most: int = LARGEST) -> bytes:
+    """The content of a regular file of at most ``most`` bytes, also where a link leads to one.
+
+    Raises MalformedError for a device, a pipe or a larger file, and OSError.
+    """
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for a writer
+    with os.fdopen(file, "rb") as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise MalformedError("it is no regular file")
+        content = opened.read(most + 1)
+    if len(content) > most:
+        raise MalformedError(f"it has more than {most >> 20} MiB")
+    return content
+
+
+def shown(text: str, *, most: int = 400) -> str:
+    """One line of foreign text for people: without what a terminal obeys, and cut."""
+    line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _refuse_deep(document: Any) -> None:
+    level = [document]
+    for _ in range(DEEPEST):
+        values = (
+            value for outer in level for value in (outer.values() if isinstance(outer, dict) else outer)
+        )
+        level = [value for value in values if isinstance(value, (dict, list))]
+        if not level:
+            return
+    raise MalformedError(f"it is nested more than {DEEPEST} deep")
+
+
+def _pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(items)
+    if len(document) != len(items):
+        raise MalformedError("it has a key twice, so that two readers could understand it differently")
+    return document
+
+
+def _no_number(name: str) -> None:
+    raise MalformedError(f"it has {name}, for which JSON has no number")
+
+
+def _number(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise MalformedError(f"{text[:20]} is too large for a number")
+    return found
+
+
+def _integer(text: str) -> int:
+    found = int(text)
+    if not -_LARGEST_NUMBER <= found < _LARGEST_NUMBER:
+        raise MalformedError(f"{text[:24]} is too large for a number")
+    return found

@@ -1,0 +1,72 @@
+"""Folders for a moment, each locked by its process: the next one removes what a killed one left."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.files import remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def own_prefix() -> str:
+    """What this user's folders are called in a place that several users share."""
+    return f"rtbuild-{os.geteuid()}-"
+
+
+@contextlib.contextmanager
+def locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A new folder of mode 0700, removed when the block ends. Raises OSError."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        try:
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # somebody swept it before it was open
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not folder.exists():
+                continue  # somebody swept it before the lock was held
+            try:
+                yield folder
+            finally:
+                remove_tree(folder)
+            return
+        finally:
+            os.close(file)
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Remove what dead processes of this user left: a folder whose lock nobody holds."""
+    for folder in parent.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if os.fstat(file).st_uid == os.geteuid():
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    remove_tree(folder)
+            finally:
+                os.close(file)
+
+
+@contextlib.contextmanager
+def one_folder() -> Iterator[None]:
+    """Have every temporary file of this process below one folder that a later process finds.
+
+    Where the place for temporary files takes none, it is left to whoever needs one to say so.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            parent = Path(tempfile.gettempdir())
+            sweep(parent, own_prefix())
+            folder = stack.enter_context(locked_folder(parent, own_prefix()))
+            folder.chmod(0o711)  # mmdebstrap works below it as other users of this one's subordinate ids
+            stack.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
+            tempfile.tempdir = str(folder)
+        yield

@@ -1,0 +1,275 @@
+"""What came from outside and ended a run, line by line: each fails its own cell now, in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from builder import temporary
+from builder.cli.boundary import BUG, guarded
+from builder.cli.options import driver
+from builder.documents import MalformedError, parse_json, parse_moment, read_file, shown
+from builder.errors import RegistryError, UsageError
+from builder.files import remove_tree
+from builder.matrix.values import APT, BadValue
+from builder.oci.auth import Challenge, Login, answer
+from builder.verify.entry import Damaged
+from builder.verify.store import ReportStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Sends:
+    """A client that notes what it is sent, and answers what a test wants."""
+
+    def __init__(self, body: bytes = b"{}", status: int = 200) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.content, self.status_code, self.reason = body, status, "x"
+
+    def get(self, url: str, **options: Any) -> Sends:
+        self.sent.append((url, options))
+        return self
+
+    def request(self, _method: str, url: str, **options: Any) -> Sends:
+        return self.get(url, **options)
+
+
+LOGINS = [Login(username="me", password="secret"), Login(username="", password="", identity="refresh")]
+
+
+def challenged(realm: str, *, own: str, client: Sends, login: Login | None = LOGINS[0]) -> str | None:
+    challenge = Challenge.parse(f'Bearer realm="{realm}",service="x"')
+    outside: Any = client
+    return answer(outside, challenge, ("repository:a:pull",), login, "r.example", own=own)
+
+
+@pytest.mark.parametrize("login", LOGINS, ids=["password", "identity"])
+@pytest.mark.parametrize(
+    "realm",
+    [
+        "http://attacker.example/token",
+        "http://r.example/token",
+        "http://127.0.0.1/token",
+        "http://[::1/token",
+    ],
+)
+def test_a_registry_with_tls_sends_no_login_without(realm: str, login: Login) -> None:
+    client = Sends()
+    with pytest.raises(RegistryError, match=r"has no TLS|without an address"):
+        challenged(realm, own="https://r.example/v2/a/", client=client, login=login)
+    assert client.sent == []
+
+
+def test_a_registry_on_this_machine_has_its_token_service_there() -> None:
+    client = Sends(b'{"token": "good"}')
+    own = "http://127.0.0.1:5000/v2/a/"
+    assert challenged("http://127.0.0.1:5001/token", own=own, client=client) == "Bearer good"
+    with pytest.raises(RegistryError, match="has no TLS"):
+        challenged("http://attacker.example/token", own=own, client=client)
+    assert [url for url, _ in client.sent] == ["http://127.0.0.1:5001/token"]
+
+
+def test_a_login_follows_no_redirect() -> None:
+    client = Sends(b'{"token": "good"}')
+    challenged("https://auth.example/t", own="https://r.example/v2/", client=client, login=LOGINS[1])
+    assert client.sent[0][1]["allow_redirects"] is False
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[]",
+        b"5",
+        b'"x"',
+        b"[" * 100_000,
+        b'{"token": {}}',
+        b'{"token": "a\\r\\nX-Header: 1"}',
+        b"\xff",
+        b"null",
+    ],
+    ids=lambda body: repr(body[:12]),
+)
+def test_a_token_service_that_gives_no_token(body: bytes) -> None:
+    with pytest.raises(RegistryError, match="token service"):
+        challenged("https://auth.example/token", own="https://r.example/v2/", client=Sends(body))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+        b"[" * 65 + b"]" * 65,
+        '{"a": 1}'.encode("utf-16"),
+        b'"\\ud800"',
+        b'{"size": 1e999}',
+        b'{"size": NaN}',
+        b'{"size": ' + b"9" * 30 + b"}",
+        b"9" * 5_000,
+        b"\xff",
+        b"",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_json_that_is_refused(text: bytes) -> None:
+    with pytest.raises(MalformedError):
+        parse_json(text)
+
+
+def test_json_that_is_read() -> None:
+    assert parse_json(b"[" * 64 + b"]" * 64)
+    assert parse_json('{"a": [1, -9223372036854775808, 1.5, "\\ud83d\\ude00"]}')
+    assert parse_json(b'{"a": 1, "a": 2}') == {"a": 2}
+    with pytest.raises(MalformedError, match="twice"):
+        parse_json(b'{"a": 1, "a": 2}', strict=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", "2026-01-01T00:00:00", "x" * 99, 5],
+)
+def test_times_that_are_none(text: object) -> None:
+    with pytest.raises(MalformedError):
+        parse_moment(text)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _deep(path: Path) -> None:
+    path.write_bytes(b"[" * 100_000)
+
+
+def _utf16(path: Path) -> None:
+    path.write_text('{"schema": 2}', "utf-16")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        _fifo,
+        _deep,
+        _utf16,
+        Path.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.write_bytes(b"\xff"),
+        lambda path: path.symlink_to(path),
+    ],
+    ids=["fifo", "deep", "utf-16", "folder", "device", "bytes", "circle"],
+)
+def test_a_results_folder_with_something_strange(make: Callable[[Path], object], tmp_path: Path) -> None:
+    """A pipe waits for ever for its writer, and a device never ends."""
+    make(tmp_path / "strange.json")
+    began = time.monotonic()
+    (found,) = ReportStore(tmp_path).entries()
+    assert isinstance(found, Damaged)
+    assert "strange.json" in found.why
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_of_a_device_is_read_by_nobody() -> None:
+    with pytest.raises(MalformedError, match="no regular file"):
+        read_file(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("text", ["bash-", "bash=5.2-", "-o", "bash;x", "a b", "--option", "bash/sid"])
+def test_a_package_that_apt_takes_for_an_order(text: str) -> None:
+    """apt-get(8): a hyphen behind the name of a package removes it."""
+    with pytest.raises(BadValue, match="no Debian package"):
+        APT.check(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["bash", "g++", "libstdc++6=12.2.0-14", "python3.11", "libc6=2.36-9+deb12u9"]
+)
+def test_a_package_that_is_one(text: str) -> None:
+    assert APT.check(text) == text
+
+
+@pytest.mark.parametrize("text", ["\uff15\uff13\uff15", "535.\u0661", "²35"])
+def test_a_driver_in_other_digits(text: str) -> None:
+    with pytest.raises(UsageError):
+        driver(text)
+
+
+def test_text_for_people() -> None:
+    assert shown("a\x1b[2J\u202eb\n c") == "a\ufffd[2J\ufffdb c"
+    assert len(shown("x" * 9999)) == 400
+
+
+def test_a_tree_that_is_deeper_than_calls_may_be(tmp_path: Path) -> None:
+    """It ended every later build without an engine in rmtree, until somebody removed it by hand."""
+    top = tmp_path / "rtbuild-top"
+    top.mkdir()
+    here = os.open(top, os.O_RDONLY)
+    for _ in range(3000):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    remove_tree(top)
+    assert not top.exists()
+
+
+LEFT = """
+import os, sys, tempfile
+from builder import temporary
+with temporary.one_folder():
+    folder = tempfile.mkdtemp()
+    print(folder, flush=True)
+    if sys.argv[1] == "killed":
+        os.kill(os.getpid(), 9)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_one_left_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", LEFT, "killed"], env=env, capture_output=True, check=False)
+    (left,) = tmp_path.iterdir()
+    command = [sys.executable, "-c", LEFT, "alive"]
+    with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as alive:
+        assert alive.stdout is not None
+        folder = Path(alive.stdout.readline().decode().strip())
+        assert not left.exists()
+        temporary.sweep(tmp_path, temporary.own_prefix())
+        assert folder.is_dir(), "it belongs to a living process"
+        alive.communicate()
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with temporary.one_folder():
+        pass  # a command that needs none goes on without
+
+
+def test_a_full_disk_is_no_bug(capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    assert guarded(full) == 5
+    said = capsys.readouterr().err
+    assert "no space left for /tmp/x" in said
+    assert "TMPDIR" in said
+
+
+def test_a_bug_that_no_file_takes_is_told_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong() -> int:
+        raise KeyError("x")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    assert guarded(wrong) == BUG
+    assert "Traceback" in capsys.readouterr().err
