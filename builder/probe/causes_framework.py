@@ -41,6 +41,16 @@ FRAMEWORK_CAUSES = (
         "https://github.com/pytorch/pytorch/issues/187824",
     ),
     Cause(
+        "ptxas-missing",
+        "image",
+        "XLA finds no ptxas or no libdevice",
+        "Install the package of nvcc: nvidia-cuda-nvcc-cu12 (CUDA 11: -cu11, CUDA 13: nvidia-cuda-nvcc), or "
+        "conda's cuda-nvcc; where it is still not found, XLA_FLAGS=--xla_gpu_cuda_data_dir names its folder.",
+        "TensorFlow and JAX compile kernels with ptxas and libdevice.10.bc, which the toolkit's libraries do "
+        "not bring.",
+        "https://github.com/tensorflow/tensorflow/issues/58681",
+    ),
+    Cause(
         "training-loss",
         "image",
         "A few training steps do not lower the loss",

@@ -11,10 +11,13 @@ import time
 import traceback
 
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
+from .diagnosis import diagnose
+from .diagnosis_page import render_diagnosis
 from .expectation import ExpectationError, read_expectation
 from .html_page import render_html
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
+from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main
@@ -55,7 +58,15 @@ def make_parser():
     parser.add_argument("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
     parser.add_argument(
-        "--explain", metavar="CAUSE", help="explain a cause ('all': the whole list as Markdown)"
+        "--explain",
+        metavar="CAUSE",
+        help="explain a cause, or a text that a program printed ('all': the whole list as Markdown)",
+    )
+    parser.add_argument(
+        "--read",
+        metavar="FILE",
+        nargs="+",
+        help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
     )
     parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
@@ -229,16 +240,40 @@ def print_report(report, arguments, changes):
 
 
 def answer_questions(arguments, source):
-    """--version and --explain; true where there was one."""
+    """--version, --explain and --read; true where there was one."""
     if arguments.version:
         write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify(source)["sha256"] or "unknown: no file"))
     elif arguments.explain == "all":
         write(causes_page())
     elif arguments.explain is not None:
-        if arguments.explain not in CAUSES:
-            raise UsageError("there is no cause %s; there are: %s" % (arguments.explain, ", ".join(CAUSES)))
-        write(explain(arguments.explain) + "\n")
-    return bool(arguments.version or arguments.explain is not None)
+        write(explanation_of(arguments.explain) + "\n")
+    elif arguments.read:
+        print_diagnosis(arguments)
+    return bool(arguments.version or arguments.explain is not None or arguments.read)
+
+
+def explanation_of(text):
+    """One cause, or what a text that a program printed tells of it."""
+    if text in CAUSES:
+        return explain(text)
+    document = diagnose(read_text_given(text))
+    if document["cause"] is None and not document["harmless"]:
+        raise UsageError(
+            "there is no cause %s, and no signature fits it; there are: %s" % (text, ", ".join(CAUSES))
+        )
+    return render_diagnosis(document).rstrip("\n")
+
+
+def print_diagnosis(arguments):
+    """``--read``: what texts tell, as a page or as one JSON document."""
+    try:
+        document = diagnose(read_all(arguments.read))
+    except OSError as error:
+        raise UsageError("cannot read %s: %s" % (error.filename or "it", error.strerror or error))
+    if arguments.json:
+        write(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    else:
+        write(render_diagnosis(document))
 
 
 def run_probe(argv):

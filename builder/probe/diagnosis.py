@@ -1,0 +1,447 @@
+"""From texts to causes: which line fits which signature, what decides between causes that fit equally."""
+
+import re
+
+from .causes import CAUSES
+from .data import read_signatures
+from .reading import redact
+from .remedies import Remedies, card_within
+from .told import Told
+from .versions import cudnn_tuple, dotted, numbers
+
+PROVES, FITS, WRAPPER = 3, 2, 1
+_STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
+_SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
+_AMPLE = 512 << 20
+"""Free memory with which cuDNN's handle and a small workspace fit."""
+_RESTART = ("pip", "apt", "conda")
+# What tells causes apart, by the pair or the one of them that it decides on; the first that fits is shown.
+_LOOKS = (
+    (
+        {"out-of-memory"},
+        "nvidia-smi",
+        "free memory left: not out-of-memory; the driver's version is shown, too",
+    ),
+    (
+        {"driver-too-old", "driver-missing", "no-device", "device-hidden", "container-no-gpu"},
+        "nvidia-smi",
+        "whether a driver and a card are there, and the newest CUDA that the driver serves",
+    ),
+    (
+        {
+            "cudnn-too-old",
+            "cudnn-missing",
+            "cudnn-major-mismatch",
+            "cudnn-sublibrary-missing",
+            "cudnn-shadowed",
+        },
+        "pip list | grep -i cudnn; ldconfig -p | grep cudnn; echo $LD_LIBRARY_PATH",
+        "which cuDNN is here, of which major version, and which one the loader takes",
+    ),
+    (
+        {"toolkit-mixed", "toolkit-library-missing"},
+        "echo $LD_LIBRARY_PATH",
+        "a CUDA folder in it: toolkit-mixed; empty: the library is missing",
+    ),
+    (
+        {"framework-arch-missing"},
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        "the card's compute capability, to compare with the build's list",
+    ),
+)
+
+
+class Finding(object):
+    """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
+
+    def __init__(self, signature, match, line, told):
+        self.signature, self.line, self.told = signature, line, told
+        self.detail = _detail(match, line)
+        self.strength = _STRENGTHS.get(signature.kind, 0)
+        self.because = []
+        causes = [cause for cause in signature.causes if not self._excluded(cause)]
+        for condition, cause in signature.when:
+            reason = _CONDITIONS[condition](told, self.detail)
+            if reason:
+                causes, self.strength = [cause], PROVES
+                self.because.append(reason)
+                break
+        if len(causes) == 1 and len(signature.causes) > 1 and self.strength == WRAPPER:
+            self.strength = FITS
+        self.causes = causes
+
+    def _excluded(self, cause):
+        for condition, out in self.signature.unless:
+            reason = _CONDITIONS[condition](self.told, self.detail) if out == cause else None
+            if reason:
+                self.because.append("not %s: %s" % (cause, reason))
+                return True
+        return False
+
+    def says(self):
+        """What the signature says this line means."""
+        text = self.signature.says
+        return text.format(**{k: v or "?" for k, v in self.detail.items()}) if text else None
+
+
+def _detail(match, line):
+    detail = dict(match.groupdict())
+    for key in ("loaded", "compiled"):
+        if detail.get(key):
+            detail[key] = _cudnn_text(detail[key])
+    if detail.get("found"):
+        detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
+    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' )", match.group(0) + line.text)
+    detail["library"] = library.group(0) if library else None
+    if detail["library"] and not detail.get("major"):
+        found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"])
+        detail["major"] = found.group(1) if found else None
+    detail.setdefault("major", None)
+    if match.re.pattern.find("libcudnn_") >= 0 and not detail["major"]:
+        found = re.search(r"\.so\.(\d)", match.group(0))
+        detail["major"] = found.group(1) if found else None
+    detail["line"] = line.text
+    return detail
+
+
+def _cudnn_text(text):
+    """``8.0.5`` out of what frameworks print: 8.0.5, 7301, 90100, or (8, 7, 0)."""
+    parts = [part for part in re.split(r"[,. ]+", text) if part]
+    return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)
+
+
+# -- conditions: a sentence where they hold, None where they do not or nothing says so
+
+
+def _if_memory_free(told, _):
+    if told.memory_free is not None and told.memory_free >= _AMPLE:
+        return "%d MiB of %d MiB were free" % (told.memory_free >> 20, (told.memory_total or 0) >> 20)
+    return None
+
+
+def _if_memory_full(told, _):
+    if told.memory_free is not None and told.memory_free < _AMPLE:
+        return "%d MiB of %d MiB were free" % (told.memory_free >> 20, (told.memory_total or 0) >> 20)
+    return None
+
+
+def _if_driver_old(told, detail):
+    remedies = Remedies(told, detail)
+    major = max(told.cuda_majors) if told.cuda_majors else remedies.cuda
+    if major is None or not (told.driver or told.driver_cuda):
+        return None
+    api = numbers(told.driver_cuda)
+    floor = numbers((remedies.releases.families.get(str(major)) or {}).get("driver"))
+    if (api and api[0] < major) or (floor and numbers(told.driver) and numbers(told.driver) < floor):
+        return "driver %s; CUDA %d needs %s" % (
+            told.driver or "for CUDA " + told.driver_cuda,
+            major,
+            dotted(floor),
+        )
+    return None
+
+
+def _if_no_driver(told, _):
+    return "there is no kernel module" if told.no_kernel_module else None
+
+
+def _if_in_container(told, _):
+    return "it ran in a container" if "container" in told.places else None
+
+
+def _if_hidden(told, _):
+    return "CUDA_VISIBLE_DEVICES hides the cards" if told.hidden else None
+
+
+def _if_cpu_build(told, _):
+    return "a build for the CPU is installed" if told.cpu_build else None
+
+
+def _if_library_path(told, _):
+    return "LD_LIBRARY_PATH leads to %s" % told.library_path if told.library_path else None
+
+
+def _versions(detail):
+    return numbers(detail.get("loaded")), numbers(detail.get("compiled"))
+
+
+def _if_loaded_older(_, detail):
+    loaded, compiled = _versions(detail)
+    return "%s is older" % dotted(loaded) if loaded and compiled and loaded < compiled else None
+
+
+def _if_exact_era(_, detail):
+    """The same major and a newer minor, which was refused: the build demands its own minor version."""
+    loaded, compiled = _versions(detail)
+    newer = loaded[:1] == compiled[:1] and loaded[:2] > compiled[:2]
+    return (
+        "this old build accepts only cuDNN %s, and the one loaded is newer" % dotted(compiled[:2])
+        if newer
+        else None
+    )
+
+
+def _if_other_major(_, detail):
+    loaded, compiled = _versions(detail)
+    return (
+        "nothing crosses a major version of cuDNN"
+        if loaded and compiled and loaded[0] != compiled[0]
+        else None
+    )
+
+
+def _if_cudnn_9_here(told, _):
+    if 9 in told.cudnn_majors():
+        return "cuDNN 9 is here"
+    version = told.packages.get("torch")
+    return "PyTorch %s brings cuDNN 9" % version if version and numbers(version)[:2] >= (2, 4) else None
+
+
+def _if_cudnn_8_here(told, _):
+    majors = told.cudnn_majors()
+    return "cuDNN 8 is here" if 8 in majors and 9 not in majors else None
+
+
+def _if_cudnn_other_here(told, detail):
+    wanted = numbers(detail.get("major"))
+    others = sorted(told.cudnn_majors() - set(wanted[:1]))
+    if wanted and others and wanted[0] not in told.cudnn_majors():
+        return "cuDNN %d is asked for, and %d is here" % (wanted[0], others[-1])
+    return None
+
+
+def _if_cuda_same(told, detail):
+    number = numbers(detail.get("number"))
+    same = number and told.cuda_majors == {number[0]}
+    return "everything here is built for CUDA %d" % number[0] if same else None
+
+
+def _capability(told):
+    return numbers(told.capability) or None
+
+
+def _if_card_unserved(told, _):
+    """The build that is here has no code for the card that is here."""
+    capability = _capability(told)
+    if capability is None:
+        return None
+    cuda = _cuda_of_build(told)
+    if cuda and not card_within(cuda, capability):
+        return "%s has compute capability %s, which CUDA %s has no code for" % (
+            _card(told),
+            told.capability,
+            dotted(cuda),
+        )
+    return None
+
+
+def _if_card_served(told, _):
+    capability, cuda = _capability(told), _cuda_of_build(told)
+    return (
+        "CUDA %s has code for this card" % dotted(cuda)
+        if capability and cuda and card_within(cuda, capability)
+        else None
+    )
+
+
+def _if_card_old(told, _):
+    capability = _capability(told)
+    if capability is not None and capability < (5, 0):
+        return "%s has compute capability %s, which cuDNN for CUDA 12 and cuDNN 9 do not serve" % (
+            _card(told),
+            told.capability,
+        )
+    return None
+
+
+def _if_cudnn_too_new_for_card(told, _):
+    capability = _capability(told)
+    new = [v for v in told.cudnn_here if len(numbers(v)) > 1 and numbers(v)[:2] >= (9, 11)]
+    return (
+        "cuDNN %s serves compute capability 7.5 and newer" % new[0]
+        if new and capability and capability < (7, 5)
+        else None
+    )
+
+
+def _card(told):
+    return told.cards[0] if told.cards else "the card"
+
+
+def _cuda_of_build(told):
+    """The CUDA that the framework here is built for, as (major, minor), or the most that its release had."""
+    for name in ("torch", "tensorflow", "jaxlib"):
+        version = told.packages.get(name)
+        plus = re.search(r"\+cu(?:da)?(\d\d)(\d)?", version or "")
+        if plus:
+            return (int(plus.group(1)), int(plus.group(2) or 0))
+    version = numbers(told.packages.get("torch"))
+    if version and version < (1, 7):
+        return (
+            10,
+            2,
+        )  # 1.5 and 1.6 came with 10.2 at the most: https://pytorch.org/get-started/previous-versions/
+    return None
+
+
+_CONDITIONS = {
+    name[len("_if_") :].replace("_", "-"): value
+    for name, value in sorted(globals().items())
+    if name.startswith("_if_")
+}
+
+
+# -- the answer
+
+
+def diagnose(reading):
+    """The answer as one document: causes, the likeliest first, what was read, what to look at next."""
+    told = Told(reading.lines)
+    findings, harmless = find(reading.lines, told)
+    report = reading.reports[-1] if reading.reports else None
+    causes = _from_report(report) if report else []
+    causes += [row for row in _ranked(findings, told) if row["cause"] not in [c["cause"] for c in causes]]
+    equal = [row["cause"] for row in causes if causes and row["rank"] == causes[0]["rank"]]
+    decided = bool(causes) and causes[0]["strength"] == PROVES
+    return {
+        "schema": 1,
+        "read": dict(told.as_document(), sources=reading.sources, notes=reading.notes),
+        "cause": causes[0]["cause"] if causes else None,
+        "decided": decided,
+        "equal": equal if len(equal) > 1 and not decided else [],
+        "causes": causes,
+        "harmless": harmless,
+        "look": _look(equal if not decided else [], causes),
+    }
+
+
+def find(lines, told):
+    """[Finding], and [{line, says, source}] of lines that mean nothing."""
+    text, starts = _as_one_text(lines)
+    findings, harmless, taken = [], [], []
+    for signature in read_signatures():
+        match = _free_match(signature.pattern, text, taken)
+        if match is None:
+            continue
+        taken.append(match.span())
+        line = lines[_line_at(starts, match.start())]
+        if signature.kind == "harmless":
+            row = {"line": _place(line), "says": signature.says, "source": signature.source}
+            harmless.append(row)
+        else:
+            findings.append(Finding(signature, match, line, told))
+    return findings, harmless
+
+
+def _free_match(pattern, text, taken):
+    """The first match outside of what an earlier, more exact signature has matched already."""
+    for match in pattern.finditer(text):
+        if not any(match.start() < end and start < match.end() for start, end in taken):
+            return match
+    return None
+
+
+def _as_one_text(lines):
+    starts, position, parts = [], 0, []
+    for line in lines:
+        starts.append(position)
+        parts.append(line.text)
+        position += len(line.text) + 1
+    return "\n".join(parts), starts
+
+
+def _line_at(starts, position):
+    low, high = 0, len(starts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if starts[middle] <= position else (low, middle)
+    return low
+
+
+def _place(line):
+    return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
+
+
+def _ranked(findings, told):
+    """Causes in the order in which they are shown: by how sure, then as the signatures' order has it."""
+    found = {}
+    for finding in findings:
+        for index, cause in enumerate(finding.causes):
+            strength = finding.strength
+            row = found.get(cause)
+            if row is None or strength > row["strength"]:
+                found[cause] = _row(cause, finding, strength, index, told)
+    best = max([row["strength"] for row in found.values()] or [0])
+    # what is sure outweighs what fits; what fits outweighs a wrapper
+    kept = [row for row in found.values() if row["strength"] == best]
+    kept.sort(key=lambda row: (-row["strength"], row["index"], row["line"]["line"]))
+    for number, row in enumerate(kept):
+        row["rank"] = number if best == PROVES else 0
+    return [{key: value for key, value in row.items() if key != "index"} for row in kept]
+
+
+def _row(cause, finding, strength, index, told):
+    about = CAUSES[cause]
+    # a wrapper's causes have nothing in common that could be mended
+    silent = strength == WRAPPER and len(finding.causes) > 1
+    commands = [] if silent else Remedies(told, finding.detail, finding.signature.systems).commands(cause)
+    places = {"colab", "notebook"} & told.places
+    return {
+        "cause": cause,
+        "title": about.title,
+        "strength": strength,
+        "how": _SURENESS[strength],
+        "line": _place(finding.line),
+        "says": finding.says(),
+        "because": finding.because,
+        "source": finding.signature.source,
+        "signature": finding.signature.id,
+        "remedy": about.remedy,
+        "commands": [dict(command._asdict()) for command in commands],
+        "restart": bool(places) and any(command.where in _RESTART for command in commands),
+        "index": index,
+        "rank": 0,
+    }
+
+
+def _from_report(report):
+    """The cause of a report of this probe: it was proven there, by more than a text."""
+    cause = report.get("cause")
+    if cause not in CAUSES:
+        return []
+    line = {
+        "source": "a report of cudnn-verify",
+        "line": 1,
+        "text": redact(str(report.get("summary") or ""))[:300],
+    }
+    about = CAUSES[cause]
+    row = {
+        "cause": cause,
+        "title": about.title,
+        "strength": PROVES,
+        "how": "proven by the probe",
+        "line": line,
+    }
+    row.update(
+        says=None,
+        because=[],
+        source=about.source,
+        signature=None,
+        remedy=str(report.get("remedy") or about.remedy),
+    )
+    row.update(commands=[], restart=False, rank=-1)
+    return [row]
+
+
+def _look(equal, causes):
+    """The one look that decides between causes that fit equally; the probe where there is none."""
+    if causes and not equal:
+        return None
+    for about, command, decides in _LOOKS:
+        if len(about & set(equal)) >= 1 and len(equal) > 1:
+            return {"command": command, "decides": decides}
+    text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else None
+    return {
+        "command": "python3 cudnn_verify.py",
+        "decides": text or "no signature fits this text; the probe looks for itself",
+    }

@@ -1,0 +1,192 @@
+"""Texts that people have: logs, notebooks, lists of packages. What may matter in them is kept, line by line.
+
+A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
+Memory and time are bounded: lines without one of the words below are passed over as they stream by, a line
+that recurs is kept a few times only, and a file that takes too long is read at its end.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from collections import namedtuple
+
+# place: name of the text and the line in it; origin: "log", or "cell 3" of a notebook
+Line = namedtuple("Line", "source number text")
+
+_CHUNK = 4 << 20
+_SMALL = 256 << 10
+_LONGEST = 2000
+_MOST_LINES = 20000
+_REPEATS = 3
+_SECONDS = 20.0
+_NOTEBOOK = 256 << 20
+_FOLLOWING = 2
+"""Lines kept after one with a word: a terminal wraps long messages."""
+_WORDS = re.compile(
+    rb"ud[an]|UD[AN]|uD[AN]|ublas|UBLAS|vidia|VIDIA|nvrtc|nvJit|NVML|GPU|gpu|\.so|\.dll|DNN |dnn |river|"
+    rb"ernel|apability|orch|ensor|jax|JAX|onnx|ONNX|ranslate2|addle|xla|XLA|ptx|PTX|emory|OOM|EXHAUSTED|GLIBC|NumPy|"
+    rb"numpy|ttempted|ystem |LD_LIBRARY|==|ersion|onvolution|algorithm|RTX|GTX|Tesla|conda|protobuf|Descriptors|WSL|olab|MiB|/content"
+)
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
+_SECRET = re.compile(
+    r"(?i:(?P<key>[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|private[_-]?key)"
+    r"[\w-]*[\"']?\s*[:=]\s*[\"']?|authorization:\s*\w+\s+|bearer\s+))(?P<value>[^\s\"',;]{4,})"
+    r"|\b(?P<plain>(?:%s)[\w.+/=-]{8,})|(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/@:]+:[^\s/@]+)@"
+    % _PREFIXES
+)
+_INSTALL = re.compile(
+    r"\s*(?:[!%]|\$ |RUN )?\s*(?:sudo\s+)?(?:python[\d.]* -m )?(?:uv )?(?:pip3?|conda|mamba|apt(?:-get)?)\s"
+)
+
+
+class Reading(object):
+    """The lines that were kept of some texts, and what is to say about how they were read."""
+
+    def __init__(self):
+        self.lines, self.notes, self.reports, self.sources = [], [], [], []
+
+    def add(self, name, stream, size=None):
+        """Read one text. ``size`` in bytes, None where nobody knows."""
+        head = stream.read(_CHUNK)
+        self.sources.append(name)
+        if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            self.notes.append("%s is a binary file: only the text in it was looked at" % name)
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            head = (head + stream.read(_NOTEBOOK)).decode("utf-16", "replace").encode("utf-8")
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if start == b"{" and (size is None or size <= _NOTEBOOK):
+            data = head + stream.read(_NOTEBOOK)
+            if self._document(name, data):
+                return
+            # half a notebook: its strings, without the escapes of JSON
+            self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
+            for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
+                data = data.replace(old, new)
+            self._lines(name, iter([data]))
+        else:
+            self._lines(name, _chunks(name, head, stream, size, self.notes), every=len(head) <= _SMALL)
+
+    def _document(self, name, data):
+        """True where the text is one JSON document that is understood."""
+        try:
+            document = json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(document, dict):
+            return False
+        if isinstance(document.get("cells"), list):
+            for number, cell in enumerate(document["cells"], 1):
+                if isinstance(cell, dict):
+                    self._lines("%s, cell %d" % (name, number), iter([_cell_text(cell)]))
+        elif "verdict" in document and "checks" in document:
+            self.reports.append(document)
+        else:
+            return False
+        return True
+
+    def _lines(self, name, chunks, every=True):
+        """Keep lines of a text: all of them, or those with a word and what follows them."""
+        seen = {}
+        number, following, rest = 0, _MOST_LINES if every else 0, b""
+        for chunk in chunks:
+            data = rest + chunk
+            end = data.rfind(b"\n") + 1
+            rest = data[end:][-_CHUNK:]
+            number, following = self._keep(name, data[:end], number, following, seen)
+        self._keep(name, rest, number, following, seen)
+
+    def _keep(self, name, data, number, following, seen):
+        """Add the lines of some bytes that may matter; (number of the last line, lines still to follow)."""
+        if not following and not _WORDS.search(data):
+            return number + data.count(b"\n"), 0
+        for raw in data.split(b"\n"):
+            number += 1
+            # a progress bar draws over itself: what follows its last carriage return, or the most of it
+            raw = max(raw.split(b"\r"), key=len) if b"\r" in raw[:-1] else raw
+            if _WORDS.search(raw, 0, 4 * _LONGEST):
+                following = max(following, _FOLLOWING + 1)
+            if not following:
+                continue
+            following -= 1
+            text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
+            key = re.sub(r"\d+", "0", text[:200])
+            seen[key] = seen.get(key, 0) + 1
+            if seen[key] <= _REPEATS and text.strip() and len(seen) <= _MOST_LINES:
+                self.lines.append(Line(name, number, text))
+        return number - 1, following
+
+
+def _chunks(name, head, stream, size, notes):
+    """The rest of a stream; where it takes too long, its end."""
+    deadline = time.time() + _SECONDS
+    chunk = head
+    while chunk:
+        yield chunk
+        if time.time() > deadline:
+            notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
+            if size is not None and stream.seekable():
+                stream.seek(max(stream.tell(), size - 4 * _CHUNK))
+                deadline += _SECONDS
+            else:
+                return
+        chunk = stream.read(_CHUNK)
+
+
+def _cell_text(cell):
+    """A notebook's cell as text: of its code the lines that install something, and all of its outputs."""
+    parts = []
+    if cell.get("cell_type") == "code":
+        parts += [line for line in _joined(cell.get("source")).splitlines() if _INSTALL.match(line)]
+    for output in cell.get("outputs") or []:
+        if isinstance(output, dict):
+            data = output.get("data") if isinstance(output.get("data"), dict) else {}
+            parts += [_joined(output.get("text")), _joined(data.get("text/plain"))]
+            parts += [_joined(output.get("traceback"), "\n"), _joined(output.get("evalue"))]
+    return "\n".join(parts).encode("utf-8", "replace")
+
+
+def _joined(value, between=""):
+    if isinstance(value, list):
+        return between.join(part for part in value if isinstance(part, str))
+    return value if isinstance(value, str) else ""
+
+
+def clean(text):
+    """A line without colours, control characters and characters that change the direction of writing."""
+    return _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
+
+
+def redact(text):
+    """A line without tokens, passwords and the like: what is repeated in a report can be shown around."""
+
+    def hidden(found):
+        if found.group("scheme"):
+            return found.group("scheme") + "[redacted]@"
+        return (found.group("key") or "") + "[redacted]"
+
+    return _SECRET.sub(hidden, text)
+
+
+def read_all(names):
+    """A :class:`Reading` of files; ``-`` is the standard input. Raises OSError where one cannot be read."""
+    reading = Reading()
+    for name in names:
+        if name == "-":
+            reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
+        else:
+            with open(name, "rb") as stream:
+                reading.add(os.path.basename(name), stream, os.fstat(stream.fileno()).st_size)
+    return reading
+
+
+def read_text_given(text):
+    """A :class:`Reading` of one text, as an argument gives it."""
+    reading = Reading()
+    for number, line in enumerate(text.splitlines(), 1):
+        reading.lines.append(Line("the text", number, clean(line)[:_LONGEST]))
+    reading.sources.append("the text")
+    return reading
