@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import ours, peers, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder import resources
+from builder.debian.archive import Debian
+from builder.index.client import Index
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import Debian, Index
 from builder.model import RootfsBase
 
 if TYPE_CHECKING:

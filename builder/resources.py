@@ -14,6 +14,18 @@ def templates() -> Path:
     return installed if installed.is_dir() else _PACKAGE.parent / "templates"
 
 
+def schemas() -> Path:
+    """The folder with ``*.schema.json``, one for each document that rtbuild reads or prints."""
+    installed = _PACKAGE / "_schemas"
+    return installed if installed.is_dir() else _PACKAGE.parent / "docs"
+
+
+def matrices() -> Path:
+    """The folder with the project's own matrices and their locks."""
+    installed = _PACKAGE / "_matrices"
+    return installed if installed.is_dir() else _PACKAGE.parent / "matrices"
+
+
 def probe() -> Path:
     """The folder with the probe's sources, which are data here and never imported."""
     return _PACKAGE / "probe"
@@ -26,7 +38,7 @@ def runtime() -> Path:
 
 def facts() -> Path:
     """The folder with the compatibility tables."""
-    return _PACKAGE / "compat" / "facts"
+    return _PACKAGE / "facts" / "tables"
 
 
 def cache() -> Path:

@@ -15,8 +15,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from builder.evidence import Evidence, Verification
-from builder.lock.oci import MANIFEST
-from builder.lock.registry import Manifest
 from builder.model import (
     Base,
     Cell,
@@ -29,7 +27,9 @@ from builder.model import (
     RootfsBase,
     Wheel,
 )
-from builder.publish.staging import Staged, read_image
+from builder.oci.registry import Manifest
+from builder.oci.spec import MANIFEST
+from builder.oci.staging import Staged, read_image
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,14 +8,14 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, serve
 
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.net.http import Client
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 
 @pytest.fixture

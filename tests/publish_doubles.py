@@ -19,8 +19,8 @@ from builder import __version__
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase
+from builder.oci.staging import read_image, staged_tag
 from builder.publish.reports import Candidate
-from builder.publish.staging import read_image, staged_tag
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.model import Cell, Matrix, Recipe
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 PROBE = bundle()
 T4 = {"name": "Tesla T4", "compute_capability": "7.5"}

@@ -95,14 +95,14 @@ def check(
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
-    """Say in milliseconds which cells can work, and why the others cannot; nothing is built."""
+    """Say in milliseconds which cells are possible, and why the others are not; nothing is built."""
     from builder.cli.checking import run
 
     return run(
         opt.load_all(matrices),
         select,
         skip,
-        driver=driver,
+        driver=opt.driver(driver),
         online=read,
         mirrors=opt.mirrors(mirror),
         json=json_,
@@ -123,7 +123,12 @@ def explain(
     from builder.cli.checking import explain_one
 
     return explain_one(
-        opt.load_all(matrices), cell, driver=driver, online=read, mirrors=opt.mirrors(mirror), json=json_
+        opt.load_all(matrices),
+        cell,
+        driver=opt.driver(driver),
+        online=read,
+        mirrors=opt.mirrors(mirror),
+        json=json_,
     )
 
 
@@ -151,9 +156,9 @@ def resolve(
     ] = False,
     json_: opt.Json = False,
 ) -> int:
-    """Propose cells that work for given frameworks, best first, and print a matrix file of them."""
+    """Propose possible cells for given frameworks, best first, and print a matrix file of them."""
     from builder.cli.resolving import from_conda, run
-    from builder.lock import Index
+    from builder.index.client import Index
 
     wanted = list(requirements or ())
     if conda is not None:
@@ -189,7 +194,8 @@ def facts_refresh(
 ) -> int:
     """Read again what the tables say of wheels and of nvidia/cuda tags; show what differs and write it."""
     from builder.cli.facts import run
-    from builder.lock import Index, Registry
+    from builder.index.client import Index
+    from builder.oci.registry import Registry
 
     index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
     return run(index=index, registry=registry, check=check_, json=json_)

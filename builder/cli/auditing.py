@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 import sys
 from typing import TYPE_CHECKING
 
-from builder.catalogue import Question, audit
-from builder.catalogue.page import clean, document, lines, page
-from builder.compat.facts import load
-from builder.compat.gpus import known_class
+from builder.audit import Question, audit
+from builder.audit.page import clean, document, lines, page
+from builder.cli.options import card
+from builder.cli.options import driver as checked
 from builder.console import print_json
 from builder.errors import UsageError
 from builder.evidence import Verifier
-from builder.lock import Registry
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
     from builder.console import Terminal
-
-_DRIVER = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}")
 
 
 def run(
@@ -42,8 +38,8 @@ def run(
     """Exit 0 only where the image is known to work, for the machine asked about if one was; else 1."""
     question = Question(
         verifier=_verifier(key, identity, issuer, required=require_signature),
-        gpu=_gpu(gpu),
-        driver=_driver(driver),
+        gpu=card(gpu, alike=False) if gpu is not None else None,
+        driver=checked(driver),
         max_age=max_age,
     )
     registry = Registry.from_user(mirrors)
@@ -82,22 +78,3 @@ def _verifier(
             hint="--key cosign.pub; or --certificate-identity and --certificate-oidc-issuer",
         )
     return None
-
-
-def _gpu(text: str | None) -> str | None:
-    if text is None:
-        return None
-    found = known_class(text)
-    if found is None:
-        names = [row.name for row in load().gpus.values()]
-        near = difflib.get_close_matches(text.upper(), names, n=3, cutoff=0.5)
-        raise UsageError(
-            f"--gpu {text} is no GPU that rtbuild knows", hint=f"one of {', '.join(near or names)}"
-        )
-    return found
-
-
-def _driver(text: str | None) -> str | None:
-    if text is not None and not _DRIVER.fullmatch(text):
-        raise UsageError(f"--driver {text} is no driver version", hint="as in 535, or 535.104.05")
-    return text

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder import __version__
+from builder.console.fitting import accept_any_encoding
 from builder.errors import RtbuildError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ INTERRUPTED = 130
 
 def guarded(program: Callable[[], int]) -> int:
     """Run ``program``; expected errors say what to do, anything else leaves a file ready to paste."""
+    accept_any_encoding()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # What CI and `timeout` send: it ends as Ctrl-C does, with what was unpacked or started cleared away.
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored

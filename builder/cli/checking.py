@@ -6,22 +6,23 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from builder.cli.options import choose, choose_one
-from builder.compat import Outcome, check, explain, summary
 from builder.console import Terminal, human_bytes, print_json_rows
-from builder.lock import Memory, lock_path, pinned_cell, read_lock
+from builder.facts import Outcome, check, explain, summary
+from builder.facts.memory import Memory
+from builder.lock import lock_path, pinned_cell, read_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from builder.compat import Finding
-    from builder.lock import Reading
+    from builder.facts import Finding
+    from builder.facts.reading import Reading
     from builder.model import Cell, Matrix, Pinned
 
 _MARKS = {
-    Outcome.WORKS: ("ok", "32"),
+    Outcome.POSSIBLE: ("ok", "32"),
     Outcome.WARNS: ("warn", "33"),
     Outcome.UNKNOWN: ("skip", "33"),
-    Outcome.CANNOT_WORK: ("bad", "31;1"),
+    Outcome.IMPOSSIBLE: ("bad", "31;1"),
 }
 
 
@@ -47,7 +48,9 @@ def judge(
     memory = Memory(mirrors=mirrors)
     reading = None
     if online:
-        from builder.lock import Index, Registry, read  # with an HTTP client: a tenth of a second
+        from builder.facts.reading import read  # with an HTTP client: a tenth of a second
+        from builder.index.client import Index  # with an HTTP client: a tenth of a second
+        from builder.oci.registry import Registry  # with an HTTP client: a tenth of a second
 
         registry = Registry.from_user(mirrors)
         reading = read(pairs, index=Index.from_user(brief=True), registry=registry, memory=memory)
@@ -70,10 +73,10 @@ def run(
     json: bool,
     verbose: int,
 ) -> int:
-    """Exit 1 where a cell cannot work."""
+    """Exit 1 if a cell is impossible."""
     cells = choose(matrices, select, skip).chosen
     found, reading = judge(matrices, cells, driver=driver, online=online, mirrors=mirrors)
-    refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.CANNOT_WORK]
+    refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
     if json:
         print_json_rows(_document(cells, found, reading), "cells")
         return 1 if refused else 0
@@ -86,15 +89,16 @@ def run(
         symbol, code = _MARKS[outcome]
         color_on = terminal.color and sys.stdout.isatty()
         mark = terminal.style(terminal.symbol(symbol), code) if color_on else terminal.symbol(symbol)
-        sys.stdout.write(f"{mark} {cell:<{width}}  {outcome.value}\n")
+        sys.stdout.write(f"{mark} {cell:<{width}}  {outcome.answer}\n")
         for finding in findings:
-            if finding.outcome is Outcome.WORKS and not verbose:
+            if finding.outcome is Outcome.POSSIBLE and not verbose:
                 continue
             sys.stdout.write(f"    {finding.rule}: {finding.message}\n")
-            if finding.nearest is not None:
-                sys.stdout.write(f"    would work: {finding.nearest}\n")
+        way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
+        if way_out is not None:
+            sys.stdout.write(f"    possible instead ({way_out}):\n{way_out.yaml}")
     if refused:
-        sys.stdout.write(f"{len(refused)} of {len(found)} cannot work; `rtbuild explain CELL` says why\n")
+        sys.stdout.write(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why\n")
     return 1 if refused else 0
 
 
@@ -105,7 +109,8 @@ def _document(
         {
             "id": cell.id,
             "matrix": cell.matrix,
-            "outcome": summary(found[cell.id]).value,
+            "outcome": summary(found[cell.id]).old_name,
+            "answer": summary(found[cell.id]).answer,
             "findings": [f.as_json() for f in found[cell.id]],
         }
         for cell in cells
@@ -145,4 +150,4 @@ def explain_one(
         print_json_rows(_document([cell], found, reading), "cells")
     else:
         sys.stdout.write(explain(cell, findings))
-    return 1 if summary(findings) is Outcome.CANNOT_WORK else 0
+    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0

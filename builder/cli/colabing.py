@@ -15,9 +15,10 @@ from builder.colab.imports import Imported, import_runtime, matrix_text, record,
 from builder.colab.listed import listed
 from builder.colab.measure import measure
 from builder.console import print_json, reporter, run_summary
+from builder.debian.archive import Debian
 from builder.engine import Engine
 from builder.errors import UsageError
-from builder.lock import Debian, Index
+from builder.index.client import Index
 from builder.matrix import load
 from builder.pipeline import run as pipeline
 from builder.pipeline.events import Outcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted

@@ -8,18 +8,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from builder import resources
-from builder.compat import facts as tables
-from builder.compat.document import markdown
-from builder.compat.edit import apply
 from builder.console import print_json
 from builder.errors import UsageError
-from builder.lock.refresh import origin_of, refresh
+from builder.facts import tables
+from builder.facts.document import markdown
+from builder.facts.edit import apply
+from builder.facts.refresh import origin_of, refresh
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.lock import Index, Registry
-    from builder.lock.refresh import Refresh
+    from builder.facts.refresh import Refresh
+    from builder.index.client import Index
+    from builder.oci.registry import Registry
 
 
 def run(*, index: Index, registry: Registry, check: bool, json: bool, folder: Path | None = None) -> int:
@@ -44,7 +45,7 @@ def run(*, index: Index, registry: Registry, check: bool, json: bool, folder: Pa
         print_json(_document(found, written=bool(changed) and not check))
     else:
         for name, text in changed.items():
-            path = f"builder/compat/facts/{name}"
+            path = f"builder/facts/tables/{name}"
             sys.stdout.writelines(
                 difflib.unified_diff(
                     texts[name].splitlines(keepends=True),

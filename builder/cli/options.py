@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -199,7 +200,7 @@ def terminal(
 
 def mirrors(given: list[str] | None) -> dict[str, str]:
     """``--registry-mirror`` options over ``RTBUILD_REGISTRY_MIRROR``, as registry → mirror. UsageError."""
-    from builder.lock import parse_mirrors
+    from builder.oci.spec import parse_mirrors
 
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
@@ -233,6 +234,39 @@ def refuse_idle(
             f"--check-reproducible only compares two builds: {option} has no part in it",
             hint="run `rtbuild build` once more, without --check-reproducible",
         )
+
+
+def driver(text: str | None) -> str | None:
+    """``--driver`` checked: a branch or a full version, ``535`` or ``535.104.05``. Raises UsageError."""
+    if text is None or re.fullmatch(r"\d{3}(\.\d{1,3}){0,2}", text):
+        return text
+    like = "a driver is like 535.104.05, or 535 for its branch; `nvidia-smi` prints it as Driver Version"
+    if re.fullmatch(r"\d{1,2}(\.\d+){0,2}", text):
+        raise UsageError(f"--driver {text} is a CUDA version, not a driver", hint=like)
+    raise UsageError(f"--driver {text} is no driver version", hint=like)
+
+
+def card(text: str, *, alike: bool = True) -> str:
+    """``--gpu`` as the tables name the card, or ``sm_75`` for a compute capability.
+
+    With ``alike`` a laptop's chip stands for the card of the same compute capability: good for a question to
+    the rules, too much for a question about reports.
+
+    Raises:
+        UsageError: No table has it.
+    """
+    from builder.facts.gpus import card_of, known_class, near_names
+
+    row = card_of(text) if alike else None
+    found = row.name if row is not None else None if alike else known_class(text)
+    if found is not None:
+        return found
+    near = near_names(text)
+    raise UsageError(
+        f"--gpu {text} is no GPU that rtbuild knows",
+        hint=(f"one of {', '.join(near)}? " if near else "")
+        + "Its compute capability is taken too: --gpu 8.9, as `nvidia-smi --query-gpu=compute_cap` prints it",
+    )
 
 
 def age(text: str | None) -> timedelta | None:

@@ -1,4 +1,4 @@
-"""``rtbuild resolve``: from requirements to a matrix of cells that work."""
+"""``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from builder.compat import Outcome, propose, to_matrix_yaml
-from builder.compat import facts as tables
-from builder.compat.conda import in_wheels, read
-from builder.compat.versions import requirement
 from builder.console import print_json
 from builder.errors import CellError, UsageError
-from builder.lock import Index, availability
+from builder.facts import Outcome, availability, propose, tables, to_matrix_yaml
+from builder.facts.conda import in_wheels, read
+from builder.facts.versions import requirement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.compat import Proposal
-    from builder.compat.conda import Environment
-    from builder.lock.availability import Offer
+    from builder.facts import Proposal
+    from builder.facts.availability import Offer
+    from builder.facts.conda import Environment
+    from builder.index.client import Index
     from builder.model import Cell
 
 _MOST = 200
@@ -43,7 +42,7 @@ def run(
 
     Raises:
         UsageError: A requirement does not parse, or names a framework that the facts do not cover.
-        CellError: Nothing works, or the index has no wheels for what would.
+        CellError: Nothing is possible, or the index has no wheels for it.
     """
     offers = availability.ask(_projects(requirements), index) if index is not None else {}
     own: dict[tuple[str, str], Offer] = {}
@@ -123,7 +122,8 @@ def _there(
     if not kept:
         reasons = dict.fromkeys(lack for lack in lacking if lack is not None)
         raise CellError(
-            "what would work is not on the package index:\n" + "\n".join(f"  {r}" for r in list(reasons)[:8]),
+            "what is possible by the rules is not on the package index:\n"
+            + "\n".join(f"  {r}" for r in list(reasons)[:8]),
             hint="another index may have it; --offline asks only rtbuild's own tables",
         )
     return kept
@@ -161,7 +161,7 @@ def _say(
     for number, proposal in enumerate(proposals, 1):
         cell = proposal.cell
         what = ", ".join((*cell.frameworks, f"Python {cell.python}", str(cell.base)))
-        sys.stderr.write(f"{number}. {what}: {proposal.outcome.value}\n")
+        sys.stderr.write(f"{number}. {what}: {proposal.outcome.answer}\n")
         for url, unknown in _own_indexes(cell, own):
             told = "which has them" if unknown is None else f"which may have them: {unknown}"
             sys.stderr.write(f"   its wheels come from {url}, {told}\n")
@@ -186,7 +186,8 @@ def _document(
         ],
         "proposals": [
             {
-                "outcome": proposal.outcome.value,
+                "outcome": proposal.outcome.old_name,
+                "answer": proposal.outcome.answer,
                 "cell": proposal.cell.inputs() | {"gpus": list(proposal.cell.gpus)},
                 "indexes": [
                     {"url": url, "answered": why is None} | ({"reason": why} if why else {})

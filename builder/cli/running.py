@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shlex
 import signal
@@ -18,6 +19,7 @@ from builder.colab import devcontainer
 from builder.colab.launch import IMAGE_USER, Machine, Plan, Wish, address_in, plan, verdict_exit
 from builder.console import print_json
 from builder.engine import Engine
+from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
 from builder.pipeline.settings import Settings
 
@@ -105,7 +107,11 @@ def write_devcontainer(
 
 
 def _find(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
-    """The image of the cell whose id it is or matches; else the one of that name, pulled where it must be."""
+    """The image of the cell whose id it is or matches; else the one of that name; else the one that holds it.
+
+    A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
+    mistyped cell would start whatever a public registry has by that name.
+    """
     cell = None if set("/:@") & set(name) else _cell_image(name, matrices)
     if cell is not None:
         stored = engine.inspect(cell)
@@ -115,12 +121,38 @@ def _find(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage
     if set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
     stored = engine.inspect(name)
-    if stored is None:
+    if stored is None and not set("/:@") & set(name):
+        stored = engine.inspect(_holding(name, engine))
+    elif stored is None:
         _pull(name, engine)
         stored = engine.inspect(name)
     if stored is None:
-        raise UsageError(f"{name} was pulled, and the engine has no such image")
+        raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
     return stored
+
+
+def _holding(name: str, engine: Engine) -> str:
+    """The image here that holds it: a part of its cell's id begins with ``torch``, or ``torch==2.6``."""
+    wanted = name.replace("==", "").casefold()
+    here = engine.cells()
+    found = sorted(
+        image
+        for image, cell in here.items()
+        if cell.casefold().startswith(wanted) or f"-{wanted}" in cell.casefold()
+    )
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = "\n".join(f"  {image}" for image in found[:10])
+        raise UsageError(f"{len(found)} images here hold {name}:\n{several}", hint="name one of them")
+    near = difflib.get_close_matches(name, {*here, *here.values()}, n=3, cutoff=0.5)
+    raise UsageError(
+        f"there is no image {name} here, no cell of that name, and no image that holds it",
+        hint=f"did you mean {', '.join(near)}?"
+        if near
+        else "`rtbuild list` shows the cells, `docker images` the images here; a name with its repository or"
+        f" tag is pulled: {name}:latest",
+    )
 
 
 def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
@@ -170,6 +202,8 @@ def _machine(engine: Engine) -> Machine:
         user=(user, group),
         home=Path.home().resolve(),
         cache=resources.cache().resolve(),
+        authorities=ca_bundle(os.environ),
+        proxies=tuple(sorted(proxies(os.environ).keys() & os.environ.keys())),
     )
 
 

@@ -10,9 +10,9 @@ from builder import resources
 from builder.cli.options import choose_one
 from builder.console import human_bytes, print_json
 from builder.errors import StaleLockError
+from builder.index.client import cache_path
 from builder.layers import LayerStore
 from builder.layers.sizes import measure
-from builder.lock.index import cache_path
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:

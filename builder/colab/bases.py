@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from builder.compat.facts import load
+from builder.facts.tables import load
 from builder.matrix.bases import SUITES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.colab.runtimes import Runtime
-    from builder.compat.facts import Facts, TagRow
+    from builder.facts.tables import Facts, TagRow
 
 _DEFAULT_UBUNTU = "22.04"
 """Colab's since August 2023."""

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from packaging.markers import UndefinedEnvironmentName
 from packaging.utils import canonicalize_name
 
-from builder.compat.versions import requirement
-from builder.compat.wheel import truth_from_members
-from builder.lock.wheelmeta import read_remote
+from builder.facts.versions import requirement
+from builder.facts.wheel import truth_from_members
+from builder.facts.wheelmeta import read_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.colab.match import Match
-    from builder.lock import Index
-    from builder.lock.target import Target
+    from builder.index.client import Index
+    from builder.index.target import Target
 
 _THREADS = 16
 

@@ -14,10 +14,10 @@ from builder.colab.conflicts import conflicts
 from builder.colab.match import match_packages
 from builder.colab.runtimes import REPOSITORY
 from builder.colab.sources import build_missing
-from builder.compat.facts import load
-from builder.compat.versions import key as version_key
 from builder.errors import CellError
-from builder.lock.target import Target
+from builder.facts.tables import load
+from builder.facts.versions import key as version_key
+from builder.index.target import Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from builder.colab.conflicts import Conflict
     from builder.colab.match import Match, Matching
     from builder.colab.runtimes import Runtime
-    from builder.lock import Debian, Index
+    from builder.debian.archive import Debian
+    from builder.index.client import Index
     from builder.lock.sources import Workshop
     from builder.model import Profile
 

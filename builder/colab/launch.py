@@ -25,6 +25,12 @@ IMAGE_USER = (1000, 1000)
 """The user of images of the profile ``colab``."""
 
 _CONTENT = "/content"
+_AUTHORITIES = "/run/rtbuild/ca-bundle.crt"
+_AUTHORITY_VARIABLES = (
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT"),
+    *("GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"),
+)
+"""The variables by which OpenSSL and Python, requests, curl, pip, git and Node find certificates."""
 _CACHE = "/home/colab/.cache"
 
 
@@ -39,6 +45,10 @@ class Machine:
     """Who asks: numbers of user and group."""
     home: Path
     cache: Path
+    authorities: Path | None = None
+    """The certificate bundle of the user's network, if one is named."""
+    proxies: tuple[str, ...] = ()
+    """Names of the caller's variables that say where the network's proxy is."""
 
     @property
     def local(self) -> bool:
@@ -120,7 +130,7 @@ def plan(wish: Wish, machine: Machine) -> Plan:
         )
     user, said = _user(wish, machine)
     mounts, folders, unmounted = _mounts(wish, machine)
-    command += _settings(wish, machine)
+    command += [*_settings(wish, machine), *_route(machine)]
     command += ["--user", f"{user[0]}:{user[1]}", *mounts]
     if mode == "jupyter":
         command += ["--publish", f"127.0.0.1:{wish.port}:{wish.port}"]
@@ -177,6 +187,18 @@ def _settings(wish: Wish, machine: Machine) -> list[str]:
         flags += ["--env", variable]
     for port in wish.publish:
         flags += ["--publish", port if port.count(":") > 1 else f"127.0.0.1:{port}"]
+    return flags
+
+
+def _route(machine: Machine) -> list[str]:
+    """The network inside: proxies by name, so that no command line has a password; authorities as a file.
+
+    Both are the container's alone: no layer has them.
+    """
+    flags = [flag for name in machine.proxies for flag in ("--env", name)]
+    if machine.authorities is not None and machine.local:
+        flags += ["--mount", mount(machine.authorities, _AUTHORITIES) + ",readonly"]
+        flags += [flag for name in _AUTHORITY_VARIABLES for flag in ("--env", f"{name}={_AUTHORITIES}")]
     return flags
 
 

@@ -12,10 +12,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from builder.compat.wheel import assignments
 from builder.errors import PackageIndexError
-from builder.lock import target as targets
-from builder.lock.wheelmeta import read_remote
+from builder.facts.wheel import assignments
+from builder.facts.wheelmeta import read_remote
+from builder.index import target as targets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
 
     from builder.colab.parse import Package
-    from builder.lock import Index
-    from builder.lock.simple_api import IndexFile
+    from builder.index.client import Index
+    from builder.index.simple_api import IndexFile
     from builder.model import Compilation
 
 Reason = Literal[

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from builder.compat.facts import load
 from builder.errors import CellError, CommandError
+from builder.facts.tables import load
 from builder.lock import compiled
 from builder.lock.sources import choose, host_platform, suites_of, systems_of
 from builder.model import Base
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from builder.colab.match import Match, Matching
-    from builder.lock import Debian, Index
-    from builder.lock.sources import Built, Workshop
-    from builder.lock.target import Target
+    from builder.debian.archive import Debian
+    from builder.index.client import Index, LocalWheel
+    from builder.index.target import Target
+    from builder.lock.sources import Workshop
     from builder.model import RootfsBase
 
 _THREADS = 2
@@ -120,7 +121,9 @@ class _Builder:
             built=built.path,
         )
 
-    def _compile(self, match: Match, lock: Callable[..., Built], suite: str, needs: tuple[str, ...]) -> Match:
+    def _compile(
+        self, match: Match, lock: Callable[..., LocalWheel], suite: str, needs: tuple[str, ...]
+    ) -> Match:
         """The second try. It fails for a reason of its own, and that is the one that counts."""
         base = Base(kind="rootfs", name=f"debian/{suite}")
         target = replace(self.target, glibc=load().systems[base.name].glibc)

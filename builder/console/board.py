@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from builder.console.fitting import shortened, wrapped
 from builder.console.summary import failure_text, result_line
-from builder.console.terminal import human_seconds
+from builder.console.terminal import human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
     Event,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from builder.pipeline.events import Stage
 
 _BAR = 14
+_WIDE = 100
+"""Columns from which a row has room for a bar."""
 
 
 @dataclass
@@ -40,6 +43,15 @@ class _Row:
     text: str = ""
     done: int | None = None
     total: int | None = None
+
+
+def _clock(row: _Row, now: float) -> str:
+    """How long the stage has taken; and how long it will, by its pace so far."""
+    if row.since is None:
+        return ""
+    taken = now - row.since
+    left = seconds_left(taken, row.done, row.total)
+    return human_seconds(taken) if left is None else f"{human_seconds(taken)}, {human_seconds(left)} left"
 
 
 class Board:
@@ -104,22 +116,24 @@ class Board:
             self._print(failure)
 
     def _print(self, text: str) -> None:
-        self._console.print(Text.from_ansi(text))
+        lines = wrapped(text, self._console.width)
+        self._console.print(Text.from_ansi(lines), soft_wrap=True)
 
     def _table(self) -> RenderableType:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        """Ids give way first, at their middle; stage and time are always whole."""
+        table = Table.grid(padding=(0, 2), expand=True)
+        table.add_column(no_wrap=True)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         table.add_column(no_wrap=True, justify="right")
-        now = time.monotonic()
+        now, width = time.monotonic(), self._console.width
         with self._lock:
             for cell, row in self._rows.items():
                 table.add_row(
-                    Text(cell, style="bold"),
+                    Text(shortened(cell, max(width * 2 // 5, 16)), style="bold"),
                     Text(row.stage, style="cyan"),
-                    Text(self._bar(row) + row.text),
-                    Text("" if row.since is None else human_seconds(now - row.since), style="dim"),
+                    Text((self._bar(row) if width >= _WIDE else "") + row.text),
+                    Text(_clock(row, now), style="dim"),
                 )
             left = len(self._waiting)
         if left:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
 from builder.console.summary import failure_text, result_line
-from builder.console.terminal import human_seconds
+from builder.console.terminal import human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
     Event,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _REPEAT_AFTER = 10.0
 """Seconds between two lines of progress of one cell's stage."""
+_SILENCE = 30.0
+"""Seconds after which a stage that says nothing is named again: a log that stands still looks hung."""
 
 
 class Lines:
@@ -32,33 +35,63 @@ class Lines:
         self._terminal = terminal
         self._width = 0
         self._said: dict[tuple[str, str], float] = {}
+        self._begun: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._pulse = threading.Thread(target=self._name_the_silent, daemon=True)
 
     def __enter__(self) -> Lines:
+        self._pulse.start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        return None
+        self._over.set()
+        self._pulse.join()
 
     def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._take(event)
+
+    def _name_the_silent(self) -> None:
+        while not self._over.wait(1.0):
+            with self._lock:
+                now = time.monotonic()
+                for key, begun in self._begun.items():
+                    if now - self._said[key] >= _SILENCE:
+                        self._said[key] = now
+                        self._terminal.say(
+                            f"{self._prefix(key[0])}{key[1]}: under way for {human_seconds(now - begun)}"
+                        )
+
+    def _take(self, event: Event) -> None:
         say = self._terminal.say
         match event:
             case RunStarted():
                 self._width = max((len(cell) for cell in event.cells), default=0)
             case StageStarted():
-                self._said[event.cell, event.stage] = time.monotonic()
+                key = event.cell, event.stage
+                self._said[key] = self._begun[key] = time.monotonic()
             case StageProgress():
-                now = time.monotonic()
-                due = now - self._said.get((event.cell, event.stage), 0.0) >= _REPEAT_AFTER
-                if not event.quiet or due or self._terminal.verbose:
-                    self._said[event.cell, event.stage] = now
-                    say(f"{self._prefix(event.cell)}{event.stage}: {event.text}")
+                self._progress(event)
             case StageFinished():
+                self._begun.pop((event.cell, event.stage), None)
                 say(f"{self._prefix(event.cell)}{event.stage}: {event.text} ({human_seconds(event.seconds)})")
             case CellFinished():
+                self._begun = {key: at for key, at in self._begun.items() if key[0] != event.result.cell.id}
                 self._finish(event)
             case Note():
                 mark = "warning: " if event.warning else ""
                 say(f"{self._prefix(event.cell)}{mark}{event.text}")
+
+    def _progress(self, event: StageProgress) -> None:
+        key, now = (event.cell, event.stage), time.monotonic()
+        due = now - self._said.get(key, 0.0) >= _REPEAT_AFTER
+        if event.quiet and not due and not self._terminal.verbose:
+            return
+        self._said[key] = now
+        left = seconds_left(now - self._begun.get(key, now), event.done, event.total)
+        more = "" if left is None else f", {human_seconds(left)} left"
+        self._terminal.say(f"{self._prefix(event.cell)}{event.stage}: {event.text}{more}")
 
     def _finish(self, event: CellFinished) -> None:
         result, terminal = event.result, self._terminal

@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.console.fitting import speaks_unicode, terminal_width, wrapped
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -46,8 +48,7 @@ class Terminal:
 
     @property
     def unicode(self) -> bool:
-        encoding = (getattr(sys.stderr, "encoding", None) or "ascii").lower()
-        return encoding.replace("-", "").startswith("utf")
+        return speaks_unicode(sys.stderr)
 
     def symbol(self, outcome: str) -> str:
         """A mark to put before a word, never instead of it."""
@@ -70,8 +71,8 @@ class Terminal:
         )
 
     def say(self, text: str = "") -> None:
-        """One line of talk."""
-        sys.stderr.write(text + "\n")
+        """One line of talk; on a terminal it is broken between words."""
+        sys.stderr.write((wrapped(text, terminal_width()) if sys.stderr.isatty() else text) + "\n")
         sys.stderr.flush()
 
     def style(self, text: str, code: str) -> str:
@@ -81,8 +82,13 @@ class Terminal:
 
 def print_json(document: Any) -> None:
     """The one document that ``--json`` puts on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=not speaks_unicode(sys.stdout)) + "\n")
     sys.stdout.flush()
+
+
+def print_text(text: str) -> None:
+    """Data for people on stdout; on a terminal it is broken between words."""
+    sys.stdout.write(wrapped(text, terminal_width()) if sys.stdout.isatty() else text)
 
 
 def print_json_rows(document: dict[str, Any], rows: str) -> None:
@@ -90,8 +96,9 @@ def print_json_rows(document: dict[str, Any], rows: str) -> None:
 
     A thousand cells with their findings take a third of a second to lay out any finer.
     """
-    around = json.dumps(document | {rows: []}, indent=2, ensure_ascii=False)
-    lines = ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in document[rows])
+    plain = not speaks_unicode(sys.stdout)
+    around = json.dumps(document | {rows: []}, indent=2, ensure_ascii=plain)
+    lines = ",\n    ".join(json.dumps(row, ensure_ascii=plain) for row in document[rows])
     name = json.dumps(rows)
     sys.stdout.write(around.replace(f"{name}: []", f"{name}: [\n    {lines}\n  ]", 1) + "\n")
     sys.stdout.flush()
@@ -112,3 +119,10 @@ def human_seconds(seconds: float) -> str:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     return f"{whole} s" if whole < 100 else f"{whole // 60} min {whole % 60:02d} s"
+
+
+def seconds_left(taken: float, done: int | None, total: int | None) -> float | None:
+    """What is left of a stage at its pace so far; None before the pace is known."""
+    if not done or not total or taken < 2 or done >= total:
+        return None
+    return taken * (total - done) / done

@@ -165,6 +165,10 @@ class Engine:
             )
         return BuiltImage(image=image, seconds=done.seconds, steps=done.steps, cached=done.cached, log=log)
 
+    def cells(self) -> dict[str, str]:
+        """The cell of each named image here that rtbuild built, by the image's name."""
+        return images.cells(self._client)
+
     def inspect(self, reference: str) -> StoredImage | None:
         """The image of that name or digest; None where the store has none."""
         return images.inspect(self._client, reference)

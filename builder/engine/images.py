@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INPUTS_LABEL = "io.rtbuild.inputs"
+CELL_LABEL = "io.rtbuild.cell"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +106,18 @@ def listed(client: docker.DockerClient, inputs: str | None = None) -> dict[str, 
         named.setdefault(given, []).extend(t for t in entry.get("RepoTags") or () if t != "<none>:<none>")
         ids.setdefault(given, []).append(entry["Id"])
     return {given: (*sorted(named[given]), *sorted(ids[given])) for given in ids}
+
+
+def cells(client: docker.DockerClient) -> dict[str, str]:
+    """The cell of each named image that rtbuild built, by the image's name."""
+    with said_by_engine("list images"):
+        found = client.api.images(filters={"label": CELL_LABEL})
+    return {
+        name: (entry.get("Labels") or {}).get(CELL_LABEL, "")
+        for entry in found
+        for name in entry.get("RepoTags") or ()
+        if name != "<none>:<none>"
+    }
 
 
 def find(client: docker.DockerClient, inputs: str, names: Sequence[str]) -> StoredImage | None:

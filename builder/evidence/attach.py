@@ -25,13 +25,13 @@ from builder.evidence.statement import (
     Statement,
 )
 from builder.evidence.verification import EXTENSION, judge, predicate_of
-from builder.lock.oci import parse_reference
-from builder.lock.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
+from builder.oci.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
+from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from builder.lock.registry import Registry
+    from builder.oci.registry import Registry
 
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}

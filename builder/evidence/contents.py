@@ -14,13 +14,13 @@ import zstandard
 from packaging.utils import canonicalize_name
 
 from builder.errors import EvidenceError
-from builder.lock.oci import parse_reference
+from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from builder.evidence.documents import Subject
-    from builder.lock.oci import Reference
+    from builder.oci.spec import Reference
 
 STATUS = "var/lib/dpkg/status"
 _HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})

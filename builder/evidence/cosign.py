@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from builder.digests import canonical_json
 from builder.errors import CommandError, EvidenceError, MissingToolError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
-from builder.lock.http import redact
+from builder.net.http import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

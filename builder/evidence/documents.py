@@ -15,7 +15,7 @@ Kind = Literal["verification", "sbom", "provenance"]
 
 
 class Subject(Protocol):
-    """An image in a repository, by digest; see :class:`builder.publish.staging.Staged`."""
+    """An image in a repository, by digest; see :class:`builder.oci.staging.Staged`."""
 
     @property
     def repository(self) -> str: ...

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
-from builder.lock.referrers import referrers, tag_of
+from builder.oci.referrers import referrers, tag_of
 
 if TYPE_CHECKING:
     from builder.evidence.cosign import Cosign, Verifier
-    from builder.lock.oci import Reference
-    from builder.lock.referrers import Descriptor, Kept
-    from builder.lock.registry import Registry
+    from builder.oci.referrers import Descriptor, Kept
+    from builder.oci.registry import Registry
+    from builder.oci.spec import Reference
 
 MOST = 256
 """Statements that are read, the last in the list: one for each verification, and a few more."""

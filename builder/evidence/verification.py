@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from builder.compat.gpus import class_of
 from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
+from builder.facts.gpus import class_of
 from builder.verify.document import parse
 from builder.verify.entry import key_of
 
@@ -307,6 +307,7 @@ def json_schema() -> dict[str, Any]:
     schema = TestResult.model_json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:rtbuild:schema:verification:1",
         **schema,
         "title": "rtbuild's test-result predicate",
     }

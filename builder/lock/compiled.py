@@ -13,7 +13,7 @@ from builder.errors import CellError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from builder.lock.debian import Debian
+    from builder.debian.archive import Debian
     from builder.model import Base, Cell, RootfsBase, Wheel
 
 COMPILER = ("build-essential", "python3-dev")

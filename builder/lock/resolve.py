@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from builder.compat.facts import load
 from builder.errors import CellError, PackageIndexError
+from builder.facts.tables import load
+from builder.index.target import Target
 from builder.lock import sources
 from builder.lock.file import Status, status
-from builder.lock.target import Target
 from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from builder.lock.debian import Debian
+    from builder.debian.archive import Debian
+    from builder.index.client import Index, LocalWheel
     from builder.lock.file import Lockfile
-    from builder.lock.index import Index
-    from builder.lock.registry import Registry
     from builder.lock.sources import Workshop
     from builder.model import Cell, Matrix, Wheel
+    from builder.oci.registry import Registry
 
 LARGE = 50_000_000
 """Bytes above which a wheel that is not NVIDIA's is stacked with the large ones."""
@@ -50,7 +50,7 @@ def pin(
 
     Raises:
         CellError: the base has another Python than the cell wants, or something could not be resolved; see
-            :mod:`.index`, :mod:`.registry` and :mod:`.debian` for the kinds.
+            :mod:`builder.index.client`, :mod:`builder.oci.registry` and :mod:`builder.debian.archive`.
     """
     own_names = {cell.base.name, str(cell.base)}
     base_moves = upgrade if isinstance(upgrade, bool) else not own_names.isdisjoint(upgrade)
@@ -73,7 +73,7 @@ def pin(
     old = previous.wheels if previous is not None else ()
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
-    built: tuple[sources.Built, ...] = ()
+    built: tuple[LocalWheel, ...] = ()
     if cell.from_source or cell.compiled:
         if workshop is None:
             raise ValueError(f"{cell.id} is built from sources, and nothing is given to build them with")

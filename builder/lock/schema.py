@@ -160,7 +160,8 @@ class Document(_Strict):
 
 def json_schema() -> str:
     """The text of ``docs/lock.schema.json``."""
-    return json.dumps(Document.model_json_schema(by_alias=True), indent=2, sort_keys=True) + "\n"
+    schema = {"$id": "urn:rtbuild:schema:lock:1", **Document.model_json_schema(by_alias=True)}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
 
 if __name__ == "__main__":

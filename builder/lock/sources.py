@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import re
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,11 +15,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from builder.compat.facts import load
 from builder.errors import CellError, PackageIndexError
+from builder.facts.availability import parsed_wheel
+from builder.facts.tables import load
+from builder.index import target as targets
+from builder.index.client import LocalWheel
 from builder.lock import compiled
-from builder.lock import target as targets
-from builder.lock.availability import parsed_wheel
 from builder.model import RootfsBase, Sdist
 
 if TYPE_CHECKING:
@@ -28,21 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from pathlib import Path
 
-    from builder.lock.debian import Debian
-    from builder.lock.index import Index
-    from builder.lock.simple_api import IndexFile
-    from builder.lock.target import Target
+    from builder.debian.archive import Debian
+    from builder.index.client import Index
+    from builder.index.simple_api import IndexFile
+    from builder.index.target import Target
     from builder.model import Cell, Wheel
 
 _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Built:
-    """A wheel that was built, and its file."""
-
-    wheel: Wheel
-    path: Path
 
 
 class Workshop(Protocol):
@@ -62,7 +54,7 @@ class Workshop(Protocol):
         also: RootfsBase | None = None,
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
-    ) -> Built: ...
+    ) -> LocalWheel: ...
 
     def make(self, wheel: Wheel, index: Index) -> Path: ...
 
@@ -78,7 +70,7 @@ def built(
     base: object,
     previous: Sequence[Wheel] = (),
     upgrade: Collection[str] | bool = False,
-) -> tuple[Built, ...]:
+) -> tuple[LocalWheel, ...]:
     """The wheels of ``cell.from_source`` and ``cell.compiled`` that no index has.
 
     A source that was locked before stays, unless ``upgrade`` names its package.
@@ -90,7 +82,7 @@ def built(
     """
     asked = {canonicalize_name(Requirement(text).name): Requirement(text) for text in requirements}
     old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
-    made: list[Built] = []
+    made: list[LocalWheel] = []
     systems: tuple[RootfsBase, RootfsBase | None] | None = None
     if cell.compiled:
         compiled.refuse_place(cell, host_platform())
@@ -108,7 +100,7 @@ def built(
         kept = old.get(name)
         moves = upgrade if isinstance(upgrade, bool) else name in map(canonicalize_name, upgrade)
         if kept is not None and not moves and _fits(kept, sdist, cell.python, needs):
-            made.append(Built(wheel=kept, path=workshop.make(kept, index)))
+            made.append(LocalWheel(wheel=kept, path=workshop.make(kept, index)))
             continue
         build = partial(workshop.lock, sdist, index=index, target=target, pins=requirements)
         if needs is not None:

@@ -40,6 +40,7 @@ def json_schema() -> dict[str, Any]:
     described = {name: {**schema, "description": keys.SECTIONS[name]} for name, schema in sections.items()}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:rtbuild:schema:matrix:1",
         "title": "rtbuild matrix",
         "description": "Every scalar is read as the text that stands there: 3.10 stays '3.10'.",
         "type": "object",

@@ -16,6 +16,8 @@ from builder.layers.image import MANIFEST, ComposedImage, compose_image, write_l
 from builder.layers.sandbox import way_in
 from builder.layers.stack import make_missing
 from builder.model import Image, RegistryBase
+from builder.oci.copying import push_image
+from builder.oci.staging import staged_tag
 from builder.pipeline import stages
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
 from builder.pipeline.events import BUILDING, CellResult, Outcome, RunStarted, Stage
@@ -27,8 +29,6 @@ from builder.pipeline.skipping import end_staged, staged_before
 from builder.pipeline.stacking import fetch_missing, plan_layers
 from builder.pipeline.stages import refuse_large
 from builder.pipeline.uploads import Uploads
-from builder.publish.copying import push_image
-from builder.publish.staging import staged_tag
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:

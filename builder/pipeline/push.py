@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.errors import RegistryError
+from builder.oci.staging import look, staged_reference
 from builder.pipeline.events import Stage
-from builder.publish.staging import look, staged_reference
 
 if TYPE_CHECKING:
     from builder.model import Image
+    from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
-    from builder.publish.staging import Staged
 
 
 def push_cell(

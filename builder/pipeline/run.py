@@ -6,10 +6,13 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from builder.debian.archive import Debian
 from builder.errors import CellError
+from builder.index.client import Index
 from builder.layers import LayerStore
-from builder.lock import Debian, Index, Registry
 from builder.model import RegistryBase
+from builder.oci.registry import Registry
+from builder.oci.staging import repository_of
 from builder.pipeline import stages
 from builder.pipeline.apt import read_packages, remember
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
@@ -20,7 +23,6 @@ from builder.pipeline.schedule import Walk, each
 from builder.pipeline.sharing import SharedLayers, share_built
 from builder.pipeline.skipping import built_before, end_staged, staged_before
 from builder.pipeline.staged import verify_staged
-from builder.publish.staging import repository_of
 from builder.verify import Expectation, ReportStore
 
 if TYPE_CHECKING:
@@ -30,9 +32,9 @@ if TYPE_CHECKING:
 
     from builder.engine import Engine, StoredImage
     from builder.model import Cell, Image, Matrix, Pinned, Recipe
+    from builder.oci.staging import Staged
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
-    from builder.publish.staging import Staged
 
 
 def open_site(

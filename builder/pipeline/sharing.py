@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from builder.layers import LayerStore
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
-    from builder.lock import Registry
     from builder.model import Image, Recipe
+    from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
 

@@ -11,21 +11,21 @@ from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.files import write_whole
 from builder.model import Image
+from builder.oci.staging import find_staged
 from builder.pipeline.events import Note, Outcome, Stage
 from builder.pipeline.stages import ended
-from builder.publish.staging import find_staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from builder.engine import StoredImage
-    from builder.lock.registry import Manifest, Registry
     from builder.model import Recipe
+    from builder.oci.registry import Manifest, Registry
+    from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.stages import Site
-    from builder.publish.staging import Staged
 
 _QUESTIONS = 16
 """Cells that a registry is asked about at a time."""

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, ImageMissingError, RegistryError
+from builder.evidence.travel import share
 from builder.model import Image
+from builder.oci.staging import find_staged, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import Stage
-from builder.publish.staging import find_staged, staged_reference
-from builder.publish.travel import share
 from builder.verify import Expectation
 from builder.verify.entry import Entry
 
 if TYPE_CHECKING:
     from builder.engine import Engine
     from builder.model import Report
+    from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
-    from builder.publish.staging import Staged
 
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:

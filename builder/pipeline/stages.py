@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder import __version__, resources
-from builder.compat import Outcome as Judgement
-from builder.compat import check, summary
 from builder.errors import CellError
-from builder.lock import Memory, Registry, pin
+from builder.facts import Outcome as Judgement
+from builder.facts import check, summary
+from builder.facts.memory import Memory
+from builder.lock.resolve import pin
 from builder.model import Image, RootfsBase
+from builder.oci.registry import Registry
 from builder.pipeline.events import CellResult, Outcome, Stage
 from builder.pipeline.stacking import fetch_blobs, mirrored, ready_made, takes_layers
 from builder.recipe import render, write
@@ -24,9 +26,10 @@ from builder.verify import Expectation, verify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from builder.debian.archive import Debian
     from builder.engine import BuildEvent, Engine, StoredImage
+    from builder.index.client import Index
     from builder.layers import LayerStore
-    from builder.lock import Debian, Index
     from builder.model import Cell, Pinned, Recipe, Report
     from builder.pipeline.locks import LockKeeper
     from builder.pipeline.schedule import Walk
@@ -64,25 +67,25 @@ class Site:
 
 
 def check_cell(walk: Walk, site: Site) -> None:
-    """Stop a cell that cannot work, by its lock where there is one and by the facts. CellError."""
+    """Stop an impossible cell, by its lock where there is one and by the facts. CellError."""
     with walk.stage(Stage.CHECK):
         pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
         memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
         findings = check(walk.cell, memory.truth(walk.cell, pinned))
         outcome = summary(findings)
-        walk.done(outcome.value)
+        walk.done(outcome.answer)
         for finding in findings:
             if finding.outcome is Judgement.WARNS:
                 walk.note(f"{finding.rule}: {finding.message}", warning=True)
-        if outcome is not Judgement.CANNOT_WORK:
+        if outcome is not Judgement.IMPOSSIBLE:
             return
-        worst = next(f for f in findings if f.outcome is Judgement.CANNOT_WORK)
+        worst = next(f for f in findings if f.outcome is Judgement.IMPOSSIBLE)
         if not site.settings.refuse:
             walk.note(f"built although refused: {worst.rule}: {worst.message}", warning=True)
             return
         raise CellError(
-            f"this cell cannot work ({worst.rule}): {worst.message}",
-            hint=f"would work: {worst.nearest}" if worst.nearest else "`rtbuild explain` says why",
+            f"this cell is impossible ({worst.rule}): {worst.message}",
+            hint=f"possible instead: {worst.nearest}" if worst.nearest else "`rtbuild explain` says why",
         )
 
 

@@ -18,12 +18,12 @@ from builder.evidence import Failure, Verified, attach_failures, failure_stateme
 from builder.evidence.failure import is_failure
 from builder.evidence.gather import gather
 from builder.evidence.standing import denied, standing
+from builder.evidence.travel import shared
 from builder.evidence.verification import CLOCKS, without_exempt
-from builder.lock.oci import parse_reference
+from builder.oci.spec import parse_reference
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
 from builder.publish.gate import Policy, decide
 from builder.publish.reports import Candidate, verification
-from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
-from builder.publish.travel import shared
 from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
 from builder.verify.expectation import Expectation
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.evidence import Attached, Signer
-    from builder.lock import Registry
     from builder.model import Cell
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
     from builder.publish.publication import Publication
-    from builder.publish.staging import Staged
 
     Warn = Callable[[str], None]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.evidence.verification import CLOCKS
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
 from builder.publish.reports import Candidate, Refusal
-from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
 from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
-    from builder.lock import Registry
     from builder.model import Cell, Recipe
-    from builder.publish.staging import Staged
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
 
 
 @dataclass(frozen=True, kw_only=True)

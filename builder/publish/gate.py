@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from builder.compat.gpus import known_class
 from builder.errors import CellError
 from builder.evidence.standing import broken, denied, standing
 from builder.evidence.verification import CLOCKS
+from builder.facts.gpus import known_class
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
 from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, why_not
@@ -210,7 +210,7 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[Entry], classes: set[str | 
         return Refusal(
             kind="unknown-gpu",
             text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
-            hint="add the model to builder/compat/facts/gpus.toml",
+            hint="add the model to builder/facts/tables/gpus.toml",
         )
     names = sorted(name for name in classes if name is not None)
     return Refusal(

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from builder.errors import CellError
     from builder.evidence import Attached, Signer
     from builder.model import Cell
+    from builder.oci.copying import Tally
     from builder.publish.against import Failing
     from builder.publish.candidate import Found
-    from builder.publish.copying import Tally
     from builder.publish.gate import Decision
     from builder.publish.reports import Refusal
     from builder.publish.tags import Step

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.errors import CancelledError, CellError, PublishRefusedError, UsageError
 from builder.evidence import Cosign, Evidence, EvidenceError, attach_all, statements
-from builder.lock import Registry, lock_path
+from builder.evidence.travel import shared
+from builder.lock import lock_path
+from builder.oci.copying import copy_image, put_tag
+from builder.oci.registry import Registry
+from builder.oci.staging import repository_of
 from builder.pipeline.events import PUBLISHING, CellResult, Outcome, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.candidate import Found, find
-from builder.publish.copying import copy_image, put_tag
 from builder.publish.gate import Decision, Policy, decide
 from builder.publish.publication import Publication
 from builder.publish.reports import Refusal, verification
-from builder.publish.staging import repository_of
 from builder.publish.tags import clashes, steps, tags_of
-from builder.publish.travel import shared
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify import ReportStore

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 from builder.publish.measure import immutable_tag, tag_of
 from builder.publish.reports import Refusal
-from builder.publish.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from builder.model import Cell
+    from builder.oci.staging import Reading
     from builder.publish.measure import Measured
-    from builder.publish.staging import Reading
 
 TagKind = Literal["immutable", "measured", "cell", "alias"]
 

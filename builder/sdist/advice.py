@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from builder.compat.facts import load
+from builder.facts.tables import load
 
 if TYPE_CHECKING:
     from builder.model import Sdist

@@ -15,9 +15,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
+from builder.index.target import MACHINES, Target
 from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
-from builder.lock.target import MACHINES, Target
 from builder.sdist import advice, binaries, compiler, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.confined import run_confined
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-    from builder.lock.index import Index
+    from builder.index.client import Index
     from builder.model import Sdist, Wheel
     from builder.sdist.confined import Limits
     from builder.sdist.unpack import BuildSystem

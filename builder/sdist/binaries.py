@@ -6,8 +6,8 @@ import posixpath
 import struct
 from typing import TYPE_CHECKING
 
-from builder.compat import elf
 from builder.errors import CellError
+from builder.facts import elf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

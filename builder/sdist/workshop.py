@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
 from builder.files import write_whole
+from builder.index.client import LocalWheel, cache_path
 from builder.layers.rootfs import cached_rootfs
-from builder.lock.index import cache_path
-from builder.lock.sources import Built, host_platform
+from builder.lock.sources import host_platform
 from builder.model import Compilation, Source, Wheel
 from builder.sdist import compiler
 from builder.sdist import wheel as wheels
@@ -32,9 +32,9 @@ from builder.sdist.unpack import build_system, unpack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from builder.lock.debian import Debian
-    from builder.lock.index import Index
-    from builder.lock.target import Target
+    from builder.debian.archive import Debian
+    from builder.index.client import Index
+    from builder.index.target import Target
     from builder.model import RootfsBase, Sdist
 
 _FORMAT = 1
@@ -62,7 +62,7 @@ class Workshop:
         also: RootfsBase | None = None,
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
-    ) -> Built:
+    ) -> LocalWheel:
         """Find out what the wheel needs to be built, and build it twice.
 
         With ``needs`` it may be compiled, in a ``system`` that has a compiler and those Debian packages.
@@ -139,7 +139,7 @@ class Workshop:
             )
         return self._keep(name, data, source).path
 
-    def _keep(self, name: str, data: bytes, source: Source) -> Built:
+    def _keep(self, name: str, data: bytes, source: Source) -> LocalWheel:
         wheel = Wheel(
             name=canonicalize_name(source.sdist.name),
             version=source.sdist.version,
@@ -154,9 +154,9 @@ class Workshop:
         if source.compiled is not None:
             note["libraries"] = list(source.compiled.libraries)
         write_whole(self._note(source), json.dumps(note).encode())
-        return Built(wheel=wheel, path=path)
+        return LocalWheel(wheel=wheel, path=path)
 
-    def _known(self, source: Source) -> Built | None:
+    def _known(self, source: Source) -> LocalWheel | None:
         """What this very source came out as on this machine, if it is still there."""
         try:
             said: dict[str, Any] = json.loads(self._note(source).read_text("utf-8"))
@@ -176,7 +176,7 @@ class Workshop:
                 return None
         except (OSError, ValueError, KeyError, TypeError):
             return None  # never built here, or removed
-        return Built(wheel=replace(wheel, size=path.stat().st_size), path=path)
+        return LocalWheel(wheel=replace(wheel, size=path.stat().st_size), path=path)
 
     def _note(self, source: Source) -> Path:
         document = {

@@ -132,6 +132,7 @@ def json_schema() -> dict[str, Any]:
     schema = ProbeDocument.model_json_schema(by_alias=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:rtbuild:schema:report:1",
         **schema,
         "title": "cudnn-verify report",
     }

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder import resources
+from builder.debian.archive import Debian
 from builder.errors import MissingToolError, PackageIndexError
+from builder.index.client import Index
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import Debian, Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

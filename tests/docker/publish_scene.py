@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from publish_doubles import CELL, Project
 
-from builder.lock import Registry
-from builder.lock.http import Client
-from builder.lock.oci import MANIFEST
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.spec import MANIFEST
+from builder.oci.staging import staged_reference
 from builder.publish.publication import Order, Publication
 from builder.publish.run import publish
-from builder.publish.staging import staged_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from unreliable import Proxy
 
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 MEASURED = "tensorflow2.15.1-py3.11.2-cuda12.2-cudnn8.9.4-bookworm"
 EVIDENCE = {"verification", "sbom", "provenance"}

@@ -9,9 +9,12 @@ import uuid
 from typing import TYPE_CHECKING
 
 from builder import resources
+from builder.debian.archive import Debian
+from builder.index.client import Index
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import Debian, Index, Registry, pin
+from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, RootfsBase
+from builder.oci.registry import Registry
 from builder.recipe import render, write
 from builder.sdist import Workshop
 

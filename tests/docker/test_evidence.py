@@ -22,17 +22,17 @@ from builder.cli.app import app
 from builder.errors import CommandError
 from builder.evidence import Signer, attach_all
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
-from builder.lock.http import Client
-from builder.lock.oci import parse_reference
-from builder.lock.referrers import referrers
-from builder.lock.registry import Registry
+from builder.net.http import Client
+from builder.oci.referrers import referrers
+from builder.oci.registry import Registry
+from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from builder.evidence import Attached
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

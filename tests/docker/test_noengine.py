@@ -17,7 +17,7 @@ from rtbuild_command import rtbuild
 
 from builder.errors import MissingToolError
 from builder.layers.sandbox import way_in
-from builder.lock import Registry
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,19 +26,19 @@ from testcontainers.core.container import DockerContainer
 from unreliable import Proxy, before
 
 from builder.evidence import Signer
-from builder.lock import Registry
-from builder.lock.http import Client
-from builder.lock.registry_auth import Login
+from builder.net.http import Client
+from builder.oci.auth import Login
+from builder.oci.registry import Registry
+from builder.oci.staging import read_image, staged_reference
 from builder.publish.publication import Order
 from builder.publish.run import publish
-from builder.publish.staging import read_image, staged_reference
 from builder.verify import ReportStore
 from builder.verify.document import parse
 from builder.verify.entry import key_of
 
 if TYPE_CHECKING:
+    from builder.oci.staging import Staged
     from builder.publish.publication import Publication
-    from builder.publish.staging import Staged
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

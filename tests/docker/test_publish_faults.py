@@ -17,7 +17,7 @@ from publish_scene import Scene, Zygote, impatient
 from registry import serve
 from unreliable import Proxy, before
 
-from builder.lock import Registry
+from builder.oci.registry import Registry
 from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:

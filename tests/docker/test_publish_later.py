@@ -20,10 +20,10 @@ from publish_doubles import A100, CELL, PROBE
 from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
-from builder.catalogue import Audit, Question, audit
+from builder.audit import Audit, Question, audit
 from builder.evidence import Signer, Verifier
 from builder.evidence.statement import TEST_RESULT
-from builder.lock import Registry
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

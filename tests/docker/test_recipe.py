@@ -17,9 +17,12 @@ import pytest
 import registry as loopback
 
 from builder import resources
+from builder.debian.archive import Debian
+from builder.index.client import Index
 from builder.layers.rootfs import cached_rootfs
-from builder.lock import Debian, Index, Registry, pin
+from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, Recipe, RootfsBase
+from builder.oci.registry import Registry
 from builder.recipe import render, write
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

@@ -16,10 +16,10 @@ from registry import LoopbackRegistry, serve
 from unreliable import Fault, Proxy, before
 
 from builder.errors import RegistryError
-from builder.lock.http import Client
-from builder.lock.oci import INDEX, MANIFEST
-from builder.lock.registry import Registry
-from builder.lock.registry_auth import Login
+from builder.net.http import Client
+from builder.oci.auth import Login
+from builder.oci.registry import Registry
+from builder.oci.spec import INDEX, MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,8 +106,8 @@ def test_a_blob_that_is_not_what_it_says(server: LoopbackRegistry, tmp_path: Pat
 @pytest.fixture
 def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A blob of a megabyte, which for these tests is large enough to be resumed."""
-    monkeypatch.setattr("builder.lock.upload.RESUMED", 1 << 20)
-    monkeypatch.setattr("builder.lock.wire.time.sleep", lambda _seconds: None)
+    monkeypatch.setattr("builder.oci.upload.RESUMED", 1 << 20)
+    monkeypatch.setattr("builder.oci.wire.time.sleep", lambda _seconds: None)
     (tmp_path / "large").write_bytes(random.Random(1).randbytes(1 << 20))
     return tmp_path / "large"
 

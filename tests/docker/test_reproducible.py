@@ -11,10 +11,12 @@ import engines
 import pytest
 import tiny
 
+from builder.debian.archive import Debian
 from builder.engine import Engine
 from builder.errors import CellError
-from builder.lock import Debian, Index, Registry
+from builder.index.client import Index
 from builder.model import Base, Cell, Cuda, Pinned, Recipe, RecipeFile, RootfsBase
+from builder.oci.registry import Registry
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings

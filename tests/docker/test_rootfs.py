@@ -15,8 +15,8 @@ import cuda_base
 import pytest
 
 from builder import resources
+from builder.debian.archive import Debian
 from builder.layers.rootfs import cached_rootfs, make
-from builder.lock import Debian
 
 if TYPE_CHECKING:
     from pathlib import Path

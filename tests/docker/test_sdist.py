@@ -10,8 +10,7 @@ import pytest
 from sdist_scene import SMALL, docker, empty_cache, image, locked, workshop
 
 from builder.errors import PackageIndexError
-from builder.lock import Index
-from builder.lock.index import cache_path
+from builder.index.client import Index, cache_path
 
 if TYPE_CHECKING:
     from pathlib import Path

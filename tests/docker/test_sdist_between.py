@@ -13,20 +13,21 @@ import pytest
 from sdist_scene import SMALL, empty_cache, workshop
 
 from builder.errors import CellError
-from builder.lock import Index, Registry, pin
+from builder.index.client import Index, cache_path
+from builder.index.target import Target
 from builder.lock.file import Entry, Lockfile, read_lock, render
-from builder.lock.index import cache_path
-from builder.lock.oci import MANIFEST
+from builder.lock.resolve import pin
 from builder.lock.sources import systems_of
-from builder.lock.target import Target
 from builder.model import Base, Sdist
+from builder.oci.registry import Registry
+from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from registry import LoopbackRegistry
 
-    from builder.lock.sources import Built
+    from builder.index.client import LocalWheel
     from builder.model import Pinned, RootfsBase, Wheel
     from builder.sdist import Workshop
 
@@ -130,7 +131,7 @@ def locked(
     *,
     content: str = '"x = 1"',
     requires: str = "[]",
-) -> Built:
+) -> LocalWheel:
     text = SETUP.format(content=content, requires=requires).encode()
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz") as archive:

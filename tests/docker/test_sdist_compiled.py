@@ -10,8 +10,7 @@ import pytest
 from sdist_scene import SMALL, docker, empty_cache, image, locked, workshop
 
 from builder.errors import CellError, CommandError
-from builder.lock import Index
-from builder.lock.index import cache_path
+from builder.index.client import Index, cache_path
 from builder.model import Compilation, RootfsBase, Wheel
 
 if TYPE_CHECKING:

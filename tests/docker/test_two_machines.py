@@ -14,9 +14,9 @@ import relay
 from engines import SecondEngine, second_engine
 from rtbuild_command import rtbuild
 
-from builder.lock import Registry
-from builder.publish.staging import read_image
-from builder.publish.travel import shared
+from builder.evidence.travel import shared
+from builder.oci.registry import Registry
+from builder.oci.staging import read_image
 from builder.verify.entry import Entry
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.cli import checking
-from builder.compat import BaseTruth
-from builder.errors import CellError
-from builder.lock import Memory
+from builder.cli import checking, options
+from builder.errors import CellError, UsageError
+from builder.facts import BaseTruth
+from builder.facts.memory import Memory
 from builder.matrix import load
 from builder.pipeline.locks import LockKeeper
 from builder.pipeline.schedule import Walk
@@ -47,7 +47,8 @@ def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) 
     options = {"driver": "590", "online": False, "mirrors": {}, "json": True, "verbose": 0}
     assert checking.run([matrix], None, None, **options) == 0
     before = json.loads(capsys.readouterr().out)
-    assert before["cells"][0]["outcome"] == "works"
+    assert before["cells"][0]["answer"] == "possible"
+    assert before["cells"][0]["outcome"] == "works"  # the name of rtbuild 0.1, kept for one release
     assert "read" not in before
     # a tag that was rebuilt with another release inside
     said(BaseTruth(reference=TAG, digest="sha256:1", env=(("CUDA_VERSION", "12.9.1"),)))
@@ -57,7 +58,7 @@ def test_check_names_the_table_until_something_was_read(matrix: Matrix, capsys) 
     assert "CUDA in the base: 12.9.1 was read from the registry, the tables say 12.8.1" in message
     said(BaseTruth(reference=TAG, exists=False))
     assert checking.run([matrix], None, None, **options) == 1
-    assert json.loads(capsys.readouterr().out)["cells"][0]["outcome"] == "cannot-work"
+    assert json.loads(capsys.readouterr().out)["cells"][0]["answer"] == "impossible"
 
 
 def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
@@ -99,3 +100,29 @@ def test_reading_without_anybody_there_is_unknown_and_says_what_it_cost(
     )
     assert document["read"]["bases"] == 1
     assert document["read"]["bytes"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("13.0", "is a CUDA version, not a driver"),
+        ("wsl", "is no driver version"),
+        ("5350", "no driver version"),
+    ],
+)
+def test_a_driver_that_is_none_is_named_with_what_one_is_like(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        options.driver(text)
+    assert "535.104.05" in (caught.value.hint or "")
+    for good in (None, "535", "535.104.05", "590.44"):
+        assert options.driver(good) == good
+
+
+def test_a_card_that_nobody_knows_is_named_with_its_neighbours() -> None:
+    assert options.card("NVIDIA GeForce RTX 4090 Laptop GPU") == "RTX4090"
+    assert options.card("7.5") == "sm_75"
+    with pytest.raises(UsageError, match="RTX 9999 is no GPU") as caught:
+        options.card("RTX 9999")
+    assert "RTX" in (caught.value.hint or "")
+    with pytest.raises(UsageError):  # no report about the desktop card speaks for a laptop's
+        options.card("NVIDIA GeForce RTX 4090 Laptop GPU", alike=False)

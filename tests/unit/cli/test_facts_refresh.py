@@ -13,10 +13,10 @@ import pytest
 
 from builder import resources
 from builder.cli import facts as command
-from builder.compat import facts
 from builder.errors import PackageIndexError, RegistryError
-from builder.lock.refresh import refresh
-from builder.lock.simple_api import IndexFile
+from builder.facts import tables as facts
+from builder.facts.refresh import refresh
+from builder.index.simple_api import IndexFile
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def says(version: str, cuda: str, cudnn: str) -> dict[str, str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The tables, in a checkout of their own with the page that is made from them."""
-    where = tmp_path / "builder" / "compat" / "facts"
+    where = tmp_path / "builder" / "facts" / "tables"
     shutil.copytree(resources.facts(), where)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "facts.md").write_text("old\n")
@@ -129,7 +129,7 @@ def test_what_wheels_say_is_written_with_its_diff_and_the_page(folder, capsys) -
     assert (row["cuda"], row["cudnn"]) == ("12.9", "9.11.0.1")
     assert "nvidia-cudnn-cu12==9.11.0.1" in row["pins"]
     assert '+  { versions = "==2.9.*"' in shown.out
-    assert shown.out.startswith("--- a/builder/compat/facts/torch.toml\n")
+    assert shown.out.startswith("--- a/builder/facts/tables/torch.toml\n")
     after = (folder / "torch.toml").read_text()
     changed = [
         pair for pair in zip(before.splitlines(), after.splitlines(), strict=True) if pair[0] != pair[1]

@@ -8,8 +8,8 @@ import pytest
 
 from builder.cli import resolving
 from builder.errors import CellError, PackageIndexError, UsageError
-from builder.lock.availability import ask
-from builder.lock.simple_api import IndexFile
+from builder.facts.availability import ask
+from builder.index.simple_api import IndexFile
 from builder.matrix import load
 
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from typer.testing import CliRunner
@@ -57,6 +57,54 @@ def test_one_cell_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert running._cell_image("torch*", [tmp_path / "two.yaml"]) is None
     monkeypatch.chdir(tmp_path)
     assert running._cell_image("anything", None) is None  # no matrices here: it is an image's name
+
+
+class StoreDouble:
+    """In place of an engine's store: two images of rtbuild's."""
+
+    images: ClassVar = {
+        "rtbuild/torch:torch2.6.0-py3.12": "torch2.6.0-py3.12-bookworm",
+        "rtbuild/multi:all": "tensorflow2.19.0-torch2.6.0-py3.12-bookworm",
+    }
+
+    def __init__(self) -> None:
+        self.client_command = ("false",)
+
+    def inspect(self, reference: str) -> str | None:
+        return reference if reference in self.images else None
+
+    def cells(self) -> dict[str, str]:
+        return self.images
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "tensorflow==2.19", "TensorFlow2.19.0"])
+def test_an_image_is_found_by_what_it_holds(name: str) -> None:
+    assert running._find(name, None, StoreDouble()) == "rtbuild/multi:all"  # type: ignore[arg-type,comparison-overlap]
+
+
+def test_several_that_hold_it_are_named() -> None:
+    with pytest.raises(UsageError, match=r"2 images here hold torch==2\.6") as raised:
+        running._find("torch==2.6", None, StoreDouble())  # type: ignore[arg-type]
+    assert "rtbuild/multi:all" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("tensorflow2.19-torch2.6-py3.12", "did you mean tensorflow2.19.0-torch2.6.0-py3.12-bookworm"),
+        ("zz", "zz:latest"),
+    ],
+)
+def test_a_mistyped_word_is_not_pulled(name: str, hint: str) -> None:
+    with pytest.raises(UsageError, match="there is no image") as raised:
+        running._find(name, None, StoreDouble())  # type: ignore[arg-type]
+    assert hint in str(raised.value.hint)
+
+
+def test_a_name_with_a_tag_is_pulled(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CommandError, match="could not be pulled"):
+        running._find("zz:latest", None, StoreDouble())  # type: ignore[arg-type]
+    assert "+ false pull zz:latest" in capfd.readouterr().err
 
 
 def test_a_taken_port_is_named_with_one_that_is_free() -> None:

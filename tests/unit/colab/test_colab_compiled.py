@@ -14,9 +14,9 @@ from builder.colab.match import Matching, match_packages
 from builder.colab.runtimes import read_runtime
 from builder.colab.sources import build_missing
 from builder.errors import CommandError
-from builder.lock.simple_api import IndexFile
-from builder.lock.sources import Built
-from builder.lock.target import Target
+from builder.index.client import LocalWheel
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.matrix import load
 from builder.model import Compilation, RootfsBase, Sdist, Source, Wheel
 
@@ -61,7 +61,7 @@ class Works:
 
     def lock(
         self, sdist: Sdist, *, needs: Sequence[str] | None = None, target: Target, **given: Any
-    ) -> Built:
+    ) -> LocalWheel:
         if sdist.name == "failing":
             raise _failure("SyntaxError: 2", "pin another version")
         if needs is None:
@@ -73,7 +73,7 @@ class Works:
         compiled = Compilation(needs=tuple(needs), libraries=libraries)
         source = Source(sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled)
         wheel = Wheel(name=sdist.name, version="1", file="w.whl", sha256="b" * 64, size=1, source=source)
-        return Built(wheel=wheel, path=given["index"])
+        return LocalWheel(wheel=wheel, path=given["index"])
 
 
 def _failure(last: str, hint: str) -> CommandError:
@@ -123,7 +123,7 @@ def test_a_build_that_was_stopped_says_that(runtime: Runtime, monkeypatch: pytes
         message, command=(), returncode=-9, tail=("[ 40%] Building CXX object",), hint="pin"
     )
 
-    def lock(_works: Works, *_: Any, **__: Any) -> Built:
+    def lock(_works: Works, *_: Any, **__: Any) -> LocalWheel:
         raise stopped
 
     monkeypatch.setattr(Works, "lock", lock)

@@ -233,3 +233,20 @@ def test_the_images_user_by_name() -> None:
     passwd = "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000::/home/ubuntu:/bin/bash\nbroken\n"
     assert devcontainer.user_named(passwd, 1000) == "ubuntu"
     assert devcontainer.user_named(passwd, 1001) is None
+
+
+def test_the_users_network_reaches_the_container_and_no_password_the_command(tmp_path: Path) -> None:
+    bundle = tmp_path / "company.crt"
+    bundle.write_text("-----BEGIN CERTIFICATE-----")
+    planned = plan(wish(), machine(authorities=bundle, proxies=("HTTPS_PROXY", "NO_PROXY")))
+    text = words(planned)
+    assert "--env HTTPS_PROXY --env NO_PROXY " in text
+    assert f"--mount type=bind,source={bundle},target=/run/rtbuild/ca-bundle.crt,readonly" in text
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "GIT_SSL_CAINFO"):
+        assert f"--env {name}=/run/rtbuild/ca-bundle.crt" in text
+
+
+def test_a_verification_has_no_network_to_reach(tmp_path: Path) -> None:
+    planned = plan(wish(mode="verify"), machine(authorities=tmp_path / "x", proxies=("HTTPS_PROXY",)))
+    assert "HTTPS_PROXY" not in planned.command
+    assert "ca-bundle" not in words(planned)

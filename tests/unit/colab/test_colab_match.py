@@ -13,8 +13,8 @@ from builder.colab.match import further_indexes, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.runtimes import read_runtime
 from builder.errors import CellError, PackageIndexError
-from builder.lock.simple_api import IndexFile
-from builder.lock.target import Target
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.matrix import load
 
 TARGET = Target(python="3.11", platform="linux/amd64", glibc="2.35")

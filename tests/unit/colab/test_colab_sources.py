@@ -13,9 +13,9 @@ from builder.colab.match import Matching, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.sources import build_missing
 from builder.errors import CancelledError, CellError, CommandError
-from builder.lock.simple_api import IndexFile
-from builder.lock.sources import Built
-from builder.lock.target import Target
+from builder.index.client import LocalWheel
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.model import RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Works:
 
     def lock(
         self, sdist: Sdist, *, pins: list[str], system: RootfsBase, also: RootfsBase | None, **_: Any
-    ) -> Built:
+    ) -> LocalWheel:
         self.pins = tuple(pins)
         self.systems = (system.suite, also and also.suite)
         if sdist.name == "stub":
@@ -68,7 +68,7 @@ class Works:
             )
         source = Source(sdist=sdist, requires=(), system=SYSTEM, python="3.11")
         made = Wheel(name="good", version="1.0", file=path.name, sha256="b" * 64, size=1, source=source)
-        return Built(wheel=made, path=path)
+        return LocalWheel(wheel=made, path=path)
 
 
 def file(name: str) -> IndexFile:
@@ -124,7 +124,7 @@ def test_a_python_between_two_debians_is_built_in_both(tmp_path: Path) -> None:
 class Slow(Works):
     """Builds until somebody says that it is enough; a minute at most."""
 
-    def lock(self, sdist: Sdist, **options: Any) -> Built:
+    def lock(self, sdist: Sdist, **options: Any) -> LocalWheel:
         if sdist.name != "good":
             self.stopped = self.cancel.wait(60)
             raise CancelledError(f"building {sdist.file} was not finished")

@@ -13,15 +13,15 @@ from builder.errors import RegistryError
 from builder.evidence import EvidenceError, Signed, Signer, Statement, attach_all, statements
 from builder.evidence import attach as module
 from builder.evidence.gather import gather
-from builder.lock.http import Client
-from builder.lock.oci import parse_reference
-from builder.lock.registry import Registry
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
     from builder.evidence import Verifier
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 OTHER = "sha256:" + "9" * 64
 

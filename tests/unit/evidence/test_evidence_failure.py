@@ -14,7 +14,7 @@ from builder.evidence import EvidenceError, attach_failures, failure_statement, 
 from builder.evidence.failure import failure_predicate, is_failure
 from builder.evidence.gather import gather
 from builder.evidence.verification import EXTENSION, json_schema
-from builder.lock.oci import parse_reference
+from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
     from builder.evidence import Verification
-    from builder.lock.registry import Registry
-    from builder.publish.staging import Staged
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
 
 OTHER = "sha256:" + "9" * 64
 

@@ -14,14 +14,14 @@ from builder.evidence import Signed, Statement, Verifier, attach_all
 from builder.evidence import gather as gathering
 from builder.evidence.gather import Gathered, check_signatures, gather
 from builder.evidence.statement import MEDIA_TYPE, TEST_RESULT
-from builder.lock.oci import MANIFEST, parse_reference
+from builder.oci.spec import MANIFEST, parse_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.lock.oci import Reference
-    from builder.lock.registry import Registry
-    from builder.publish.staging import Staged
+    from builder.oci.registry import Registry
+    from builder.oci.spec import Reference
+    from builder.oci.staging import Staged
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from builder.evidence.sbom import refuse_difference, sbom
 from builder.model import Compilation, RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 SYSTEM = System(packages=parse_status(doubles.status_file().decode()))
 

@@ -17,7 +17,7 @@ from builder.evidence.verification import EXTENSION, json_schema, predicate_of, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 NOW = datetime.now(UTC)
 

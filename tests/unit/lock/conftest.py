@@ -1,56 +1,5 @@
-"""Fixtures of the lock room: a world outside that does as it is told."""
-
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+from outside_fixtures import client, fake_index, own_configuration, server, uv_cache
 
-import pytest
-from outside import FakeIndex, Server
-
-from builder.lock.http import Client
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
-    yield running
-    running.stop()
-
-
-@pytest.fixture
-def client() -> Client:
-    """Retries without waiting."""
-    return Client(retries=2, backoff=0.0, connect_timeout=2, read_timeout=5)
-
-
-@pytest.fixture(scope="session")
-def uv_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for the session: what uv finds out about the interpreter is the slow part of a short resolution."""
-    return tmp_path_factory.mktemp("uv")
-
-
-@pytest.fixture(autouse=True)
-def own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uv_cache: Path) -> Path:
-    """No test sees the configuration of the person who runs it; the folder that stands for their home."""
-    for name in list(os.environ):
-        if name.startswith(("UV_", "PIP_", "RTBUILD_")) or name.lower().endswith("_proxy"):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
-    monkeypatch.setenv("XDG_CONFIG_DIRS", str(home / "xdg"))
-    monkeypatch.setenv("UV_CACHE_DIR", str(uv_cache))
-    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    monkeypatch.setenv("DOCKER_CONFIG", str(home / ".docker"))
-    return home
-
-
-@pytest.fixture
-def fake_index(server: Server, tmp_path: Path) -> FakeIndex:
-    return FakeIndex(server, tmp_path / "wheels")
+__all__ = ["client", "fake_index", "own_configuration", "server", "uv_cache"]

@@ -9,11 +9,11 @@ import pytest
 from outside import lock_cell, lock_wheel
 
 from builder.errors import CellError, UsageError
+from builder.index.client import LocalWheel
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.lock import sources
 from builder.lock.file import Entry, Lockfile, read_lock, render
-from builder.lock.simple_api import IndexFile
-from builder.lock.sources import Built
-from builder.lock.target import Target
 from builder.model import Base, Cell, Compilation, Deb, RootfsBase, Source, Wheel
 
 if TYPE_CHECKING:
@@ -60,17 +60,17 @@ class Outside:
         self.systems.append((suite, tuple(packages)))
         return base(*packages)
 
-    def lock(self, sdist: Sdist, *, needs: Sequence[str] | None = None, **given: Any) -> Built:
+    def lock(self, sdist: Sdist, *, needs: Sequence[str] | None = None, **given: Any) -> LocalWheel:
         self.locked.append((sdist.name, needs))
         compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=LOADED[sdist.name])
         source = Source(sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled)
-        return Built(wheel=dataclasses.replace(lock_wheel(sdist.name), source=source), path=self.path)
+        return LocalWheel(wheel=dataclasses.replace(lock_wheel(sdist.name), source=source), path=self.path)
 
     def make(self, _wheel: Wheel, _index: Any) -> Path:
         return self.path
 
 
-def run(outside: Outside, cell: Cell = CELL, *packages: str, **options: Any) -> tuple[Built, ...]:
+def run(outside: Outside, cell: Cell = CELL, *packages: str, **options: Any) -> tuple[LocalWheel, ...]:
     given: Any = outside
     standing = base("libpq5", "libcairo2", *packages) if "base" not in options else options.pop("base")
     return sources.built(

@@ -13,8 +13,9 @@ import pytest
 from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
 
 from builder.errors import UsageError
-from builder.lock import Status, check, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock import Status, lock_path, merge, pinned_cell, read_lock, status
 from builder.lock.file import render
+from builder.lock.resolve import check
 from builder.lock.schema import json_schema
 from builder.model import Base
 

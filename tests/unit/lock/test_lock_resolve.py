@@ -9,8 +9,7 @@ import pytest
 from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.errors import CellError, PackageIndexError
-from builder.lock import pin
-from builder.lock.resolve import LARGE, requirements, stacked, system_of
+from builder.lock.resolve import LARGE, pin, requirements, stacked, system_of
 from builder.model import Base, RootfsBase
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}

@@ -11,11 +11,12 @@ from outside import lock_cell, lock_wheel
 from packaging.requirements import Requirement
 
 from builder.errors import CellError, PackageIndexError, UsageError
+from builder.index.client import LocalWheel
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.lock import sources
 from builder.lock.file import Entry, Lockfile, read_lock, render
-from builder.lock.simple_api import IndexFile
-from builder.lock.sources import Built, choose
-from builder.lock.target import Target
+from builder.lock.sources import choose
 from builder.model import RootfsBase, Sdist, Source, Wheel
 
 if TYPE_CHECKING:
@@ -85,10 +86,10 @@ class Works:
         self.said: list[str] = []
         self.systems: list[tuple[RootfsBase, RootfsBase | None]] = []
 
-    def lock(self, sdist: Sdist, *, system: RootfsBase, also: RootfsBase | None, **_: Any) -> Built:
+    def lock(self, sdist: Sdist, *, system: RootfsBase, also: RootfsBase | None, **_: Any) -> LocalWheel:
         self.said.append(f"lock {sdist.file}")
         self.systems.append((system, also))
-        return Built(wheel=built_wheel(sdist), path=self.path)
+        return LocalWheel(wheel=built_wheel(sdist), path=self.path)
 
     def make(self, wheel: Wheel, _index: Any) -> Any:
         self.said.append(f"make {wheel.file}")
@@ -106,7 +107,7 @@ class Offers:
 
 def run(
     works: Works, *, names: tuple[str, ...] = ("tiny",), python: str = "3.11", **options: Any
-) -> tuple[Built, ...]:
+) -> tuple[LocalWheel, ...]:
     cell = dataclasses.replace(lock_cell("a"), python=python, from_source=names)
     outside: Any = Offers()
     return sources.built(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from builder.layers import LayerStore
-from builder.lock import Registry
+from builder.oci.registry import Registry
 from builder.pipeline.reproduce import _set_aside
 from builder.pipeline.settings import Settings
 from builder.pipeline.sharing import SharedLayers

@@ -18,8 +18,8 @@ from builder.layers import Layer, LayerStore, shared
 from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
-from builder.lock import Registry
 from builder.model import Recipe, RecipeFile
+from builder.oci.registry import Registry
 from builder.pipeline.sharing import SharedLayers, built_of
 
 sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -9,17 +9,17 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, serve
 
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.staging import staged_tag
 from builder.pipeline.settings import Settings
 from builder.pipeline.skipping import built_before, staged_before
-from builder.publish.staging import staged_tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 INPUTS = "sha256:" + "1" * 64
 OTHER = "sha256:" + "2" * 64

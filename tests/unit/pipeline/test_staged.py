@@ -16,14 +16,14 @@ from registry_double import RegistryDouble, serve
 from builder import __version__
 from builder.engine.images import StoredImage
 from builder.errors import ImageMissingError, RegistryError
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.evidence.travel import shared
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.staging import staged_tag
 from builder.pipeline import staged
 from builder.pipeline.events import Note, Outcome
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
-from builder.publish.staging import staged_tag
-from builder.publish.travel import shared
 from builder.recipe import render
 from builder.verify import ReportStore
 from builder.verify.entry import Entry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.publish.staging import Staged
+    from builder.oci.staging import Staged
 
 PROBE = b"test double of cudnn-verify"
 PINNED = doubles.pinned()

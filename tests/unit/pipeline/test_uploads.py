@@ -10,8 +10,8 @@ import pytest
 from registry_double import RegistryDouble, serve
 
 from builder.errors import RegistryError
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.net.http import Client
+from builder.oci.registry import Registry
 from builder.pipeline.uploads import Uploads
 
 if TYPE_CHECKING:

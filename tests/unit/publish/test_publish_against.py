@@ -18,17 +18,17 @@ from publish_doubles import A100, CELL, PROBE, T4, Project, report
 from registry_double import RegistryDouble, serve
 from test_publish_docs import SCHEMA
 
-from builder.catalogue import Question, audit
+from builder.audit import Question, audit
 from builder.cli.publishing import _summary, exit_code
 from builder.console import Terminal
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.evidence.travel import share
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.staging import staged_tag
 from builder.pipeline.events import Note
 from builder.publish.publication import Order
 from builder.publish.record import publication_document
 from builder.publish.run import publish
-from builder.publish.staging import staged_tag
-from builder.publish.travel import share
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.oci.staging import Staged
     from builder.publish.publication import Publication
-    from builder.publish.staging import Staged
 
 L4 = {"name": "NVIDIA L4", "compute_capability": "8.9"}
 BROKEN = {"verdict": "broken", "cause": "cudnn-shadowed"}

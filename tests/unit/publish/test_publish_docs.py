@@ -11,7 +11,7 @@ from typing import get_args
 import jsonschema
 from publish_doubles import Project, candidate, entry
 
-from builder.publish.copying import Tally
+from builder.oci.copying import Tally
 from builder.publish.gate import Policy, decide
 from builder.publish.publication import Publication
 from builder.publish.record import publication_document

@@ -13,12 +13,12 @@ from publish_doubles import A100, CELL, PROBE, Project, report
 from registry_double import INDEX, RegistryDouble, serve, sha256
 
 from builder.digests import canonical_json
-from builder.lock.http import Client
-from builder.lock.registry import Registry
+from builder.evidence.travel import share
+from builder.net.http import Client
+from builder.oci.registry import Registry
+from builder.oci.staging import read_image, staged_tag
 from builder.publish.publication import Order
 from builder.publish.run import publish
-from builder.publish.staging import read_image, staged_tag
-from builder.publish.travel import share
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal
 

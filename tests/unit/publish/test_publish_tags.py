@@ -11,8 +11,8 @@ import pytest
 from publish_doubles import Project, report
 
 from builder.errors import CellError, RegistryError
+from builder.oci.staging import NoImageError
 from builder.publish.measure import LONGEST, immutable_tag, measure, tag_of
-from builder.publish.staging import NoImageError
 from builder.publish.tags import Tag, clashes, steps, tags_of
 from builder.verify.document import parse
 

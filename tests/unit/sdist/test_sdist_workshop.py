@@ -12,9 +12,9 @@ import pytest
 from elf_files import library
 from sdist_files import backend, sdist, system
 
+from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError, PackageIndexError
-from builder.lock import Debian
-from builder.lock.target import Target
+from builder.index.target import Target
 from builder.model import Compilation, RootfsBase, Sdist
 from builder.sdist import Workshop, bench, workshop
 from builder.sdist.confined import Limits, run_confined
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
-    from builder.lock.sources import Built
+    from builder.index.client import LocalWheel
     from builder.model import Wheel
 
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
@@ -86,7 +86,7 @@ def lock(
     python: str = OWN,
     also: RootfsBase | None = None,
     needs: Sequence[str] | None = None,
-) -> Built:
+) -> LocalWheel:
     target = Target(python=python, platform="linux/amd64", glibc="2.36")
     outside: Any = index
     return works.lock(

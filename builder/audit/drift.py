@@ -1,0 +1,183 @@
+"""What changed in the world since an image was verified: its base, cuDNN, what is known to be bad, time."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from builder.audit.finding import Finding, Outcome
+from builder.errors import ImageMissingError, RegistryError, UsageError
+from builder.evidence.contents import python_packages
+from builder.facts.finding import Outcome as Rule
+from builder.facts.finding import Source, Value
+from builder.facts.rules.pairs import bad_pairs
+from builder.facts.versions import agree, at_least, key, short
+from builder.oci import spec as oci
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
+
+    from builder.evidence import Verified
+    from builder.facts.tables import Facts
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+OLD = timedelta(days=90)
+"""After which a verification is pointed out; a stricter limit is the reader's to set."""
+
+_BASE_NAME = "org.opencontainers.image.base.name"
+_BASE_DIGEST = "org.opencontainers.image.base.digest"
+"""https://github.com/opencontainers/image-spec/blob/main/annotations.md"""
+_CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
+_VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,7}(?![\d.])")
+"""A report may come from anyone, and a number of a million digits takes long to read."""
+_CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
+
+
+def base(registry: Registry, image: Staged) -> Finding:
+    """Whether the tag of the base still leads to the digest that the image was built on."""
+    name, digest = image.label(_BASE_NAME), image.label(_BASE_DIGEST)
+    if not name or not digest:
+        return Finding(
+            what="base",
+            outcome=Outcome.NOT_RUN,
+            message="the base is no registry image: its Debian packages are in the SBOM",
+        )
+    try:
+        now = _digest(registry, name, image.platform)
+    except ImageMissingError:
+        return Finding(
+            what="base",
+            outcome=Outcome.MIND,
+            message=f"{name} was removed from its registry: the image cannot be built again on it",
+        )
+    except (RegistryError, UsageError) as error:
+        return Finding(
+            what="base", outcome=Outcome.NOT_RUN, message=f"{name} could not be asked for: {error.message}"
+        )
+    if now != digest:
+        return Finding(
+            what="base",
+            outcome=Outcome.MIND,
+            message=f"{name} was pushed again since: now {now[:19]}…, and the image stands on {digest[:19]}…",
+            hint="the image is what it was; to have the base's fixes: rtbuild lock --upgrade, and all anew",
+        )
+    return Finding(what="base", outcome=Outcome.PASSES, message=f"{name} is what it was")
+
+
+def _digest(registry: Registry, name: str, platform: str) -> str:
+    """Of the platform's manifest, as a lock has it."""
+    manifest = registry.manifest(name)
+    if manifest.media_type not in oci.INDEXES:
+        return manifest.digest
+    return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name)
+
+
+def cudnn(verified: Verified, facts: Facts) -> Finding:
+    """Whether the tables know a newer patch of the cuDNN that was loaded."""
+    loaded = loaded_cudnn(verified)
+    if not loaded:
+        return Finding(
+            what="cudnn-patch", outcome=Outcome.NOT_RUN, message="the report names no cuDNN that was loaded"
+        )
+    packages = python_packages(verified.document) or {}
+    names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in facts.wheels)
+    newer: list[str] = []
+    for version in loaded:
+        offered = [v for name in names for v in facts.wheels[name].versions] or _in_bases(verified, facts)
+        newer += [
+            v
+            for v in offered
+            if agree(short(v, 2), short(version, 2)) and not at_least(short(version, 3), short(v, 3))
+        ]
+    if not newer:
+        return Finding(
+            what="cudnn-patch",
+            outcome=Outcome.PASSES,
+            message=f"no newer patch of cuDNN {', '.join(loaded)} is known",
+        )
+    return Finding(
+        what="cudnn-patch",
+        outcome=Outcome.MIND,
+        message=f"cuDNN {max(newer, key=key)} is out; the image loads {', '.join(loaded)}",
+        hint="lock, build and verify anew: rtbuild lock --upgrade",
+    )
+
+
+def _in_bases(verified: Verified, facts: Facts) -> list[str]:
+    """cuDNN in NVIDIA's base images of the CUDA that was loaded."""
+    wanted = {short(version, 2) for version in loaded_cuda(verified)}
+    return [row.cudnn for row in facts.tags if row.cudnn and short(row.cuda, 2) in wanted]
+
+
+def loaded_cudnn(verified: Verified) -> list[str]:
+    """``8.9.4``: as each framework says, else as the mapped library itself."""
+    return _versions(verified.report.loaded("cudnn", "libcudnn.so"))
+
+
+def loaded_cuda(verified: Verified) -> list[str]:
+    return _versions(verified.report.loaded("cuda", "libcudart.so"))
+
+
+def _versions(texts: Iterable[str]) -> list[str]:
+    return sorted({text for text in texts if _VERSION.match(text)})
+
+
+def known_bad(verifications: Sequence[Verified], classes: Iterable[str], facts: Facts) -> Iterator[Finding]:
+    """Whether a combination that was measured in the image has been listed as bad since."""
+    gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
+    seen: set[str] = set()
+    for verified in verifications:
+        for found in bad_pairs(_measured(verified), gpus, facts):
+            if found.message in seen:
+                continue
+            seen.add(found.message)
+            fails = found.outcome is Rule.IMPOSSIBLE
+            source = found.values[-1].source if found.values else None
+            yield Finding(
+                what="known-bad",
+                outcome=Outcome.FAILS if fails else Outcome.MIND,
+                message=found.message,
+                hint=f"see {source.reference}" if source else None,
+            )
+    if not seen:
+        yield Finding(
+            what="known-bad",
+            outcome=Outcome.PASSES,
+            message="nothing in it is listed as a bad combination",
+        )
+
+
+def _measured(verified: Verified) -> dict[str, Value]:
+    """Versions as the report has them, by the names of ``known-bad.toml``."""
+    texts: dict[str, str] = {}
+    for name, version in (python_packages(verified.document) or {}).items():
+        texts["cublas" if _CUBLAS.fullmatch(name) else name] = version
+    texts |= {row.name: row.version for row in verified.report.frameworks if row.version}
+    texts |= {"python": verified.report.python_version() or ""}
+    for what, found in (("cudnn", loaded_cudnn(verified)), ("cuda", loaded_cuda(verified))):
+        if found:
+            texts[what] = found[0]
+    source = Source(kind="registry", reference="the report")
+    return {
+        name: Value(what=name, text=text, source=source)
+        for name, text in texts.items()
+        if _VERSION.match(text)
+    }
+
+
+def age(verifications: Sequence[Verified], now: datetime) -> Finding:
+    """How long ago the newest verification was."""
+    newest = max(verified.when for verified in verifications)
+    days = (now - newest).days
+    text = "today" if days < 1 else f"{days} day{'s' if days != 1 else ''} ago"
+    if now - newest > OLD:
+        return Finding(
+            what="age",
+            outcome=Outcome.MIND,
+            message=f"last verified {text}: drivers and cards have moved on",
+            hint="verify it anew: rtbuild verify --from; --max-age makes this a no",
+        )
+    return Finding(what="age", outcome=Outcome.PASSES, message=f"last verified {text}")

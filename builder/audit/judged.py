@@ -1,0 +1,165 @@
+"""The statements beside an image, judged and weighed against one another: what holds, and what stands.
+
+With a signer whose word counts, nobody else's does, in either direction: an unsigned statement neither makes
+a yes nor takes one down. It is said where it would have, since it may be a publisher's who forgot to sign.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from builder.audit.finding import Finding, Outcome
+from builder.errors import EvidenceError
+from builder.evidence import judge, judge_failure
+from builder.evidence.attach import KINDS
+from builder.evidence.failure import Failure, is_failure
+from builder.evidence.standing import broken, denied, standing
+from builder.evidence.verification import Verified, timestamp, without, without_exempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+
+    from builder.audit.run import Question
+    from builder.evidence.gather import Gathered, Piece
+    from builder.oci.staging import Staged
+
+FAILED = "failed-verification"
+"""The kind of a test result against the image."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """A piece of evidence, and whether it holds for this image. ``reason`` says why not."""
+
+    kind: str
+    digest: str
+    signed: bool
+    holds: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What the evidence comes to."""
+
+    held: tuple[Held, ...]
+    verified: tuple[Verified, ...]
+    """The verifications that hold and that nothing newer about the same GPU and driver contradicts, with
+    the claims that are left."""
+    against: tuple[Failure, ...]
+    """What was found against the image and nothing newer takes back."""
+    denied: tuple[Failure, ...]
+    """Of those the ones that took a claim away."""
+    unheard: tuple[Failure, ...]
+    """What would be among them if it were signed by whom was asked for."""
+
+    def findings(self, question: Question) -> Iterator[Finding]:
+        """What is to be said of them."""
+        for found in broken(self.against):
+            yield Finding(
+                what=found.verdict,
+                outcome=Outcome.FAILS,
+                message=f"it was found {found.text}",
+                hint="use another digest; its publisher can mend it, or verify it again where it was found",
+            )
+        left = any(found.claims for found in self.verified)
+        for found in self.denied:
+            mine = question.gpu == found.gpu_class or not left
+            yield Finding(
+                what=found.verdict,
+                outcome=Outcome.FAILS if mine else Outcome.MIND,
+                message=f"it is no longer known to work on {found.gpu_class}: found {found.text}",
+                hint="use another digest on this GPU",
+            )
+        for found in self.unheard:
+            yield Finding(
+                what=found.verdict,
+                outcome=Outcome.MIND,
+                message=f"a statement says {found.text}; it is not signed by {question.verifier}, and does "
+                "not count",
+                hint="ask the publisher; without the check of signatures it counts",
+            )
+
+
+def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Judged:
+    """Every statement by itself, then all of them together."""
+    rows = [_one(piece, image, question, now) for piece in gathered.pieces]
+    verified = [word for row, word in rows if row.holds and isinstance(word, Verified)]
+    failures = [word for row, word in rows if isinstance(word, Failure)]
+    heard = [word for row, word in rows if row.holds and isinstance(word, Failure)]
+    words: list[Verified | Failure] = [*verified, *heard]
+    against = [word for word in standing(words) if isinstance(word, Failure)]
+    claiming = without_exempt(verified)  # an exemption holds also where what it stands in is contradicted
+    taken = denied(against, {name for found in claiming for name in found.claims})
+    left = [found for found in claiming if found.key not in {word.key for word in against}]
+    words = [*verified, *failures]
+    return Judged(
+        held=tuple(_placed(row, word, against) for row, word in rows),
+        verified=tuple(without(left, {word.gpu_class for word in taken})),
+        against=tuple(sorted(against, key=lambda word: word.when, reverse=True)),
+        denied=tuple(taken),
+        unheard=tuple(word for word in standing(words) if isinstance(word, Failure) and word not in heard),
+    )
+
+
+def _placed(row: Held, word: Verified | Failure | None, against: list[Failure]) -> Held:
+    """The same row, where another statement has the last word about its GPU and driver."""
+    if word is None or not row.holds or word in against:
+        return row
+    over = next((other for other in against if other.key == word.key), None)
+    if isinstance(word, Failure):
+        return replace(row, holds=False, reason=f"{word.text}; a newer report has taken it back")
+    return row if over is None else replace(row, holds=False, reason=f"it was found {over.text}")
+
+
+def _one(
+    piece: Piece, image: Staged, question: Question, now: datetime
+) -> tuple[Held, Verified | Failure | None]:
+    predicate = piece.statement.predicate
+    kind = KINDS.get(piece.statement.predicate_type, "other")
+    word: Verified | Failure | None = None
+    shown, reason, holds = str(kind), "", True
+    try:
+        if kind == "verification" and is_failure(predicate):
+            shown = FAILED
+            word = judge_failure(predicate, image)
+            reason = word.text
+        elif question.verifier is None or piece.signed:
+            if kind == "verification":
+                word = judge(predicate, image, now=now)
+                reason = _too_old(word, question, now)
+            else:
+                reason = _other(kind, piece, image)
+            holds = not reason
+        if question.verifier is not None and not piece.signed:
+            holds, reason = False, f"not signed by {question.verifier}"
+    except EvidenceError as error:
+        holds, reason = False, error.message
+    return Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason), word
+
+
+def _too_old(found: Verified, question: Question, now: datetime) -> str:
+    if question.max_age is None or now - found.when <= question.max_age:
+        return ""
+    return f"it is of {timestamp(found.when)}, older than the {question.max_age} that were allowed"
+
+
+def _other(kind: str, piece: Piece, image: Staged) -> str:
+    """Why an SBOM or a provenance is not about this image; empty where it is."""
+    predicate = piece.statement.predicate
+    try:
+        match kind:
+            case "sbom":
+                said = predicate["metadata"]["component"]["version"]
+                return "" if said == image.digest else f"it is the SBOM of {said}"
+            case "provenance":
+                inside = predicate["buildDefinition"]["internalParameters"]
+                if (inside["content"], inside["inputs"]) != (image.content, image.inputs):
+                    return "it is the provenance of other content or inputs"
+                return ""
+            case _:
+                return "rtbuild does not know this kind of statement"
+    except (LookupError, TypeError):
+        return f"it is no {kind} that rtbuild wrote"

@@ -1,0 +1,158 @@
+"""Whether an image is known to work on the asker's machine: his GPU, his driver.
+
+Known to work is what was seen to work: a card of the same class, claimed by the publisher, and a driver that
+is not older than the one it was seen with. NVIDIA's drivers run programs built for older ones
+(https://docs.nvidia.com/deploy/cuda-compatibility/), and those of one branch differ in fixes only. The
+compatibility rules are asked as well, for a reason why it cannot work; they never make a yes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from packaging.utils import canonicalize_name
+
+from builder.audit.finding import Finding, Outcome
+from builder.facts import BaseTruth, Truth, WheelTruth, check
+from builder.facts.finding import Outcome as Rule
+from builder.facts.versions import at_least, key, major
+from builder.model import Base, Cell, Cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from builder.evidence import Verified
+    from builder.facts.tables import Facts
+
+_RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
+"""Those that speak of a machine; what else a cell may have wrong, its verification has answered."""
+
+
+def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None) -> Finding:
+    """What the verifications say of this machine. ``driver`` is a branch or a whole version."""
+    mine = "this machine" if gpu is None else gpu
+    of_class = [v for v in verifications if gpu is None or gpu in v.claims]
+    if not of_class:
+        elsewhere = sorted({name for v in verifications for name in v.claims})
+        ran = {v.gpu_class for v in verifications}
+        taken = f"; it ran on {gpu}, but is not published for it" if gpu in ran else ""
+        return Finding(
+            what="machine",
+            outcome=Outcome.FAILS,
+            message=f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
+            hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
+        )
+    if driver is not None:
+        fitting = [v for v in of_class if _not_older(driver, v.driver)]
+        if not fitting:
+            drivers = ", ".join(sorted({v.driver for v in of_class}, key=key))
+            return Finding(
+                what="machine",
+                outcome=Outcome.FAILS,
+                message=f"driver {driver} is older than every driver that it was verified with ({drivers})",
+                hint="install a newer driver, or run cudnn-verify in it on your machine",
+            )
+        of_class = fitting
+    best = max(of_class, key=lambda v: v.when)
+    return Finding(
+        what="machine",
+        outcome=Outcome.PASSES,
+        message=f"verified on {best.gpu} with driver {best.driver}"
+        + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
+    )
+
+
+def _not_older(asked: str, verified: str) -> bool:
+    return major(asked) == major(verified) or at_least(asked, verified)
+
+
+def ruled(
+    provenance: Mapping[str, Any] | None,
+    base: BaseTruth | None,
+    *,
+    gpu: str | None,
+    driver: str | None,
+    facts: Facts,
+) -> Iterator[Finding]:
+    """Why the compatibility rules say that it cannot work there, if they do."""
+    made = cell_of(provenance) if provenance is not None else None
+    if made is None:
+        yield Finding(
+            what="rules",
+            outcome=Outcome.NOT_RUN,
+            message="no provenance says what is in the image, so the rules cannot be asked",
+        )
+        return
+    cell, wheels = made
+    asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
+    truth = Truth(wheels=wheels, base=base, locked=True)
+    try:
+        findings = check(asked, truth, driver=driver, facts=facts, suggest=False)
+    except (ValueError, LookupError, TypeError) as error:  # whoever may push writes what he likes into it
+        yield Finding(
+            what="rules",
+            outcome=Outcome.NOT_RUN,
+            message=f"the provenance holds values that no rule understands: {error}",
+        )
+        return
+    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Rule.POSSIBLE, Rule.UNKNOWN)]
+    for found in told:
+        fails = found.outcome is Rule.IMPOSSIBLE
+        yield Finding(
+            what=f"rules:{found.rule}",
+            outcome=Outcome.FAILS if fails else Outcome.MIND,
+            message=found.message,
+        )
+    if not told:
+        yield Finding(what="rules", outcome=Outcome.PASSES, message="no rule speaks against this machine")
+
+
+def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:
+    """The cell and its wheels out of a provenance predicate; None for one that rtbuild did not write."""
+    try:
+        definition = predicate["buildDefinition"]
+        stated = definition["externalParameters"]["cell"]
+        kind, colon, name = str(stated["base"]).partition("rootfs:")
+        base = Base(kind="rootfs", name=name) if colon and not kind else Base(kind="registry", name=kind)
+        provider = stated["cuda"]["provider"]
+        if provider not in ("base", "wheels", "none"):
+            return None
+        cell = Cell(
+            id=str(stated["id"]),
+            matrix=str(definition["externalParameters"]["matrix"]),
+            frameworks=_texts(stated["frameworks"]),
+            python=str(stated["python"]),
+            base=base,
+            cuda=Cuda(provider=provider, packages=_texts(stated["cuda"]["packages"])),
+            platform=str(stated["platform"]),
+            pip=_texts(stated["pip"]),
+            apt=_texts(stated["apt"]),
+        )
+        wheels = tuple(
+            _wheel(row) for row in definition["resolvedDependencies"] if _is_wheel(row.get("uri", ""))
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return None
+    return cell, wheels
+
+
+def _is_wheel(uri: Any) -> bool:
+    return isinstance(uri, str) and uri.startswith("pkg:pypi/")
+
+
+def _wheel(row: Mapping[str, Any]) -> WheelTruth:
+    name, _, version = str(row["uri"]).removeprefix("pkg:pypi/").partition("@")
+    return WheelTruth(
+        name=canonicalize_name(name),
+        version=unquote(version),
+        file=str(row["name"]),
+        sha256=str(row["digest"]["sha256"]),
+    )
+
+
+def _texts(rows: Any) -> tuple[str, ...]:
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        raise TypeError("not a list of texts")
+    return tuple(rows)

@@ -1,0 +1,223 @@
+"""An audit for people, for a pipe, for programs. What a registry said is cleaned of control characters."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+from builder import __version__
+from builder.audit.finding import Finding, Outcome
+from builder.audit.judged import FAILED
+from builder.evidence.verification import timestamp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.audit.judged import Held
+    from builder.audit.run import Audit
+    from builder.console import Terminal
+    from builder.evidence import Failure, Verified
+
+SCHEMA = 1
+_MARKS = {
+    Outcome.PASSES: ("ok", "32"),
+    Outcome.MIND: ("warn", "33"),
+    Outcome.FAILS: ("bad", "31;1"),
+    Outcome.NOT_RUN: ("skip", "2"),
+}
+UNSIGNED = "unsigned: whoever can push to this repository could have written it"
+UNCHECKED = (
+    "signatures are there and none was checked (--key, or --certificate-identity and its issuer): "
+    "worth no more than unsigned evidence, which whoever can push to this repository could have written"
+)
+
+
+def clean(text: str) -> str:
+    """Without control characters: a registry's words must not steer a terminal."""
+    return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def answer(audit: Audit) -> str:
+    """The answer in one sentence."""
+    question = audit.question
+    machine = (question.gpu, f"driver {question.driver}" if question.driver else None)
+    place = " with ".join(part for part in machine if part)
+    if audit.works:
+        where = place or ", ".join(audit.claims) or ", ".join(sorted({v.gpu for v in audit.verified}))
+        return f"known to work on {where}"
+    where = f" on {place}" if place and audit.verified else ""
+    return f"not known to work{where}: {'; '.join(found.message for found in audit.against)}"
+
+
+def trust(audit: Audit) -> str:
+    """What the evidence is worth, by its signatures."""
+    if audit.question.verifier is not None:
+        return f"signatures checked: {audit.question.verifier}"
+    return UNCHECKED if audit.signatures else UNSIGNED
+
+
+def document(audit: Audit) -> dict[str, Any]:
+    """For ``--json``; the schema is ``docs/audit.schema.json``."""
+    image = audit.image
+    return {
+        "schema": SCHEMA,
+        "kind": "audit",
+        "rtbuild": __version__,
+        "reference": audit.reference,
+        "repository": image.repository,
+        "digest": image.digest,
+        "platform": image.platform,
+        "size": image.size,
+        "cell": image.label("io.rtbuild.cell"),
+        "matrix": image.label("io.rtbuild.matrix"),
+        "when": timestamp(audit.when),
+        "works": audit.works,
+        "answer": answer(audit),
+        "asked": {"gpu": audit.question.gpu, "driver": audit.question.driver},
+        "claims": list(audit.claims),
+        "verified": [_verified(found) for found in audit.verified],
+        "failed": [_failed(found) for found in audit.failed],
+        "evidence": [vars(row) for row in audit.evidence],
+        "refused": [vars(row) for row in audit.refused],
+        "listed_by": audit.kept,
+        "signatures": {
+            "present": audit.signatures,
+            "checked": audit.question.verifier is not None,
+            "by": str(audit.question.verifier) if audit.question.verifier else None,
+        },
+        "findings": [
+            {"what": f.what, "outcome": f.outcome.value, "message": f.message, "hint": f.hint}
+            for f in audit.findings
+        ],
+    }
+
+
+def _verified(found: Verified) -> dict[str, Any]:
+    return {
+        "when": timestamp(found.when),
+        "gpu": found.gpu,
+        "class": found.gpu_class,
+        "compute_capability": found.gpus[0][1],
+        "driver": found.driver,
+        "claims": list(found.claims),
+        "exempt": list(found.exempt),
+        "probe": found.report.probe.version,
+        "frameworks": [
+            {
+                "name": row.name,
+                "version": row.version,
+                "compiled": _versions(row.compiled),
+                "loaded": _versions(row.loaded),
+            }
+            for row in found.report.frameworks
+        ],
+    }
+
+
+def _failed(found: Failure) -> dict[str, Any]:
+    return {
+        "when": timestamp(found.when),
+        "verdict": found.verdict,
+        "cause": found.cause,
+        "summary": found.summary,
+        "gpu": found.gpus[0][0] if found.gpus else None,
+        "class": found.gpu_class,
+        "compute_capability": found.gpus[0][1] if found.gpus else None,
+        "driver": found.driver,
+    }
+
+
+def _versions(part: dict[str, Any] | None) -> dict[str, str | None]:
+    return {name: str(value) if (value := (part or {}).get(name)) else None for name in ("cuda", "cudnn")}
+
+
+def lines(audit: Audit) -> Iterator[str]:
+    """``key: value`` lines, for ``grep`` and logs."""
+    shown = document(audit)
+    for key in ("reference", "digest", "cell"):
+        yield f"{key}: {clean(str(shown[key]))}"
+    yield f"works: {'yes' if audit.works else 'no'}"
+    yield f"answer: {clean(answer(audit))}"
+    for row in shown["verified"]:
+        text = f"{row['gpu']}, driver {row['driver']}, {row['when']}"
+        yield clean(f"verified: {text}, claims {', '.join(row['claims']) or 'none'}")
+        for name, compiled, loaded in _frameworks(row):
+            yield clean(f"framework: {name}, compiled {compiled}, loaded {loaded}")
+    for found in audit.failed:
+        yield clean(f"failed: {found.text}")
+    for held in audit.evidence:
+        yield clean(f"evidence: {_held(held, audit)}")
+    for refused in audit.refused:
+        yield clean(f"refused: {refused.digest or '-'}: {refused.reason}")
+    for finding in audit.findings:
+        yield clean(f"{finding.what}: {finding.outcome.value}: {finding.message}")
+    yield clean(f"trust: {trust(audit)}")
+
+
+def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
+    """For a person at a terminal."""
+    shown = document(audit)
+    outcome = Outcome.PASSES if audit.works else Outcome.FAILS
+    symbol, colour = _MARKS[outcome]
+    yield terminal.style(clean(audit.reference), "1")
+    yield clean(f"  {audit.image.digest}  {audit.image.platform}")
+    yield terminal.style(f"{terminal.symbol(symbol)} {clean(answer(audit))}", colour)
+    if shown["verified"]:
+        yield ""
+        yield terminal.style("Verified", "1")
+    for row in shown["verified"]:
+        claims = ", ".join(row["claims"]) or "none"
+        yield clean(f"  {row['gpu']}  driver {row['driver']}  {row['when']}  claims {claims}")
+        for name, compiled, loaded in _frameworks(row):
+            yield clean(f"    {name}: compiled {compiled}; loaded {loaded}")
+    if audit.failed:
+        yield ""
+        yield terminal.style("Found against it", "1")
+    for found in audit.failed:
+        yield _marked(Outcome.FAILS, found.text, terminal)
+    yield ""
+    yield terminal.style("Evidence", "1")
+    for held in audit.evidence:
+        good = Outcome.FAILS if held.kind == FAILED else Outcome.PASSES
+        yield _marked(good if held.holds else Outcome.MIND, _held(held, audit), terminal)
+    for refused in audit.refused:
+        yield _marked(Outcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
+    if not audit.evidence and not audit.refused:
+        yield "  none"
+    yield _marked(Outcome.MIND if not _checked(audit) else Outcome.PASSES, trust(audit), terminal)
+    yield ""
+    yield terminal.style("Findings", "1")
+    for finding in audit.findings:
+        yield from _finding(finding, terminal)
+
+
+def _checked(audit: Audit) -> bool:
+    return audit.question.verifier is not None
+
+
+def _held(held: Held, audit: Audit) -> str:
+    signed = "signed" if held.signed else "unsigned" if _checked(audit) or not audit.signatures else ""
+    parts = [held.kind, held.digest[:19] or "(signature only)", signed]
+    return "  ".join(part for part in parts if part) + (f": {held.reason}" if held.reason else "")
+
+
+def _frameworks(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for framework in row["frameworks"]:
+        compiled, loaded = (_pair(framework[key]) for key in ("compiled", "loaded"))
+        yield f"{framework['name']} {framework['version']}", compiled, loaded
+
+
+def _pair(versions: dict[str, str | None]) -> str:
+    return f"CUDA {versions['cuda'] or '?'} cuDNN {versions['cudnn'] or '?'}"
+
+
+def _marked(outcome: Outcome, text: str, terminal: Terminal) -> str:
+    symbol, colour = _MARKS[outcome]
+    return f"  {terminal.style(terminal.symbol(symbol), colour)} {clean(text)}"
+
+
+def _finding(finding: Finding, terminal: Terminal) -> Iterator[str]:
+    yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
+    if finding.hint and finding.outcome in (Outcome.FAILS, Outcome.MIND):
+        arrow = "→" if terminal.unicode else ">"
+        yield f"    {arrow} {clean(finding.hint)}"

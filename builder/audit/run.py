@@ -1,0 +1,239 @@
+"""Is this published image known to work? Answered from its registry alone, without an engine.
+
+A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only where a
+verification about this very content holds; what is missing, unreadable, unsigned against the reader's wish or
+contradicted never becomes one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from builder.audit import drift, machine
+from builder.audit.finding import Finding, Outcome
+from builder.audit.judged import judge_all
+from builder.errors import ImageMissingError, RegistryError
+from builder.evidence import Cosign, Verifier
+from builder.evidence.gather import Gathered, Refused, check_signatures, gather
+from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+from builder.facts import BaseTruth
+from builder.facts.tables import load
+from builder.oci import spec as oci
+from builder.oci.spec import parse_reference
+from builder.oci.staging import Staged, read_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import timedelta
+
+    from builder.audit.judged import Held
+    from builder.evidence import Failure, Verified
+    from builder.oci.registry import Registry
+
+PLATFORM = "linux/amd64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What the asker wants to know, beyond whether it works at all."""
+
+    verifier: Verifier | None = None
+    """Whose signature counts. Without one, nobody's is checked."""
+    gpu: str | None = None
+    """A class of ``facts/gpus.toml``."""
+    driver: str | None = None
+    """``535`` or ``535.104.05``."""
+    max_age: timedelta | None = None
+    """Verifications older than this do not count."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The answer, and all that it rests on."""
+
+    reference: str
+    """As it was asked for."""
+    image: Staged
+    when: datetime
+    question: Question
+    works: bool
+    evidence: tuple[Held, ...]
+    refused: tuple[Refused, ...]
+    """What hangs on the image and could not be read as evidence about it."""
+    kept: str
+    """``referrers`` or ``tag``: who lists the evidence."""
+    signatures: bool
+    """Whether there are signatures at all, whoever made them."""
+    verified: tuple[Verified, ...]
+    """The verifications that hold."""
+    failed: tuple[Failure, ...]
+    """What was found against the image, and nothing newer has taken back."""
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        return tuple(sorted({name for found in self.verified for name in found.claims}))
+
+    @property
+    def against(self) -> tuple[Finding, ...]:
+        return tuple(found for found in self.findings if found.outcome is Outcome.FAILS)
+
+
+def audit(
+    registry: Registry,
+    reference: str,
+    question: Question,
+    *,
+    now: datetime | None = None,
+    note: Callable[[str], None] = lambda _text: None,
+) -> Audit:
+    """Everything that the registry tells about an image.
+
+    Raises:
+        RegistryError: there is no such image, or its registry does not answer.
+        MissingToolError: signatures are to be checked, and cosign is not here.
+    """
+    when = now or datetime.now(UTC)
+    note(f"asking for {reference}")
+    image = resolve(registry, reference)
+    name = parse_reference(image.repository).at(image.digest)
+    note("reading evidence")
+    gathered = gather(registry, name)
+    findings: list[Finding] = []
+    if question.verifier is not None:
+        note("checking signatures")
+        address = _address(registry, image)
+        kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
+        gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
+        findings.append(_signature(gathered, question.verifier, reasons))
+    judged = judge_all(gathered, image, question, when)
+    held, verified = judged.held, judged.verified
+    findings += judged.findings(question)
+    findings += _verification(held, verified)
+    if verified:
+        note("looking at what changed since")
+        findings += _since(registry, image, verified, question, when)
+    provenance = _provenance(gathered, held)
+    if verified and (question.gpu or question.driver):
+        findings.append(machine.seen(verified, question.gpu, question.driver))
+        findings += machine.ruled(
+            provenance,
+            _base_truth(registry, image),
+            gpu=question.gpu,
+            driver=question.driver,
+            facts=load(),
+        )
+    return Audit(
+        reference=reference,
+        image=image,
+        when=when,
+        question=question,
+        works=bool(verified) and all(found.outcome is not Outcome.FAILS for found in findings),
+        evidence=held,
+        refused=gathered.refused,
+        kept=gathered.kept,
+        signatures=gathered.signatures,
+        verified=tuple(sorted(verified, key=lambda v: v.when, reverse=True)),
+        failed=judged.against,
+        findings=tuple(findings),
+    )
+
+
+def resolve(registry: Registry, reference: str) -> Staged:
+    """The image by digest; of an index the one for linux/amd64. Raises RegistryError."""
+    name = parse_reference(reference)
+    digest = name.digest or registry.digest_of(name)
+    if digest is None:
+        raise ImageMissingError(f"{name} does not exist", hint="check the name and the tag")
+    manifest = registry.manifest(name.at(digest))
+    if manifest.media_type in oci.INDEXES:
+        digest = oci.choose(manifest.document, PLATFORM, reference)
+    return read_image(registry, f"{name.host}/{name.repository}", digest)
+
+
+def _address(registry: Registry, image: Staged) -> str:
+    """Where cosign finds the image: it knows nothing of rtbuild's mirrors."""
+    return f"{registry.address(image.repository)}@{image.digest}"
+
+
+def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> Finding:
+    signed = [piece for piece in gathered.pieces if piece.signed]
+    tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
+    if not tests:
+        why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
+        return Finding(
+            what="signature",
+            outcome=Outcome.FAILS,
+            message=f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
+            hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
+        )
+    return Finding(
+        what="signature",
+        outcome=Outcome.PASSES if not reasons else Outcome.MIND,
+        message=f"{len(signed)} statements are signed by {verifier}"
+        + "".join(f"; {text}" for text in reasons),
+    )
+
+
+def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterator[Finding]:
+    if verified:
+        cards = sorted({found.gpu for found in verified})
+        yield Finding(
+            what="verification",
+            outcome=Outcome.PASSES,
+            message=f"a convolution ran on {', '.join(cards)} in this very image",
+        )
+        return
+    tests = [row for row in held if row.kind == "verification"]
+    reasons = dict.fromkeys(row.reason for row in tests)
+    message = (
+        f"no verification counts: {'; '.join(reasons)}"
+        if tests
+        else "there is no verification of this image in its registry"
+    )
+    yield Finding(
+        what="verification",
+        outcome=Outcome.FAILS,
+        message=message,
+        hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
+    )
+
+
+def _since(
+    registry: Registry, image: Staged, verified: Sequence[Verified], question: Question, now: datetime
+) -> Iterator[Finding]:
+    facts = load()
+    classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
+    yield drift.age(verified, now)
+    yield drift.base(registry, image)
+    yield drift.cudnn(verified[0], facts)
+    yield from drift.known_bad(verified, [name for name in classes if name], facts)
+
+
+def _provenance(gathered: Gathered, held: Sequence[Held]) -> Mapping[str, Any] | None:
+    for piece, row in zip(gathered.pieces, held, strict=True):
+        if row.kind == "provenance" and row.holds:
+            return piece.statement.predicate
+    return None
+
+
+def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
+    """What the base says of itself in the environment that the image inherits from it."""
+    name = image.label("org.opencontainers.image.base.name")
+    if not name:
+        return None
+    try:
+        config = json.loads(registry.blob(image.repository, image.config_digest))
+        pairs = [str(text).partition("=") for text in config["config"].get("Env") or ()]
+    except (RegistryError, ValueError, LookupError, AttributeError, TypeError):
+        return None
+    wanted = re.compile(r"NV_CUDNN_VERSION|CUDA_VERSION|NVIDIA_REQUIRE_CUDA|NV_LIBCUBLAS_VERSION")
+    return BaseTruth(
+        reference=name,
+        digest=image.label("org.opencontainers.image.base.digest") or "",
+        env=tuple((key, value) for key, _, value in pairs if wanted.fullmatch(key)),
+    )

@@ -1,0 +1,32 @@
+"""``rtbuild schema``: the JSON schemas of what rtbuild reads and prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from builder import resources
+from builder.cli.app import app
+from builder.errors import UsageError
+
+_ENDING = ".schema.json"
+
+
+@app.command()
+def schema(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="matrix, lock, report, run, publication …")
+    ] = None,
+) -> int:
+    """Print a document's JSON schema; without a name, the names."""
+    folder = resources.schemas()
+    names = sorted(path.name.removesuffix(_ENDING) for path in folder.glob(f"*{_ENDING}"))
+    if name is None:
+        sys.stdout.write("".join(f"{one}\n" for one in names))
+        return 0
+    if name not in names:
+        raise UsageError(f"there is no schema '{name}'", hint=f"there are: {', '.join(names)}")
+    sys.stdout.write((folder / f"{name}{_ENDING}").read_text("utf-8"))
+    return 0

@@ -1,0 +1,1 @@
+"""Debian archives: which packages make an operating system, and the packages themselves."""

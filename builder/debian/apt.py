@@ -1,0 +1,244 @@
+"""A private apt: its own sources, keys, lists and empty package status; nothing of the host's is touched.
+
+apt decides which versions belong together, verifies the archives' signatures and prints what it would
+download. It needs no root for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import email.utils
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from builder.errors import MissingToolError, PackageIndexError
+from builder.net.http import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One line of ``sources.list``. An ``optional`` one may be absent from the archive."""
+
+    uri: str
+    suite: str
+    optional: bool = False
+    check_valid_until: bool = True
+
+    def line(self, keyring: Path) -> str:
+        options = [f"signed-by={keyring}"]
+        if not self.check_valid_until:
+            options.append("check-valid-until=no")
+        return f"deb [{' '.join(options)}] {self.uri} {self.suite} main"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """A package that apt would download."""
+
+    uri: str
+    package: str
+    version: str
+    architecture: str
+    sha256: str
+    size: int
+
+
+class Apt:
+    """apt with everything of its own below ``folder``, which is kept so that a later update is quick."""
+
+    def __init__(self, folder: Path, *, architecture: str, keyring: Path) -> None:
+        if shutil.which("apt-get") is None:
+            raise MissingToolError(
+                "a rootfs base is resolved with apt-get, which this machine lacks",
+                hint="sudo apt-get install apt mmdebstrap debian-archive-keyring (Debian, Ubuntu), "
+                "or use a base image from a registry",
+            )
+        self._folder = folder
+        self._architecture = architecture
+        self._keyring = keyring
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes out: two apts in one folder would overwrite each other's sources."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with (self._folder / "rtbuild.lock").open("w") as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def update(self, sources: Sequence[Source]) -> tuple[Source, ...]:
+        """Fetch the package lists; the sources that exist.
+
+        Raises:
+            PackageIndexError: an archive did not answer, its signature is bad, or a required suite is absent.
+        """
+        self._set_up()
+        remaining = tuple(sources)
+        while True:
+            lines = [source.line(self._keyring) for source in remaining]
+            (self._folder / "sources.list").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            done = self._run("update", "-o", "APT::Update::Error-Mode=any")
+            if done.returncode == 0:
+                return remaining
+            absent = {(uri.rstrip("/"), suite) for uri, suite in _RELEASE_MISSING.findall(done.stderr)}
+            kept = tuple(s for s in remaining if not (s.optional and (s.uri.rstrip("/"), s.suite) in absent))
+            if kept == remaining:
+                raise self._failure("the package lists could not be fetched", done.stderr)
+            remaining = kept
+
+    def plan(self, packages: Sequence[str]) -> tuple[Download, ...]:
+        """What ``packages`` (names or apt patterns) would download into an empty system, by name."""
+        done = self._run(
+            "install", "--print-uris", "--yes", "-q", "-o", "Acquire::ForceHash=SHA256", "--", *packages
+        )
+        if done.returncode != 0:
+            # apt explains unmet dependencies on stdout.
+            raise self._failure(f"apt cannot install {' '.join(packages)}", done.stdout + done.stderr)
+        addresses = (line for line in done.stdout.splitlines() if line.startswith("'"))
+        return tuple(sorted(map(_download, addresses), key=lambda d: (d.package, d.architecture)))
+
+    def dates(self) -> tuple[int, ...]:
+        """The ``Date`` of each Release file, in seconds since 1970."""
+        found = []
+        for path in sorted((self._folder / "lists").glob("*Release")):
+            match = re.search(r"^Date: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+            if match:
+                found.append(int(email.utils.parsedate_to_datetime(match.group(1)).timestamp()))
+        return tuple(found)
+
+    def _set_up(self) -> None:
+        for name in ("lists/partial", "cache/archives/partial", "etc", "log"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        (self._folder / "status").write_text("")
+        nothing = '"/dev/null";'
+        lines = [
+            *host_acquire_options(),
+            f'Dir "{self._folder}";',
+            f'Dir::State "{self._folder}";',
+            f'Dir::State::status "{self._folder}/status";',
+            f'Dir::Cache "{self._folder}/cache";',
+            f'Dir::Log "{self._folder}/log";',
+            f'Dir::Etc "{self._folder}/etc";',
+            f'Dir::Etc::sourcelist "{self._folder}/sources.list";',
+            *(
+                f"Dir::Etc::{name} {nothing}"
+                for name in ("main", "parts", "sourceparts", "preferences", "preferencesparts")
+            ),
+            *(f"Dir::Etc::{name} {nothing}" for name in ("trusted", "trustedparts")),
+            # The host's credentials for private mirrors stay usable.
+            'Dir::Etc::netrc "/etc/apt/auth.conf";',
+            'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
+            f'APT::Architecture "{self._architecture}";',
+            f'APT::Architectures {{ "{self._architecture}"; }};',
+            'APT::Install-Recommends "false";',
+            'APT::Sandbox::User "root";',
+            'Acquire::Languages "none";',
+        ]
+        (self._folder / "apt.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
+        return subprocess.run(
+            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+
+    @staticmethod
+    def _failure(what: str, said: str) -> PackageIndexError:
+        wanted = ("E:", "W:", " ", "The following packages have unmet dependencies")
+        lines = [line for line in redact(said).splitlines() if line.startswith(wanted)]
+        hint = "check the network, the proxy, and RTBUILD_DEBIAN_MIRROR or this machine's apt sources"
+        if "Unable to locate package" in said or "was not found" in said:
+            hint = "check the name of the package: the suite's archive does not have it"
+        elif "unmet dependencies" in said:
+            hint = "these packages cannot be installed together: loosen the versions asked for"
+        elif "is expired" in said:
+            hint = "this mirror is no longer updated: name another one in RTBUILD_DEBIAN_MIRROR"
+        elif "NO_PUBKEY" in said or "is not signed" in said:
+            hint = "the archive is not signed with Debian's key: is debian-archive-keyring up to date?"
+        return PackageIndexError("\n".join([what, *(f"  {line.rstrip()}" for line in lines)]), hint=hint)
+
+
+def host_acquire_options() -> list[str]:
+    """The host's ``Acquire`` settings as lines of ``apt.conf``: its proxy, its CA, its time limits."""
+    done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=False)
+    wanted = re.compile(
+        r"Acquire::(?:https?|Retries|Check-|Max-|Queue|By-Hash|AuthenticationHeader)", re.IGNORECASE
+    )
+    return [line for line in done.stdout.splitlines() if wanted.match(line)]
+
+
+def host_proxies() -> Mapping[str, str]:
+    """The proxies that apt is configured with, as ``requests`` wants them."""
+    found = {}
+    for line in host_acquire_options():
+        match = re.match(r'Acquire::(https?)::Proxy "([^"]+)";', line, re.IGNORECASE)
+        if match and match.group(2) != "DIRECT":
+            found[match.group(1).lower()] = match.group(2)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostSource:
+    """A package list that the host's own apt is configured with."""
+
+    uri: str
+    suite: str
+    component: str
+    origin: str
+    """``Debian``, or empty where the lists were never fetched."""
+
+
+def host_sources() -> tuple[HostSource, ...]:
+    """What ``apt-get indextargets`` says; empty on a machine without apt."""
+    if shutil.which("apt-get") is None:
+        return ()
+    fields = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)"
+    done = subprocess.run(
+        ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return tuple(parse_host_source(line) for line in done.stdout.splitlines() if line.count("\t") == 3)
+
+
+def parse_host_source(line: str) -> HostSource:
+    uri, suite, component, origin = line.split("\t")
+    # apt leaves a field that it does not know as it is written.
+    return HostSource(
+        uri=uri.rstrip("/"),
+        suite=suite,
+        component=component,
+        origin="" if origin.startswith("$(") else origin,
+    )
+
+
+def _download(line: str) -> Download:
+    match = re.fullmatch(
+        r"'([^']+)' ([^_ ]+)_([^_ ]+)_([^_ ]+)\.deb (\d+) SHA256:([0-9a-f]{64})", line.strip()
+    )
+    if match is None:
+        raise PackageIndexError(
+            f"apt printed something else than an address with its sha256: {redact(line)}",
+            hint="rtbuild needs apt 2.0 or later, and an archive that lists SHA256",
+        )
+    uri, package, version, architecture, size, sha256 = match.groups()
+    return Download(
+        uri=unquote(uri),
+        package=package,
+        version=unquote(version),
+        architecture=architecture,
+        sha256=sha256,
+        size=int(size),
+    )

@@ -1,0 +1,267 @@
+"""Debian packages: which ones make an operating system to stand on, and the packages themselves.
+
+The only module that talks to a Debian archive. Which mirror that is, ``RTBUILD_DEBIAN_MIRROR`` and
+``RTBUILD_DEBIAN_SECURITY_MIRROR`` say, or the host's own apt sources.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from builder import resources
+from builder.debian.apt import Apt, HostSource, Source, host_proxies, host_sources
+from builder.errors import CellError, MissingToolError, PackageIndexError
+from builder.model import Deb, RootfsBase
+from builder.net import download
+from builder.net.http import Client, redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Archive = Literal["debian", "debian-security"]
+
+VARIABLES: Mapping[Archive, str] = {
+    "debian": "RTBUILD_DEBIAN_MIRROR",
+    "debian-security": "RTBUILD_DEBIAN_SECURITY_MIRROR",
+}
+ARCHITECTURES: Mapping[str, str] = {"linux/amd64": "amd64", "linux/arm64": "arm64"}
+KEYRINGS = (
+    Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
+)
+
+MINIMUM = ("?essential", "apt", "ca-certificates", "python3")
+"""Every package marked Essential, apt so that the image can be extended, CA certificates, and Python."""
+_DISTUTILS: Mapping[str, tuple[str, ...]] = {
+    # Split from python3 until Python 3.12 dropped the module: https://peps.python.org/pep-0632/
+    "bullseye": ("python3-distutils",),
+    "bookworm": ("python3-distutils",),
+}
+_MERGED_USR: Mapping[str, tuple[str, ...]] = {
+    # init-system-helpers wants `usrmerge | usr-is-merged`. The first converts a system that runs, and brings
+    # all of Perl for that (50 MB); a system that is merged from the beginning takes the second. From trixie
+    # on base-files is merged by itself: https://wiki.debian.org/UsrMerge
+    "bookworm": ("usr-is-merged",),
+}
+_CLOSED = frozenset({"bullseye"})
+"""Suites that get no more updates, so that their Release files' Valid-Until has passed for good."""
+_DEBIAN_SUITES = (
+    "bullseye",
+    "bookworm",
+    "trixie",
+    "forky",
+    "sid",
+    "oldoldstable",
+    "oldstable",
+    "stable",
+    "testing",
+    "unstable",
+)
+_THREADS = 4
+
+
+class Debian:
+    """Debian's archives as this machine reaches them. Nothing is asked of apt before it is needed."""
+
+    def __init__(
+        self,
+        archives: Mapping[Archive, str] | None = None,
+        *,
+        cache: Path,
+        client: Client | None = None,
+        keyring: Path | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        """``archives`` are the roots of ``debian`` and ``debian-security``; None: those of the host."""
+        self._given = archives
+        self._cache = cache
+        self._client = client
+        self._keyring = keyring
+        self._note = note
+        self._guard = threading.RLock()
+        self._updated: dict[tuple[str, str], Apt] = {}
+
+    @classmethod
+    def from_user(cls, *, cache: Path | None = None, note: Callable[[str], None] | None = None) -> Debian:
+        return cls(cache=cache or resources.cache(), note=note)
+
+    def resolve(self, suite: str, *, platform: str, packages: Sequence[str] = ()) -> RootfsBase:
+        """The packages of a minimal system with Python and ``packages`` in it, without recommended ones.
+
+        Versions are the newest of the suite, its ``-updates`` and its security archive. ``epoch`` is the
+        newest date among their Release files.
+
+        Raises:
+            MissingToolError: no apt, no key, or no Debian archive known on this machine.
+            PackageIndexError: an archive did not answer, or does not have a package.
+        """
+        architecture = ARCHITECTURES.get(platform)
+        if architecture is None:
+            raise CellError(f"no rootfs for {platform}", hint=f"one of: {', '.join(ARCHITECTURES)}")
+        with self._guard:
+            apt = self._apt(suite, architecture)
+            with apt.alone():
+                wanted = [*MINIMUM, *_DISTUTILS.get(suite, ()), *_MERGED_USR.get(suite, ()), *packages]
+                plan = apt.plan(wanted)
+                dates = apt.dates()
+        debs = [
+            Deb(
+                package=item.package,
+                version=item.version,
+                architecture=item.architecture,
+                file=file,
+                sha256=item.sha256,
+                size=item.size,
+                archive=archive,
+            )
+            for item in plan
+            for archive, file in [self._place(item.uri)]
+        ]
+        return RootfsBase(suite=suite, debs=tuple(debs), epoch=max(dates))
+
+    def fetch(
+        self,
+        debs: Iterable[Deb],
+        *,
+        cache: Path | None = None,
+        progress: Callable[[int], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> list[Path]:
+        """The packages' files, below ``cache/debs/``, checked; paths in the order of ``debs``.
+
+        ``progress`` is called from one thread at a time with the bytes that arrived since its last call.
+
+        Raises:
+            PackageIndexError: the mirror no longer has a package, or what arrived has another sha256.
+        """
+        ordered = list(debs)
+        where = cache or self._cache
+        paths = download.together(
+            sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)),
+            lambda deb, report, halt: self._fetch_one(deb, where, report, halt),
+            threads=_THREADS,
+            progress=progress,
+            stop=stop,
+        )
+        return [paths[deb] for deb in ordered]
+
+    def _fetch_one(
+        self, deb: Deb, cache: Path, progress: Callable[[int], None], stop: Callable[[], bool]
+    ) -> Path:
+        with self._guard:
+            if self._client is None:
+                self._client = Client(proxies=host_proxies())
+        return download.fetch(
+            self._client,
+            lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
+            download.Content(what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size),
+            cache_path(deb, cache),
+            error=PackageIndexError,
+            hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "
+            f"name a mirror that keeps old packages (a snapshot) in {VARIABLES[_archive(deb.archive)]}",
+            progress=progress,
+            stop=stop,
+        )
+
+    def _apt(self, suite: str, architecture: str) -> Apt:
+        """The suite's apt, its lists fetched once in this process."""
+        known = self._updated.get((suite, architecture))
+        if known is not None:
+            return known
+        folder = (self._cache / "apt" / f"{suite}-{architecture}").absolute()
+        apt = Apt(folder, architecture=architecture, keyring=self._keyring or _keyring())
+        sources = self._sources(suite)
+        with apt.alone():
+            found = apt.update(sources)
+        for absent in (source for source in sources if source not in found):
+            if self._note is not None:
+                self._note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
+        self._updated[suite, architecture] = apt
+        return apt
+
+    def _sources(self, suite: str) -> list[Source]:
+        archives = self._archives()
+        # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
+        named = self._given is not None or any(os.environ.get(name) for name in VARIABLES.values())
+        check = suite not in _CLOSED and not named
+        sources = [
+            Source(uri=archives["debian"], suite=suite, check_valid_until=check),
+            Source(uri=archives["debian"], suite=f"{suite}-updates", optional=True, check_valid_until=check),
+        ]
+        if archives["debian-security"]:
+            sources.append(
+                Source(
+                    uri=archives["debian-security"],
+                    suite=f"{suite}-security",
+                    optional=True,
+                    check_valid_until=check,
+                )
+            )
+        return sources
+
+    def _archives(self) -> Mapping[Archive, str]:
+        with self._guard:
+            if self._given is None:
+                self._given = archives_of(os.environ, host_sources)
+            return self._given
+
+    def _place(self, uri: str) -> tuple[Archive, str]:
+        """Which archive an address lies in, and its path there. (``…/debian/`` does not begin the other.)"""
+        for archive, root in self._archives().items():
+            if root and uri.startswith(root + "/"):
+                return archive, uri.removeprefix(root + "/")
+        raise PackageIndexError(f"apt wants {redact(uri)}, which lies in none of the archives it was given")
+
+
+def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSource]]) -> dict[Archive, str]:
+    """The roots of Debian's two archives: from the variables, else from the host's sources.
+
+    Raises:
+        MissingToolError: neither names one; the message says which variable to set.
+    """
+    found: dict[Archive, str] = {
+        archive: environ[name].rstrip("/") for archive, name in VARIABLES.items() if environ.get(name)
+    }
+    if len(found) < len(VARIABLES):
+        for source in host():
+            release = source.suite.partition("/")[0]
+            if source.origin not in ("", "Debian") or source.component != "main":
+                continue
+            if (
+                not source.uri.startswith(("http://", "https://"))
+                or release.split("-")[0] not in _DEBIAN_SUITES
+            ):
+                continue
+            found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
+    if "debian" not in found:
+        raise MissingToolError(
+            "a rootfs base is made from Debian's packages, and this machine's apt knows no Debian archive",
+            hint=f"set {VARIABLES['debian']} (and {VARIABLES['debian-security']}) to a mirror's address, "
+            "the one that ends in /debian",
+        )
+    # By Debian's own convention the security archive lies beside the main one on a mirror that has both.
+    found.setdefault("debian-security", f"{found['debian']}-security")
+    return found
+
+
+def cache_path(deb: Deb, cache: Path) -> Path:
+    """Where a fetched package is, whether it is there or not."""
+    return cache / "debs" / deb.sha256[:2] / deb.sha256 / deb.file.rsplit("/", 1)[-1]
+
+
+def _archive(name: str) -> Archive:
+    return "debian-security" if name == "debian-security" else "debian"
+
+
+def _keyring() -> Path:
+    for path in KEYRINGS:
+        if path.is_file():
+            return path
+    raise MissingToolError(
+        "the key that Debian signs its packages with is not on this machine",
+        hint="sudo apt-get install debian-archive-keyring",
+    )

@@ -1,0 +1,85 @@
+"""How reports get from the machine that verifies to the one that publishes: beside the image.
+
+A report is attached to the staged image as an OCI artifact, one for each GPU, driver and time. Whoever may
+push to the staging repository can attach one, so that is who is trusted to verify.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError, RegistryError
+from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.spec import parse_reference
+from builder.verify.entry import Damaged, Entry, read_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
+
+
+def share(registry: Registry, image: Staged, entries: Iterable[Entry]) -> int:
+    """Attach reports to the image that they are about; how many it did not have. Raises RegistryError."""
+    place = parse_reference(image.reference)
+    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
+    new = 0
+    for entry in entries:
+        if entry.key.digest != image.digest or entry.test_double:
+            raise ValueError(f"{entry.where} is no report on {image.reference}")
+        notes = {
+            "io.rtbuild.verdict": entry.verdict,
+            "io.rtbuild.gpus": ", ".join(name for name, _ in entry.key.gpus),
+            "io.rtbuild.driver": entry.key.driver or "",
+            "org.opencontainers.image.created": entry.verified.isoformat(timespec="seconds"),
+        }
+        annotations = tuple(sorted((name, value) for name, value in notes.items() if value))
+        artifact = Artifact(artifact_type=REPORT_TYPE, content=entry.text.encode(), annotations=annotations)
+        new += attach(registry, place, subject, artifact).new
+    return new
+
+
+def shared(registry: Registry, image: Staged) -> list[Entry | Damaged]:
+    """The reports that are attached to an image, by digest; what cannot be believed says why.
+
+    Raises RegistryError where the registry does not list all that is attached: what is not read may speak
+    against the image.
+    """
+    found: list[Entry | Damaged] = []
+    listing = referrers(registry, parse_reference(image.reference))
+    if not listing.complete:
+        raise RegistryError(
+            f"more than {len(listing.descriptors)} artifacts are attached to {image.reference}, and not all "
+            "reports among them can be read",
+            hint="remove what does not belong there, or push the image to another staging repository",
+        )
+    reports = (entry for entry in listing.descriptors if entry.artifact_type in (REPORT_TYPE, None))
+    for digest in sorted(entry.digest for entry in reports):
+        where = f"{image.repository}@{digest}"
+        try:
+            entry = _read(registry, image, where)
+        except CellError as error:
+            found.append(Damaged(where=where, why=error.message, name=image.content.partition(":")[2]))
+            continue
+        if entry is not None:
+            found.append(entry)
+    return found
+
+
+def _read(registry: Registry, image: Staged, where: str) -> Entry | None:
+    """One report by its artifact; None where the artifact is something else."""
+    document = registry.manifest(where).document
+    if document.get("artifactType") != REPORT_TYPE:
+        return None
+    try:
+        (layer,) = document["layers"]
+        content = registry.blob(image.repository, str(layer["digest"]))
+    except (LookupError, TypeError, ValueError) as error:
+        raise RegistryError(f"{where} holds no report ({error!r})") from error
+    entry = read_entry(content, where)
+    if entry.key.digest != image.digest:
+        raise CellError(f"{where} is attached to {image.digest}, and is about {entry.key.digest}")
+    return entry

@@ -1,0 +1,111 @@
+"""Runs every rule over a cell, and tells the outcome as text."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.facts import tables
+from builder.facts.finding import Finding, Outcome, summary
+from builder.facts.nearest import nearest
+from builder.facts.rules import RULES
+from builder.facts.stack import stack_of
+from builder.facts.truth import Truth
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.facts.finding import Nearest
+    from builder.facts.tables import Facts
+    from builder.model import Cell
+
+
+def check(
+    cell: Cell,
+    truth: Truth | None = None,
+    *,
+    driver: str | None = None,
+    facts: Facts | None = None,
+    suggest: bool = True,
+) -> tuple[Finding, ...]:
+    """All findings on a cell, in the order of the rules; ``summary`` says what they come to.
+
+    ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
+    ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
+    With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
+    """
+    known = facts or tables.load()
+    stack = stack_of(cell, truth or Truth(), known, driver)
+    findings = [finding for rule in RULES for finding in rule(stack)]
+    findings += stack.disagreements
+    if not suggest or summary(findings) is not Outcome.IMPOSSIBLE:
+        return tuple(findings)
+    found = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
+    if found is None:
+        return tuple(findings)
+    found = replace(found, cell=replace(found.cell, id=cell.id, matrix=cell.matrix))
+    return tuple(replace(f, nearest=found) if f.outcome is Outcome.IMPOSSIBLE else f for f in findings)
+
+
+@functools.lru_cache(maxsize=4096)
+def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
+    """Cells that differ in their name only have the same way out; a matrix has many such."""
+    # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
+    stack = stack_of(cell, Truth(), known, driver)
+    return nearest(stack, lambda other: _judge(other, driver, known))
+
+
+@functools.lru_cache(maxsize=16384)
+def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
+    """What the tables make of a way out, which several refused cells may have in common.
+
+    Stops at the first finding that is no yes: nobody reads the others.
+    """
+    stack = stack_of(cell, Truth(), known, driver)
+    outcome = Outcome.POSSIBLE
+    for finding in itertools.chain.from_iterable(rule(stack) for rule in RULES):
+        if finding.outcome is not Outcome.POSSIBLE:
+            outcome = finding.outcome
+            if outcome is not Outcome.WARNS:
+                break
+    return outcome
+
+
+def explain(cell: Cell, findings: Sequence[Finding]) -> str:
+    """Why the verdict on this cell is what it is, as text that a person follows."""
+    verdict = summary(findings)
+    lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
+    lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {cell.python}"]
+    lines += [
+        f"  base        {cell.base}",
+        f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
+    ]
+    if cell.gpus:
+        lines.append(f"  gpus        {', '.join(cell.gpus)}")
+    for outcome in (Outcome.IMPOSSIBLE, Outcome.UNKNOWN, Outcome.WARNS, Outcome.POSSIBLE):
+        group = [finding for finding in findings if finding.outcome is outcome]
+        if group:
+            lines += ["", _HEADING[outcome]]
+        for finding in group:
+            lines.append(f"  {finding.rule}: {finding.message}")
+            lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
+    way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
+    if way_out is not None:
+        lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+_VERDICT = {
+    Outcome.POSSIBLE: "possible: nothing speaks against it",
+    Outcome.WARNS: "possible, with a reservation",
+    Outcome.UNKNOWN: "unknown",
+    Outcome.IMPOSSIBLE: "impossible",
+}
+_HEADING = {
+    Outcome.IMPOSSIBLE: "Refused because:",
+    Outcome.UNKNOWN: "Not known:",
+    Outcome.WARNS: "Mind:",
+    Outcome.POSSIBLE: "Checked:",
+}

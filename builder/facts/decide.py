@@ -1,0 +1,33 @@
+"""Truth against table: what was read from the thing itself wins, and a difference is put on record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.facts.finding import Finding, Outcome, Source
+from builder.facts.versions import agree, key
+
+if TYPE_CHECKING:
+    from builder.facts.finding import Value
+
+CELL = Source(kind="cell", reference="the matrix")
+"""The source of what the matrix itself says."""
+
+
+def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Value | None:
+    """Truth wins, and a table that says otherwise is noted. Where they agree, the more exact one counts."""
+    if truth is None or table is None:
+        return truth or table
+    if agree(truth.text, table.text):
+        return truth if len(key(truth.text)) >= len(key(table.text)) else table
+    notes.append(
+        Finding(
+            rule="disagreement",
+            outcome=Outcome.WARNS,
+            message=f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
+            f"{table.text}; "
+            "what was read decides",
+            values=(truth, table),
+        )
+    )
+    return truth

@@ -1,0 +1,132 @@
+"""What a rule says about a cell: outcome, message, the values it weighed, their sources, and a way out."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from builder.facts.entry import entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from builder.model import Cell
+
+SourceKind = Literal["wheel", "registry", "table", "cell"]
+"""``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that
+ship with rtbuild; ``cell``: stated by the matrix itself."""
+
+
+class Outcome(enum.StrEnum):
+    """What a rule, or all of them together, make of a cell before anything is built."""
+
+    POSSIBLE = "possible"
+    WARNS = "warns"
+    """Possible, with a reservation that the message names."""
+    UNKNOWN = "unknown"
+    """A value that decides is not known. Never counted as a yes."""
+    IMPOSSIBLE = "impossible"
+
+    @property
+    def severity(self) -> int:
+        """0 for possible up to 3 for impossible: the worst finding decides for the cell."""
+        return _SEVERITY[self]
+
+    @property
+    def answer(self) -> str:
+        """``possible``, ``impossible`` or ``unknown``: the word for a whole cell.
+
+        ``works`` is said of a convolution that ran, and of nothing else.
+        """
+        return "possible" if self is Outcome.WARNS else self.value
+
+    @property
+    def old_name(self) -> str:
+        """The name in JSON documents of rtbuild 0.1, written beside ``answer`` for one release."""
+        return {"possible": "works", "impossible": "cannot-work"}.get(self.value, self.value)
+
+
+_SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
+
+    kind: SourceKind
+    reference: str
+    date: str | None = None
+    """When a table row was read, ``YYYY-MM-DD``; None for what was read from the thing itself."""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Value:
+    """One value that a rule weighed."""
+
+    what: str
+    text: str
+    source: Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nearest:
+    """A possible cell close to the refused one: the same rules were asked about it."""
+
+    changes: tuple[tuple[str, str], ...]
+    """``(key of the matrix, new value)``: ``("base", "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04")``."""
+    cell: Cell
+
+    def __str__(self) -> str:
+        return ", ".join(f"{key}: {value}" for key, value in self.changes)
+
+    @property
+    def yaml(self) -> str:
+        """The cell as an entry of ``include``, to paste into the matrix."""
+        return "\n".join(entry(self.cell)) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What one rule says about one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
+
+    rule: str
+    outcome: Outcome
+    message: str
+    values: tuple[Value, ...] = ()
+    nearest: Nearest | None = field(default=None)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the values, each once, in the order in which the values name them."""
+        return tuple(dict.fromkeys(value.source for value in self.values))
+
+    def as_json(self) -> dict[str, Any]:
+        """For ``rtbuild check --json``: plain values only, in a fixed order."""
+        document: dict[str, Any] = {
+            "rule": self.rule,
+            "outcome": self.outcome.old_name,
+            "answer": self.outcome.value,
+            "message": self.message,
+            "values": [
+                {
+                    "what": value.what,
+                    "value": value.text,
+                    "source": {"kind": value.source.kind, "reference": value.source.reference}
+                    | ({"date": value.source.date} if value.source.date else {}),
+                }
+                for value in self.values
+            ],
+        }
+        if self.nearest is not None:
+            document["nearest"] = dict(self.nearest.changes)
+            document["nearest_yaml"] = self.nearest.yaml
+        return document
+
+
+def summary(findings: Iterable[Finding]) -> Outcome:
+    """The worst outcome among findings; ``possible`` where there is none."""
+    return max((finding.outcome for finding in findings), key=lambda o: o.severity, default=Outcome.POSSIBLE)

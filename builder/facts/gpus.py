@@ -1,0 +1,89 @@
+"""GPUs by name: the row of ``facts/gpus.toml`` for what a driver prints, or for what a person types."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from builder.facts import tables
+from builder.facts.finding import Source
+from builder.facts.tables import GpuRow
+
+if TYPE_CHECKING:
+    from builder.facts.tables import Facts
+
+_FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
+_OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
+"""Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
+_CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[_ ]?)?(\d{1,2})\.?(\d)a?", re.IGNORECASE)
+_TYPED = re.compile(r"\d{1,2}\.\d|(?:sm|compute|cc)[_ ]?\d{1,2}\.?\da?", re.IGNORECASE)
+
+
+def class_of(name: str, capability: str | None, *, facts: Facts | None = None) -> str | None:
+    """``NVIDIA A100-SXM4-40GB`` of compute capability 8.0 is an ``A100``; None for a GPU in no table.
+
+    The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
+    has to be the one of the class.
+    """
+    found = _longest(name, facts or tables.load())
+    if found is None:
+        return None
+    row, rest = found
+    return row.name if row.capability == capability and _OTHER_CARD.isdisjoint(rest[:1]) else None
+
+
+def known_class(text: str, *, facts: Facts | None = None) -> str | None:
+    """The class as the tables write it, for what a person typed: ``t4``, ``A100-SXM4``; None if unknown."""
+    found = _longest(text, facts or tables.load())
+    return found[0].name if found is not None and _OTHER_CARD.isdisjoint(found[1][:1]) else None
+
+
+def card_of(text: str, facts: Facts | None = None) -> GpuRow | None:
+    """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
+
+    What follows the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) does not change its compute
+    capability, which is all that wheels and toolkits go by.
+    """
+    return _card(text.strip(), facts or tables.load())
+
+
+@functools.lru_cache(maxsize=1024)
+def _card(text: str, facts: Facts) -> GpuRow | None:
+    if _TYPED.fullmatch(text) and (found := _CAPABILITY.fullmatch(text)):
+        capability = f"{found[1]}.{found[2]}"
+        if all(row.capability != capability for row in facts.gpus.values()):
+            return None
+        named = Source(kind="cell", reference="the compute capability given")
+        return GpuRow(name=f"sm_{found[1]}{found[2]}", capability=capability, sources=(named,))
+    known = _longest(text, facts)
+    if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
+        known = _longest(f"RTX {text}", facts) or _longest(f"GTX {text}", facts)
+    return known[0] if known is not None else None
+
+
+def near_names(text: str, facts: Facts | None = None, count: int = 3) -> list[str]:
+    """The known names most like one that no table has, the best first."""
+    by_words = {"".join(_words(row.name)): row.name for row in (facts or tables.load()).gpus.values()}
+    close = difflib.get_close_matches("".join(_words(text)), by_words, n=count, cutoff=0.4)
+    return [by_words[name] for name in close]
+
+
+def _longest(text: str, facts: Facts) -> tuple[GpuRow, list[str]] | None:
+    """The row that the most of a name's first words spell, and the words after them."""
+    rows, words = _by_words(facts), _words(text)
+    for count in range(len(words), 0, -1):
+        row = rows.get("".join(words[:count]))
+        if row is not None:
+            return row, words[count:]
+    return None
+
+
+@functools.lru_cache(maxsize=8)
+def _by_words(facts: Facts) -> dict[str, GpuRow]:
+    return {"".join(_words(row.name)): row for row in facts.gpus.values()}
+
+
+def _words(name: str) -> list[str]:
+    return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word and word not in _FAMILIES]

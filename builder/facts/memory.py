@@ -1,0 +1,139 @@
+"""What earlier readings of wheels and bases left in the user's cache. Asks no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder import resources
+from builder.facts import BaseTruth, Truth, truth_of_pinned
+from builder.facts.versions import requirement
+from builder.facts.wheelcache import cached_truth
+from builder.files import write_whole
+from builder.model import RegistryBase
+from builder.oci.spec import parse_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from builder.facts import WheelTruth
+    from builder.model import Cell, Pinned, Wheel
+
+BASE_DAYS = 7
+"""How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""
+MISSING_DAYS = 1
+"""The same for the answer that there is no such tag: it may be pushed, or a mirror filled."""
+_SCHEMA = 1
+
+
+class Memory:
+    """What earlier readings left in the user's cache. Asks no network."""
+
+    def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
+        """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
+        folder = cache or resources.cache()
+        self.wheel_folder = folder / "wheelmeta"
+        self._base_folder = folder / "basemeta"
+        self._mirrors = dict(mirrors or {})
+        self._wheels: dict[str, WheelTruth | None] = {}
+        self._bases: dict[tuple[str, str], BaseTruth | None] = {}
+
+    def truth(self, cell: Cell, pinned: Pinned | None) -> Truth:
+        """For one cell: its lock, its framework wheels as read before, and its base as read lately."""
+        found = [
+            known for wheel in framework_wheels(cell, pinned) if (known := self.wheel(wheel)) is not None
+        ]
+        reference = base_reference(cell, pinned)
+        base = self.base(reference, cell.platform) if reference else None
+        return together(pinned, found, base)
+
+    def wheel(self, wheel: Wheel) -> WheelTruth | None:
+        if wheel.sha256 not in self._wheels:
+            self._wheels[wheel.sha256] = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
+        return self._wheels[wheel.sha256]
+
+    def base(self, reference: str, platform: str) -> BaseTruth | None:
+        key = (reference, platform)
+        if key not in self._bases:
+            self._bases[key] = self._read_base(reference, platform)
+        return self._bases[key]
+
+    def keep(self, reference: str, platform: str, base: BaseTruth) -> None:
+        """Remember a registry's answer."""
+        document = {
+            "schema": _SCHEMA,
+            "read": int(time.time()),
+            "reference": base.reference,
+            "digest": base.digest,
+            "env": dict(base.env),
+            "exists": base.exists,
+            "system": base.system,
+        }
+        path = self._path(reference, platform)
+        try:
+            write_whole(path, json.dumps(document, indent=1, sort_keys=True).encode(), mode=0o600)
+        except OSError:
+            return  # a cache that cannot be written costs time, nothing else
+
+    def _read_base(self, reference: str, platform: str) -> BaseTruth | None:
+        try:
+            document = json.loads(self._path(reference, platform).read_text("utf-8"))
+            age = time.time() - document["read"]
+            days = BASE_DAYS if document["exists"] else MISSING_DAYS
+            if document["schema"] != _SCHEMA or not 0 <= age <= days * 86400:
+                return None
+            return BaseTruth(
+                reference=document["reference"],
+                digest=document["digest"],
+                env=tuple(sorted(document["env"].items())),
+                exists=document["exists"],
+                system=document["system"],
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # absent or damaged: it is read again when it is asked for
+
+    def mirror(self, reference: str) -> str | None:
+        """The mirror that is asked for an image in its registry's place."""
+        return self._mirrors.get(parse_reference(reference).host)
+
+    def _path(self, reference: str, platform: str) -> Path:
+        mirror = self.mirror(reference) or ""
+        name = hashlib.sha256(f"{reference}\n{platform}\n{mirror}".encode()).hexdigest()
+        return self._base_folder / f"{name}.json"
+
+
+def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
+    """Of a lock's wheels, those of the frameworks, and JAX's plug-in, which holds its pins."""
+    if pinned is None:
+        return ()
+    names = {canonicalize_name(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
+    return tuple(
+        wheel
+        for wheel in pinned.wheels
+        if canonicalize_name(wheel.name) in names or re.fullmatch(r"jax[-_]cuda\d+[-_]plugin", wheel.name)
+    )
+
+
+def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
+    """What to ask a registry for: the locked digest, else the tag; None for a base that is no image."""
+    if pinned is not None and isinstance(pinned.base, RegistryBase):
+        return f"{pinned.base.reference.partition('@')[0]}@{pinned.base.digest}"
+    return cell.base.name if pinned is None and cell.base.kind == "registry" else None
+
+
+def together(
+    pinned: Pinned | None,
+    wheels: Iterable[WheelTruth],
+    base: BaseTruth | None,
+    unread: Iterable[str] = (),
+) -> Truth:
+    """What the rules are given: lock, wheels and base, and why something could not be read."""
+    truth = truth_of_pinned(pinned, tuple(wheels)) if pinned is not None else Truth()
+    return replace(truth, base=base or truth.base, unread=tuple(dict.fromkeys(unread)))

@@ -1,0 +1,218 @@
+"""The way out of a refused cell: the closest cell that the same rules let pass."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.facts.candidates import cells, choices
+from builder.facts.finding import Nearest, Outcome
+from builder.facts.versions import at_least, key, major, minor, requirement, short
+from builder.model import Base, Cuda
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from builder.facts.base import Tag
+    from builder.facts.candidates import Choice
+    from builder.facts.framework import Framework
+    from builder.facts.stack import Stack
+    from builder.facts.tables import Facts, TagRow
+    from builder.model import Cell
+
+    Judge = Callable[[Cell], Outcome]
+
+LIMIT = 48
+"""Cells tried before giving up: a refusal has to stay a matter of milliseconds."""
+
+
+def nearest(stack: Stack, judge: Judge) -> Nearest | None:
+    """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
+    fallback = None
+    near = itertools.islice(_candidates(stack), LIMIT)
+    for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
+        outcome = judge(cell)
+        if outcome is Outcome.POSSIBLE:
+            return Nearest(changes=changes, cell=cell)
+        if outcome is Outcome.WARNS and fallback is None:
+            fallback = Nearest(changes=changes, cell=cell)
+    return fallback
+
+
+Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
+
+
+def _candidates(stack: Stack) -> Iterator[Candidate]:
+    """One change first, then two, those that keep most of the cell before the others.
+
+    A Python that a framework has no wheel for, or the base no package, helps nobody: no such cell is made.
+    """
+    cell = stack.cell
+    pythons = list(_pythons(stack))
+    keeps_python = cell.python in pythons
+    if keeps_python:
+        yield from _flavours(stack)
+        yield from _packages(stack)
+        for name in itertools.islice(_tags(stack, cell.python), 12):
+            yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
+    others = [python for python in pythons if python != cell.python]
+    for python in others:
+        if stack.system is None or python in stack.system.python:
+            yield (("python", python),), replace(cell, python=python)
+    if keeps_python:
+        yield from _extras(stack)
+        if cell.cuda.provider == "none":
+            yield (("cuda", "wheels"),), replace(cell, cuda=Cuda(provider="wheels"))
+    for python in others[:3]:
+        for name in itertools.islice(_tags(stack, python), 6):
+            changed = replace(cell, base=Base(kind="registry", name=name), python=python)
+            yield (("base", name), ("python", python)), changed
+
+
+def _flavours(stack: Stack) -> Iterator[Candidate]:
+    """The base flavour of the tag, where CUDA comes in wheels."""
+    tag, cell = stack.tag, stack.cell
+    bringing = any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    if tag is None or tag.flavour == "base" or not (bringing or cell.cuda.provider == "wheels"):
+        return
+    name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
+    wheels = replace(cell, base=Base(kind="registry", name=name), cuda=replace(cell.cuda, provider="wheels"))
+    changes = (("base", name),) if cell.cuda.provider == "wheels" else (("base", name), ("cuda", "wheels"))
+    yield changes, wheels
+
+
+def _packages(stack: Stack) -> Iterator[Candidate]:
+    """Another version of the cuDNN wheel, the closest one first."""
+    cell = stack.cell
+    wanted = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    for n, text in enumerate(cell.cuda.packages):
+        name, _, version = text.partition("==")
+        row = stack.facts.wheels.get(name)
+        if row is None or "cudnn" not in name or not version or not wanted:
+            continue
+        need = max(wanted, key=key)
+        fitting = [
+            v for v in row.versions if major(v) == major(need) and at_least(short(v, 2), short(need, 2))
+        ]
+        for other in sorted(fitting, key=key)[:4]:
+            packages = (*cell.cuda.packages[:n], f"{name}=={other}", *cell.cuda.packages[n + 1 :])
+            changed = replace(cell, cuda=Cuda(provider="wheels", packages=packages))
+            yield (("cuda.packages", f"{name}=={other}"),), changed
+
+
+def _tags(stack: Stack, python: str) -> Iterator[str]:
+    """Tags of the right CUDA major whose Ubuntu has the Python, closest to the framework's CUDA first."""
+    cuda = next((framework.cuda.text for framework in stack.frameworks if framework.cuda), None)
+    if stack.cell.base.kind != "registry" or cuda is None:
+        return
+    flavour = stack.tag.flavour if stack.tag else "runtime"
+    with_cudnn = not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    system = stack.tag.system if stack.tag else ""
+    having = {name for name, row in stack.facts.systems.items() if python in row.python}
+    for row in _rows_around(cuda, stack.facts):
+        systems = sorted(
+            (name for name in row.ubuntu if f"ubuntu{name}" in having),
+            key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag)),
+        )
+        for name in systems:
+            if with_cudnn:
+                kind = flavour if flavour != "base" else "runtime"
+                yield f"nvidia/cuda:{row.cuda}-{row.infix}-{kind}-ubuntu{name}"
+            else:
+                yield f"nvidia/cuda:{row.cuda}-base-ubuntu{name}"
+
+
+@functools.lru_cache(maxsize=256)
+def _rows_around(cuda: str, known: Facts) -> tuple[TagRow, ...]:
+    rows = [row for row in known.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+    return tuple(sorted(rows, key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)])))
+
+
+def _distance(wanted: str, found: str) -> int:
+    """Minors away from the wanted CUDA; an older one, which may lack something, counts as far away."""
+    away = (minor(found) or 0) - (minor(wanted) or 0)
+    return away if away >= 0 else 100 - away
+
+
+def _system_distance(ubuntu: str, tag: Tag | None) -> float:
+    if tag is None or not tag.system.startswith("ubuntu"):
+        return -float(ubuntu)
+    return abs(float(ubuntu) - float(tag.system.removeprefix("ubuntu")))
+
+
+def _pythons(stack: Stack) -> Iterator[str]:
+    """Pythons for which every framework has wheels, the wanted one and those next to it first."""
+    rows = [framework.row for framework in stack.frameworks if framework.row is not None]
+    wanted = minor(stack.cell.python) or 0
+    common = set.intersection(*(set(row.python) for row in rows)) if rows else {stack.cell.python}
+    yield from sorted(common, key=lambda python: (abs((minor(python) or 0) - wanted), python))
+
+
+def _extras(stack: Stack) -> Iterator[Candidate]:
+    """The extra by which a framework brings NVIDIA's wheels, on the base flavour of a tag or a rootfs."""
+    cell = stack.cell
+    texts = list(cell.frameworks)
+    changed = False
+    for n, framework in enumerate(stack.frameworks):
+        row = framework.row
+        if (
+            row is not None
+            and row.brings == "extra"
+            and row.extra == "and-cuda"
+            and framework.brings == "outside"
+        ):
+            texts[n] = f"{framework.name}[{row.extra}]=={framework.version}"
+            changed = True
+    if not changed:
+        return
+    base = cell.base
+    if stack.tag is not None:
+        base = Base(kind="registry", name=f"nvidia/cuda:{stack.tag.cuda}-base-{stack.tag.system}")
+    other = replace(cell, frameworks=tuple(texts), base=base, cuda=Cuda(provider="wheels"))
+    changes = (("framework", ", ".join(texts)), ("base", str(base)), ("cuda", "wheels"))
+    yield changes, other
+
+
+def _other_ways(stack: Stack) -> Iterator[Candidate]:
+    """The same releases put together another way: by extras, CUDA variants, packages, Pythons."""
+    cell = stack.cell
+    if any(framework.table is None or framework.version is None for framework in stack.frameworks):
+        return
+    ways = [_ways(_without_extras(framework), stack.facts) for framework in stack.frameworks]
+    for python in (cell.python, None):
+        for gpu in dict.fromkeys((*cell.gpus[:1], None)):
+            for _, other in itertools.islice(cells(ways, python, gpu, stack.facts), LIMIT // 3):
+                changed = replace(
+                    other,
+                    id=cell.id,
+                    matrix=cell.matrix,
+                    gpus=cell.gpus if gpu else (),
+                    pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
+                    apt=cell.apt,
+                    env=cell.env,
+                    options=cell.options,
+                )
+                yield tuple(_differences(cell, changed)), changed
+
+
+@functools.lru_cache(maxsize=1024)
+def _ways(text: str, known: Facts) -> list[Choice]:
+    return list(choices(text, known, {}))
+
+
+def _without_extras(framework: Framework) -> str:
+    parsed = requirement(framework.requirement)
+    name = parsed.name if parsed is not None else framework.name
+    return f"{name}=={(framework.version or '').split('+', 1)[0]}"
+
+
+def _differences(cell: Cell, other: Cell) -> Iterator[tuple[str, str]]:
+    for name in ("frameworks", "python", "base", "index", "gpus"):
+        if getattr(cell, name) != getattr(other, name):
+            value = getattr(other, name)
+            text = ", ".join(value) or "none" if isinstance(value, tuple) else str(value)
+            yield ("framework" if name == "frameworks" else name), text
+    if cell.cuda != other.cuda:
+        yield "cuda", ", ".join((other.cuda.provider, *other.cuda.packages))

@@ -1,0 +1,140 @@
+"""What the rules can know for certain about cells: read from wheels and registries, or kept from before.
+
+A lock names every wheel of an image by hash. What those of the frameworks say of themselves is read by ranges
+and kept by that hash for good. What a registry says of a tag can change, so it is kept with its day and
+believed for :data:`~builder.facts.memory.BASE_DAYS`. What could not be read stands in :attr:`Truth.unread`:
+never a yes.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.errors import ImageMissingError, RtbuildError
+from builder.facts import BaseTruth, truth_of_base
+from builder.facts.memory import base_reference, framework_wheels, together
+from builder.facts.wheelmeta import truth_of_wheel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.facts import Truth, WheelTruth
+    from builder.facts.memory import Memory
+    from builder.index.client import Index
+    from builder.index.simple_api import IndexFile
+    from builder.model import Cell, Pinned, Wheel
+    from builder.oci.registry import Registry
+
+_THREADS = 4
+
+Pair = tuple["Cell", "Pinned | None"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What :func:`read` found for several cells."""
+
+    truths: tuple[Truth, ...]
+    """One for each cell, in the order asked."""
+    wheels: int
+    """Wheels that were looked at, each once."""
+    bases: int
+    transferred: int
+    """Bytes read out of wheels; 0 where all were known."""
+    seconds: float
+
+
+def read(pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory) -> Reading:
+    """Read what the cells stand on, each wheel and base once. Nothing that a server does is an error here.
+
+    Of a cell that is not locked only the base is read: which wheels it would get, nobody has decided yet.
+    """
+    started = time.monotonic()
+    wheels = {w.sha256: (w, cell.index) for cell, pinned in pairs for w in framework_wheels(cell, pinned)}
+    pages = sorted({(canonicalize_name(wheel.name), extra) for wheel, extra in wheels.values()})
+    bases = sorted(
+        {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
+    )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        asked = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
+        offered = dict(zip(pages, pool.map(lambda page: _page(page[0], page[1], index), pages), strict=True))
+
+        def one(item: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
+            wheel, extra = item
+            return _wheel(wheel, offered[canonicalize_name(wheel.name), extra], index, memory)
+
+        about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
+        about_bases = dict(zip(bases, asked, strict=True))
+    truths = []
+    for cell, pinned in pairs:
+        mine = [about_wheels[wheel.sha256] for wheel in framework_wheels(cell, pinned)]
+        reference = base_reference(cell, pinned)
+        base, why = about_bases[reference, cell.platform] if reference else (None, ())
+        unread = [*why, *(reason for _, reasons, _ in mine for reason in reasons)]
+        truths.append(together(pinned, [truth for truth, _, _ in mine if truth is not None], base, unread))
+    return Reading(
+        truths=tuple(truths),
+        wheels=len(wheels),
+        bases=len(bases),
+        transferred=sum(size for _, _, size in about_wheels.values()),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _base(
+    reference: str, platform: str, registry: Registry, memory: Memory
+) -> tuple[BaseTruth | None, tuple[str, ...]]:
+    try:
+        base = truth_of_base(registry.inspect(reference, platform))
+    except ImageMissingError:
+        mirror = memory.mirror(reference)
+        asked = f"{reference} (asked at its mirror {mirror})" if mirror else reference
+        base = BaseTruth(reference=asked, exists=False)
+    except RtbuildError as problem:
+        known = memory.base(reference, platform)
+        return known, (f"the base {reference} could not be read: {problem.message}",)
+    except (ValueError, LookupError, TypeError, AttributeError) as problem:
+        # a config or manifest that is JSON of another shape
+        return None, (f"the base {reference} could not be read: {type(problem).__name__}: {problem}",)
+    memory.keep(reference, platform, base)
+    return base, ()
+
+
+def _page(name: str, extra: tuple[str, ...], index: Index) -> tuple[IndexFile, ...] | str:
+    """A project's files, or why they are not known."""
+    try:
+        return index.with_extra(extra).offers(name)
+    except RtbuildError as problem:
+        return problem.message
+
+
+def _wheel(
+    wheel: Wheel, page: tuple[IndexFile, ...] | str, index: Index, memory: Memory
+) -> tuple[WheelTruth | None, tuple[str, ...], int]:
+    """A wheel's truth, what could not be read, and the bytes that it took."""
+    known = memory.wheel(wheel)
+    if isinstance(page, str):
+        # a wheel never changes, so what is known of it needs no index
+        return known, () if known else (f"{wheel.file} could not be read: {page}",), 0
+    offered = [file for file in page if file.name == wheel.file and file.sha256 in {None, wheel.sha256}]
+    if not offered and wheel.source is not None:
+        return known, () if known else (f"{wheel.file} is built from sources, and was not looked into",), 0
+    if not offered:
+        return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
+    file = offered[0]
+    if known is not None:
+        return replace(known, yanked=file.yanked), (), 0
+    truth, remote = truth_of_wheel(
+        file.url,
+        index.client,
+        sha256=wheel.sha256,
+        size=wheel.size,
+        metadata_sha256=file.metadata,
+        cache=memory.wheel_folder,
+    )
+    return replace(truth, yanked=file.yanked), remote.unknown, remote.transferred

@@ -1,0 +1,37 @@
+"""The rules: each looks at one stack and yields findings. ``docs/compatibility.md`` explains their ids."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.facts.rules import cuda, cudnn, devices, pairs, system
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from builder.facts.finding import Finding
+    from builder.facts.stack import Stack
+
+RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
+    system.unread,
+    system.yanked,
+    system.known_framework,
+    system.base_tag,
+    system.compiled,
+    system.python,
+    system.glibc,
+    cuda.provider,
+    cuda.libraries,
+    cuda.linked,
+    cuda.version,
+    cudnn.copies,
+    cudnn.wheel_names,
+    cudnn.version,
+    cudnn.documented_cuda,
+    devices.driver,
+    devices.require_cuda,
+    devices.gpus,
+    pairs.known_bad,
+    pairs.pins,
+)
+"""In the order in which a person would look: what is asked for, then what is under it, then the machine."""

@@ -1,0 +1,204 @@
+"""Where CUDA comes from, whether all of it is there, and whether it is new enough for the framework."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.facts.decide import CELL
+from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.versions import major, requirement, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.facts.framework import Framework
+    from builder.facts.stack import Stack
+
+# wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
+BROUGHT_ALONG = {
+    "cudnn": {"cublas"},
+    "cusolver": {"cublas", "cusparse", "nvjitlink"},
+    "cusparse": {"nvjitlink"},
+    "cufft": {"nvjitlink"},
+}
+
+# what the pins of a framework bring (Requires-Dist of its wheels); the tables list only the pins that decide
+_ALL = {"cuda-runtime", "cuda-nvrtc", "cublas", "cudnn", "cufft", "cusolver", "cusparse", "nvjitlink", "nccl"}
+PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _ALL}
+
+
+def provider(stack: Stack) -> Iterator[Finding]:
+    """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
+    cell = stack.cell
+    named = Value(what="cuda", text=cell.cuda.provider, source=CELL)
+    bringing = [framework for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
+    names = ", ".join(framework.label for framework in bringing)
+    if cell.cuda.provider == "none":
+        if cell.gpus:
+            gpus = Value(what="gpus", text=", ".join(cell.gpus), source=CELL)
+            yield Finding(
+                rule="cuda-provider",
+                outcome=Outcome.IMPOSSIBLE,
+                message="the cell claims GPUs, but has no CUDA provider",
+                values=(named, gpus),
+            )
+        return
+    if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
+        who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS,
+            message=f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag "
+            "is enough",
+            values=(named, *_tag_values(stack)),
+        )
+    if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS,
+            message=f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
+            values=(named,),
+        )
+
+
+def _tag_values(stack: Stack) -> tuple[Value, ...]:
+    return (Value(what="base", text=stack.tag.text, source=CELL),) if stack.tag else ()
+
+
+def libraries(stack: Stack) -> Iterator[Finding]:
+    """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for framework in stack.frameworks:
+        if framework.row is None or not framework.row.needs or framework.brings in {"pins", "inside"}:
+            continue
+        needed = Value(
+            what=f"libraries that {framework.title} opens",
+            text=", ".join(framework.row.needs),
+            source=framework.row.source,
+        )
+        if stack.cell.cuda.provider == "wheels":
+            missing = [family for family in framework.row.needs if family not in _families(stack)]
+            if missing:
+                yield Finding(
+                    rule="cuda-libraries",
+                    outcome=Outcome.IMPOSSIBLE,
+                    message=f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them "
+                    "are not among "
+                    "the cell's packages, and without them it runs on the CPU and says so only in its log",
+                    values=(needed, Value(what="packages", text=_packages(stack), source=CELL)),
+                )
+        elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
+            yield Finding(
+                rule="cuda-libraries",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the "
+                "runtime flavour "
+                "of an nvidia/cuda tag, or NVIDIA's wheels",
+                values=(needed,),
+            )
+
+
+def _packages(stack: Stack) -> str:
+    return ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
+
+
+def _families(stack: Stack) -> set[str]:
+    """Families (``cublas``) that wheels bring, with what those bring along."""
+    texts = (*stack.cell.cuda.packages, *stack.cell.pip)
+    names: set[str] = {canonicalize_name(parsed.name) for text in texts if (parsed := requirement(text))}
+    names |= {canonicalize_name(pin.name) for framework in stack.frameworks for pin, _ in framework.pins}
+    names |= {wheel.name for wheel in stack.truth.wheels}
+    brought = [PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins"]
+    families = {
+        name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
+    }
+    if not stack.truth.locked:
+        families = families.union(*brought)
+        for family in sorted(families):
+            families |= BROUGHT_ALONG.get(family, set())
+    return families
+
+
+def linked(stack: Stack) -> Iterator[Finding]:
+    """``elf-needs``: what a wheel is linked with is there in that major version, by whoever brings it."""
+    if stack.cell.cuda.provider == "none":
+        return
+    copy = stack.cudnn
+    brought = {"cudnn": copy.version if copy is not None else None, "cudart": stack.cuda}
+    there = {"cudnn": copy is not None, "cudart": stack.cuda is not None or stack.base_has_libraries}
+    for framework in stack.frameworks:
+        if framework.wheel is None or framework.brings == "inside":
+            continue
+        source = Source(kind="wheel", reference=framework.wheel.reference)
+        for name in framework.wheel.needed:
+            found = re.fullmatch(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?", name)
+            if found is None:
+                continue
+            library, wanted = found[1], int(found[2])
+            value, asked = brought[library], Value(what="linked with", text=name, source=source)
+            if value is not None and major(value.text) != wanted:
+                why = f"here is {short(value.text, 2)}"
+            elif not there[library] and (library == "cudnn" or stack.truth.locked):
+                why = "neither the base nor a wheel brings it"
+            else:
+                continue
+            yield Finding(
+                rule="elf-needs",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{framework.label} is linked with {name}, and {why}",
+                values=(asked, value) if value is not None else (asked,),
+            )
+
+
+def version(stack: Stack) -> Iterator[Finding]:
+    """``cuda-version``: same major; from CUDA 11 on a newer minor runs programs built for an older."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for framework in stack.frameworks:
+        if framework.brings in {"pins", "inside"} or framework.cuda is None:
+            continue
+        found = stack.cuda
+        if found is None:
+            if stack.cell.base.kind == "registry" and stack.cell.cuda.provider == "base":
+                yield Finding(
+                    rule="cuda-version",
+                    outcome=Outcome.UNKNOWN,
+                    message=f"which CUDA {stack.cell.base} holds is not known; a registry that answers "
+                    "can tell",
+                    values=(framework.cuda,),
+                )
+            continue
+        yield _compare(framework, framework.cuda, found)
+
+
+def _compare(framework: Framework, compiled: Value, found: Value) -> Finding:
+    built, there = short(compiled.text, 2), short(found.text, 2)
+    values = (compiled, found)
+    if major(built) != major(there) or (major(built) < 11 and built != there):
+        return Finding(
+            rule="cuda-version",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{framework.label} was compiled for CUDA {built} and opens libraries of that "
+            "version by name; "
+            f"here is CUDA {there}",
+            values=values,
+        )
+    if [int(part) for part in there.split(".")] < [int(part) for part in built.split(".")]:
+        return Finding(
+            rule="cuda-version",
+            outcome=Outcome.WARNS,
+            message=f"CUDA {there} is older than the {built} that {framework.label} was compiled with; "
+            "NVIDIA "
+            "promises only that newer minors run older programs",
+            values=values,
+        )
+    return Finding(
+        rule="cuda-version",
+        outcome=Outcome.POSSIBLE,
+        message=f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
+        values=values,
+    )

@@ -1,0 +1,196 @@
+"""Which cuDNN is loaded, whether there is exactly one, and whether it is new enough."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from builder.facts.decide import CELL
+from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.versions import agree, at_least, key, major, minor, requirement, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.facts.framework import Framework
+    from builder.facts.stack import Copy, Stack
+
+
+def copies(stack: Stack) -> Iterator[Finding]:
+    """``cudnn-copies``: exactly one. Which of two is loaded depends on the order of the search paths."""
+    if len(stack.copies) < 2 or stack.cell.cuda.provider == "none":
+        return
+    values = tuple(copy.version for copy in stack.copies if copy.version is not None)
+    places = " and ".join(
+        f"{_place(copy)} ({copy.version.text if copy.version else 'unknown'})" for copy in stack.copies
+    )
+    same = len(values) == len(stack.copies) and all(agree(values[0].text, value.text) for value in values)
+    exact = not any(copy.at_least for copy in stack.copies)
+    # A list that is installed as it stands has the copies that it has; the probe imports in every order.
+    listed = stack.cell.dependencies == "listed"
+    yield Finding(
+        rule="cudnn-copies",
+        outcome=Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE,
+        message=f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its "
+        "parts come from "
+        "one copy, depends on search order; an image has exactly one",
+        values=values,
+    )
+
+
+def wheel_names(stack: Stack) -> Iterator[Finding]:
+    """``cudnn-wheels``: the cuDNN wheels of two CUDA majors write the same files."""
+    if stack.truth.locked:
+        found = {wheel.name: Source(kind="wheel", reference=wheel.reference) for wheel in stack.truth.wheels}
+    else:
+        texts = (*stack.cell.cuda.packages, *stack.cell.pip)
+        found = {canonicalize_name(parsed.name): CELL for text in texts if (parsed := requirement(text))}
+        found |= {canonicalize_name(pin.name): source for f in stack.frameworks for pin, source in f.pins}
+    names = sorted(name for name in found if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
+    if len(names) > 1:
+        yield Finding(
+            rule="cudnn-wheels",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{' and '.join(names)} write the same files: the frameworks are built for "
+            "different CUDA majors",
+            values=tuple(Value(what="wheel", text=name, source=found[name]) for name in names),
+        )
+
+
+def _place(copy: Copy) -> str:
+    return {"base": "the base image", "wheels": "NVIDIA's wheel", "apt": "apt"}.get(
+        copy.place, f"inside {copy.place}"
+    )
+
+
+def version(stack: Stack) -> Iterator[Finding]:
+    """``cudnn-version``: same major, loaded minor not older than compiled; with ``strict_cudnn``, equal."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for framework in stack.frameworks:
+        if framework.row is None and framework.cudnn is None:
+            continue
+        if framework.brings == "inside":
+            if framework.cudnn is not None:
+                yield _inside(framework, framework.cudnn)
+            continue
+        if framework.cudnn is None:
+            yield from _not_told(framework)
+            continue
+        loaded = stack.cudnn
+        if loaded is None:
+            yield Finding(
+                rule="cudnn-version",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{framework.label} needs cuDNN {framework.cudnn.text}, and neither the base "
+                "nor a wheel brings one",
+                values=(framework.cudnn,),
+            )
+        elif loaded.version is None:
+            yield Finding(
+                rule="cudnn-version",
+                outcome=Outcome.UNKNOWN,
+                message=f"{stack.cell.base} holds a cuDNN, but which is not known; a registry that "
+                "answers can tell",
+                values=(framework.cudnn,),
+            )
+        else:
+            strict = stack.cell.options.strict_cudnn
+            yield _compare(
+                framework, framework.cudnn, loaded.version, strict=strict, at_least_only=loaded.at_least
+            )
+
+
+def _inside(framework: Framework, cudnn: Value) -> Finding:
+    return Finding(
+        rule="cudnn-version",
+        outcome=Outcome.POSSIBLE,
+        message=f"{framework.label} carries its own cuDNN {cudnn.text}",
+        values=(cudnn,),
+    )
+
+
+def _not_told(framework: Framework) -> Iterator[Finding]:
+    if framework.row is not None and "cudnn" in framework.row.needs:
+        yield Finding(
+            rule="cudnn-version",
+            outcome=Outcome.UNKNOWN,
+            message=f"no public source says which cuDNN {framework.label} was compiled with",
+        )
+
+
+def _compare(
+    framework: Framework, compiled: Value, loaded: Value, *, strict: bool, at_least_only: bool
+) -> Finding:
+    values = (compiled, loaded)
+
+    def finding(outcome: Outcome, message: str) -> Finding:
+        return Finding(rule="cudnn-version", outcome=outcome, message=message, values=values)
+
+    built, there = _first_three(compiled.text), _first_three(loaded.text)
+    if major(built) != major(there):
+        return finding(
+            Outcome.IMPOSSIBLE,
+            f"{framework.label} was compiled with cuDNN {built} and would load {there}: "
+            "major versions are never compatible",
+        )
+    if minor(built) is None:
+        return finding(
+            Outcome.UNKNOWN,
+            f"{framework.label} tells only that it was compiled with cuDNN {built}.x; "
+            f"whether {there} is new enough is not known",
+        )
+    if not at_least(short(there, 2), short(built, 2)):
+        if at_least_only:
+            why = f"and the pins admit {there} too, which is older: a lock says which it is"
+        else:
+            why = f"and would load {there}: the loaded minor is older"
+        return finding(
+            Outcome.WARNS if at_least_only else Outcome.IMPOSSIBLE,
+            f"{framework.label} was compiled with cuDNN {built} {why}",
+        )
+    if strict and (not agree(built, there) or at_least_only):
+        return finding(
+            Outcome.IMPOSSIBLE,
+            f"strict: {framework.label} was compiled with cuDNN {built}, loaded would be {there}",
+        )
+    if strict and len(key(built)) < 3:
+        return finding(
+            Outcome.WARNS, f"strict: cuDNN {built} is known to the minor only; {there} agrees as far as that"
+        )
+    newer = " or newer" if at_least_only else ""
+    return finding(
+        Outcome.POSSIBLE, f"{framework.label}, compiled with cuDNN {built}, would load {there}{newer}"
+    )
+
+
+def _first_three(text: str) -> str:
+    return short(text, 3)
+
+
+def documented_cuda(stack: Stack) -> Iterator[Finding]:
+    """``documented-cuda``: the tag with TensorFlow's documented CUDA may hold the wrong cuDNN."""
+    tag = stack.tag
+    if tag is None or tag.infix is None:
+        return
+    for framework in stack.frameworks:
+        if framework.name != "tensorflow" or framework.brings == "pins" or framework.row is None:
+            continue
+        cuda, cudnn, base = framework.row.cuda, framework.cudnn, stack.cudnn
+        if not cuda or cudnn is None or base is None or base.place != "base" or base.version is None:
+            continue
+        if not agree(cuda, tag.cuda):
+            continue
+        wrong = major(base.version.text) != major(cudnn.text)
+        if wrong or not at_least(short(base.version.text, 2), short(cudnn.text, 2)):
+            documented = Value(what="CUDA that TensorFlow documents", text=cuda, source=framework.row.source)
+            yield Finding(
+                rule="documented-cuda",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{framework.label} documents CUDA {cuda}, but NVIDIA's image of that CUDA "
+                "holds cuDNN "
+                f"{_first_three(base.version.text)}, not {cudnn.text}: choose the base by its cuDNN",
+                values=(documented, base.version, cudnn),
+            )

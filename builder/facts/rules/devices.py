@@ -1,0 +1,262 @@
+"""The machine: is its driver new enough, will the container start, is there code for its GPUs?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from builder.facts.decide import CELL
+from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.gpus import card_of, near_names
+from builder.facts.versions import at_least, contains, key, major, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.facts.framework import Framework
+    from builder.facts.stack import Stack
+    from builder.facts.tables import GpuRow
+
+GIVEN = Source(kind="cell", reference="the driver given")
+
+
+def cuda_versions(stack: Stack) -> tuple[Value, ...]:
+    """Every CUDA runtime that the image would hold: the base's, the wheels', those inside frameworks."""
+    found = [stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None]
+    found += [framework.cuda for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
+    return tuple(value for value in found if value is not None)
+
+
+def driver(stack: Stack) -> Iterator[Finding]:
+    """``driver``: within a CUDA major any driver from its floor on; before CUDA 11, the toolkit's own."""
+    if stack.cell.cuda.provider == "none":
+        return
+    needs = [need for value in cuda_versions(stack) if (need := _floor(stack, value)) is not None]
+    if not needs:
+        return
+    need = max(needs, key=lambda value: key(value.text))
+    if stack.driver is None:
+        yield Finding(
+            rule="driver",
+            outcome=Outcome.POSSIBLE,
+            message=f"the machine needs driver {need.text} or newer",
+            values=(need,),
+        )
+        return
+    given = Value(what="driver", text=stack.driver, source=GIVEN)
+    outcome, message = _against(stack.driver, need.text)
+    yield Finding(rule="driver", outcome=outcome, message=message, values=(given, need))
+
+
+def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
+    if at_least(driver_version, need):
+        return Outcome.POSSIBLE, f"driver {driver_version} is not older than {need}"
+    if len(key(driver_version)) < len(key(need)) and key(need)[: len(key(driver_version))] == key(
+        driver_version
+    ):
+        return (
+            Outcome.UNKNOWN,
+            f"branch {driver_version} has releases before and after {need}; give the full version",
+        )
+    message = (
+        f"driver {driver_version} is older than {need}; only the cuda-compat package on a data-centre GPU "
+        "gets past that"
+    )
+    return Outcome.IMPOSSIBLE, message
+
+
+def _floor(stack: Stack, cuda: Value) -> Value | None:
+    family = stack.facts.families.get(str(major(cuda.text)))
+    if family is None:
+        return None
+    version = short(cuda.text, 2)
+    if family.floor is not None:
+        return Value(what=f"driver floor of CUDA {family.major}", text=family.floor, source=family.source)
+    rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
+    if not rows:
+        return None
+    return Value(what=f"driver of CUDA {version}", text=rows[0].driver, source=rows[0].source)
+
+
+def own_driver(stack: Stack, cuda: Value) -> Value | None:
+    """The driver that came with a toolkit: what compiling PTX on the spot needs."""
+    version = short(cuda.text, 2)
+    rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
+    return (
+        Value(what=f"driver of CUDA {version}", text=rows[0].driver, source=rows[0].source) if rows else None
+    )
+
+
+def require_cuda(stack: Stack) -> Iterator[Finding]:
+    """``require-cuda``: on which drivers ``NVIDIA_REQUIRE_CUDA`` in the base lets it start."""
+    if stack.driver is None or stack.base_cuda is None:
+        return
+    own = own_driver(stack, stack.base_cuda)
+    if own is None or at_least(stack.driver, own.text):
+        return
+    given = Value(what="driver", text=stack.driver, source=GIVEN)
+    branches, consumer, source = _branches(stack)
+    if branches is None or source is None:
+        return
+    allowed = Value(
+        what="driver branches that may start it", text=", ".join(branches) or "none", source=source
+    )
+    branch = str(major(stack.driver))
+    if branch == str(major(own.text)):
+        return
+    if branch not in branches:
+        yield Finding(
+            rule="require-cuda",
+            outcome=Outcome.IMPOSSIBLE,
+            message="the container does not start: the base demands CUDA "
+            f"{short(stack.base_cuda.text, 2)} of the "
+            f"driver, {stack.driver} is older, and branch {branch} is not among its exceptions",
+            values=(given, own, allowed),
+        )
+    elif not consumer:
+        yield Finding(
+            rule="require-cuda",
+            outcome=Outcome.WARNS,
+            message=f"on branch {branch} the base starts on data-centre and workstation GPUs only, not "
+            "on GeForce",
+            values=(given, allowed),
+        )
+
+
+def _branches(stack: Stack) -> tuple[tuple[str, ...] | None, bool, Source | None]:
+    base = stack.truth.base
+    read = base.variable("NVIDIA_REQUIRE_CUDA") if base is not None else None
+    if read is not None and base is not None:
+        found = re.findall(r"brand=(\w+),driver>=(\d+),driver<\d+", read)
+        branches = tuple(sorted({branch for _, branch in found}))
+        consumer = any(brand.startswith("geforce") for brand, _ in found)
+        return branches, consumer, Source(kind="registry", reference=base.source)
+    if stack.tag is not None and stack.tag.row is not None and stack.tag.row.branches:
+        return stack.tag.row.branches, stack.tag.row.consumer, stack.tag.row.source
+    return None, False, None
+
+
+def gpus(stack: Stack) -> Iterator[Finding]:
+    """``gpu``: CUDA, cuDNN and the framework's wheel all have code for each GPU that the cell claims."""
+    if stack.cell.cuda.provider == "none":
+        return
+    for name in stack.cell.gpus:
+        row = card_of(name, stack.facts)
+        if row is None:
+            near = ", ".join(near_names(name, stack.facts))
+            yield Finding(
+                rule="gpu",
+                outcome=Outcome.UNKNOWN,
+                message=f"{name} is no GPU that rtbuild knows"
+                + (f"; is it one of {near}?" if near else ".")
+                + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
+                "write sm_90 for 9.0",
+                values=(Value(what="gpu", text=name, source=CELL),),
+            )
+            continue
+        yield from _toolkit(stack, row)
+        yield from _cudnn(stack, row)
+        for framework in stack.frameworks:
+            yield from _kernels(stack, framework, row)
+
+
+def _capability(row: GpuRow) -> Value:
+    return Value(what=f"compute capability of {row.name}", text=row.capability, source=row.source)
+
+
+def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    for cuda in cuda_versions(stack):
+        family = stack.facts.families.get(str(major(cuda.text)))
+        if family is None or family.capability_min is None or family.capability_max is None:
+            continue
+        if not at_least(gpu.capability, family.capability_min) or not at_least(
+            family.capability_max, gpu.capability
+        ):
+            span = f"{family.capability_min} to {family.capability_max}"
+            yield Finding(
+                rule="gpu",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"CUDA {family.major} serves compute capability {span}; {gpu.name} has "
+                f"{gpu.capability}",
+                values=(
+                    _capability(gpu),
+                    Value(what=f"CUDA {family.major}", text=span, source=family.source),
+                ),
+            )
+
+
+def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    for copy in stack.copies:
+        if copy.version is None or copy.at_least:
+            continue
+        text = short(copy.version.text, 3)
+        for row in stack.facts.cudnn:
+            if not contains(row.versions, text):
+                continue
+            if not at_least(gpu.capability, row.capability_min):
+                outcome, word = Outcome.IMPOSSIBLE, "older"
+            elif not at_least(row.capability_max, gpu.capability):
+                outcome, word = Outcome.WARNS, "newer"
+            else:
+                continue
+            span = f"{row.capability_min} to {row.capability_max}"
+            yield Finding(
+                rule="gpu",
+                outcome=outcome,
+                message=f"cuDNN {text} serves compute capability {span}; {gpu.name} ({gpu.capability}) "
+                f"is {word}",
+                values=(
+                    _capability(gpu),
+                    copy.version,
+                    Value(what=f"cuDNN {text}", text=span, source=row.source),
+                ),
+            )
+
+
+def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Finding]:
+    wheel = framework.wheel
+    if wheel is not None and wheel.architectures:
+        listed, source = wheel.architectures, Source(kind="wheel", reference=wheel.reference)
+    elif framework.row is not None and framework.row.architectures:
+        listed, source = framework.row.architectures, framework.row.source
+    else:
+        return
+    values = (
+        _capability(gpu),
+        Value(what=f"code in {framework.title}", text=" ".join(listed), source=source),
+    )
+    have = key(gpu.capability)[:2]
+    kernels = [_arch(text) for text in listed if text.startswith("sm_")]
+    if any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels):
+        return
+    ptx = [_arch(text) for text in listed if text.startswith("compute_")]
+    if not any(arch <= have for arch in ptx):
+        yield Finding(
+            rule="gpu",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{framework.label} has no code for {gpu.name} ({gpu.capability})",
+            values=values,
+        )
+        return
+    own = own_driver(stack, framework.cuda) if framework.cuda is not None else None
+    if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
+        yield Finding(
+            rule="gpu",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver "
+            f"{own.text}",
+            values=(*values, own),
+        )
+        return
+    yield Finding(
+        rule="gpu",
+        outcome=Outcome.WARNS,
+        message=f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start "
+        "compiles for minutes",
+        values=values,
+    )
+
+
+def _arch(text: str) -> tuple[int, ...]:
+    digits = re.sub(r"\D", "", text.split("_", 1)[1])
+    return int(digits[:-1]), int(digits[-1])

@@ -1,0 +1,259 @@
+"""Is there such a framework, such a base, such a Python on it, and does its glibc run the wheels?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from builder.facts.decide import CELL
+from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.versions import at_least, contains, key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.facts.base import Tag
+    from builder.facts.framework import Framework
+    from builder.facts.stack import Stack
+    from builder.facts.tables import TagRow
+
+
+def known_framework(stack: Stack) -> Iterator[Finding]:
+    """``framework-known``: the tables or the wheel itself have to say something about it."""
+    for framework in stack.frameworks:
+        asked = Value(what="framework", text=framework.requirement, source=CELL)
+        if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
+            continue
+        if framework.table is None and stack.cell.cuda.provider == "none":
+            continue  # what it was compiled for is no question in an image without CUDA
+        if framework.name == "jax" and framework.variant == "cpu":
+            if stack.cell.gpus or stack.cell.cuda.provider != "none":
+                yield Finding(
+                    rule="framework-known",
+                    outcome=Outcome.IMPOSSIBLE,
+                    message=f"{framework.requirement} names no CUDA extra, so JAX comes without its GPU "
+                    "plug-in; "
+                    "ask for jax[cuda12] or jax[cuda13]",
+                    values=(asked,),
+                )
+            continue
+        if framework.variant == "cpu" or (framework.wheel is not None and framework.wheel.gpu is False):
+            continue
+        yield Finding(
+            rule="framework-known", outcome=Outcome.UNKNOWN, message=_why(framework), values=(asked,)
+        )
+
+
+def _why(framework: Framework) -> str:
+    if framework.table is None:
+        return f"there is no table about {framework.title}, and its wheel was not read"
+    if framework.version is None:
+        return f"{framework.requirement} does not name one version"
+    newest = framework.table.newest
+    if at_least(framework.version, newest):
+        return (
+            f"{framework.label} is newer than the tables, which end at {newest}, and its wheel was not read"
+        )
+    lines = [
+        row for row in framework.table.rows if contains(row.versions, framework.version.split("+", 1)[0])
+    ]
+    if lines and framework.variant:
+        others = ", ".join(sorted({row.variant for row in lines}))
+        return f"{framework.label}: no {framework.variant} build is on record; there are {others}"
+    return f"the tables do not cover {framework.label}, and its wheel was not read"
+
+
+def unread(stack: Stack) -> Iterator[Finding]:
+    """``unread``: what was asked of a registry or an index was answered. The tables alone are no yes then."""
+    for reason in stack.truth.unread:
+        yield Finding(rule="unread", outcome=Outcome.UNKNOWN, message=reason)
+
+
+def yanked(stack: Stack) -> Iterator[Finding]:
+    """``yanked``: nobody took one of the wheels back."""
+    for wheel in stack.truth.wheels:
+        if wheel.yanked is not None:
+            source = Source(kind="wheel", reference=wheel.reference)
+            yield Finding(
+                rule="yanked",
+                outcome=Outcome.WARNS,
+                message=f"{wheel.file} was yanked by its maker: {wheel.yanked}",
+                values=(Value(what=wheel.name, text=wheel.version, source=source),),
+            )
+
+
+def base_tag(stack: Stack) -> Iterator[Finding]:
+    """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
+    base = stack.truth.base
+    if base is not None and not base.exists:
+        source = Source(kind="registry", reference=base.reference)
+        yield Finding(
+            rule="base-tag",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"the registry has no {base.reference}",
+            values=(Value(what="base", text=str(stack.cell.base), source=source),),
+        )
+        return
+    tag = stack.tag
+    if base is not None or tag is None or not tag.on_docker_hub:
+        return
+    if tag.row is not None and tag.row.state == "deleted":
+        yield Finding(
+            rule="base-tag",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after "
+            "their end of life",
+            values=tuple(Value(what="base", text=tag.text, source=source) for source in tag.row.sources),
+        )
+    elif tag.row is None and (siblings := _siblings(stack, tag)):
+        there = ", ".join(row.infix for row in siblings)
+        yield Finding(
+            rule="base-tag",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
+            values=tuple(
+                Value(what="tag of that CUDA", text=row.infix, source=row.source) for row in siblings
+            ),
+        )
+    elif tag.row is None:
+        yield Finding(
+            rule="base-tag",
+            outcome=Outcome.UNKNOWN,
+            message=f"no table lists {tag.text}; a registry that answers can tell",
+            values=(Value(what="base", text=tag.text, source=CELL),),
+        )
+
+
+def _siblings(stack: Stack, tag: Tag) -> list[TagRow]:
+    """Rows of the same CUDA and Ubuntu: the tables list every tag of a release that they have."""
+    ubuntu = tag.system.removeprefix("ubuntu")
+    return [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
+
+
+def compiled(stack: Stack) -> Iterator[Finding]:
+    """``compiled``: what is compiled from sources stands on the Debian release that it is compiled in."""
+    cell = stack.cell
+    if cell.compiled and cell.base.kind != "rootfs":
+        names = ", ".join(name for name, _ in cell.compiled)
+        yield Finding(
+            rule="compiled",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{names} is compiled from sources in a Debian release, and {cell.base} has other "
+            "libraries: take base: rootfs:debian/<suite>, or an index that has wheels",
+            values=(
+                Value(what="from-source", text=names, source=CELL),
+                Value(what="base", text=str(cell.base), source=CELL),
+            ),
+        )
+
+
+def python(stack: Stack) -> Iterator[Finding]:
+    """``python``: the base's own archive has that Python, and each framework has a wheel for it."""
+    wanted = stack.cell.python
+    asked = Value(what="python", text=wanted, source=CELL)
+    if stack.system is None:
+        yield Finding(
+            rule="python",
+            outcome=Outcome.UNKNOWN,
+            message=f"which Python versions {stack.cell.base} offers is not known",
+            values=(asked,),
+        )
+    elif wanted not in stack.system.python:
+        there = ", ".join(stack.system.python)
+        yield Finding(
+            rule="python",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{stack.system.name} has no Python {wanted} in its archive (it has {there})",
+            values=(
+                asked,
+                Value(what=f"python in {stack.system.name}", text=there, source=stack.system.source),
+            ),
+        )
+    for framework in stack.frameworks:
+        yield from _wheels_for(framework, asked)
+
+
+def _wheels_for(framework: Framework, asked: Value) -> Iterator[Finding]:
+    wheel = framework.wheel
+    if wheel is not None and (wheel.tags or wheel.requires_python):
+        source = Source(kind="wheel", reference=wheel.reference)
+        pure = any(tag.split("-")[1] == "none" for tag in wheel.tags if tag.count("-") >= 2)
+        tagged = not wheel.tags or pure or any(_serves(tag, asked.text) for tag in wheel.tags)
+        try:
+            allowed = wheel.requires_python is None or contains(
+                SpecifierSet(wheel.requires_python), asked.text + ".99"
+            )
+        except InvalidSpecifier:
+            allowed = True
+        if not (tagged and allowed):
+            text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
+            yield Finding(
+                rule="python",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{wheel.file} does not install on Python {asked.text}",
+                values=(asked, Value(what=f"{framework.title} wheel for", text=text, source=source)),
+            )
+    elif framework.row is not None and asked.text not in framework.row.python:
+        there = ", ".join(framework.row.python)
+        yield Finding(
+            rule="python",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
+            values=(
+                asked,
+                Value(what=f"{framework.title} wheels for", text=there, source=framework.row.source),
+            ),
+        )
+
+
+def _serves(tag: str, python: str) -> bool:
+    """Whether a wheel tag fits a Python: its own ``cp311``, or an older ``abi3``."""
+    interpreter, abi = tag.split("-")[:2]
+    found = re.fullmatch(r"(?:cp|py)(\d)(\d*)", interpreter)
+    if found is None:
+        return False
+    version = (int(found[1]), int(found[2] or 0))
+    wanted = key(python)[:2]
+    return version == wanted or (abi == "abi3" and version <= wanted)
+
+
+def glibc(stack: Stack) -> Iterator[Finding]:
+    """``glibc``: the base's C library is not older than the one that a wheel was built for."""
+    if stack.system is None:
+        return
+    has = Value(what=f"glibc in {stack.system.name}", text=stack.system.glibc, source=stack.system.source)
+    for framework in stack.frameworks:
+        needs = _needed_glibc(framework)
+        if needs is not None and not at_least(stack.system.glibc, needs.text):
+            yield Finding(
+                rule="glibc",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{framework.label} needs glibc {needs.text}, {stack.system.name} has "
+                f"{stack.system.glibc}",
+                values=(needs, has),
+            )
+
+
+def _needed_glibc(framework: Framework) -> Value | None:
+    what = f"glibc that {framework.title} needs"
+    if framework.wheel is not None and framework.wheel.tags:
+        found = [
+            match for tag in framework.wheel.tags if (match := re.search(r"manylinux_(\d+)_(\d+)_", tag))
+        ]
+        versions = [f"{match[1]}.{match[2]}" for match in found]
+        legacy = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+        versions += [
+            old for tag in framework.wheel.tags for name, old in legacy.items() if f"-{name}_" in tag
+        ]
+        if versions:
+            source = Source(kind="wheel", reference=framework.wheel.reference)
+            asked = min(versions, key=key)
+            # a tag is a promise; the symbols are what the loader goes by
+            newest = max(asked, framework.wheel.glibc or asked, key=key)
+            return Value(what=what, text=newest, source=source)
+        return None
+    if framework.row is not None:
+        return Value(what=what, text=framework.row.glibc, source=framework.row.source)
+    return None

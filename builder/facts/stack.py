@@ -1,0 +1,172 @@
+"""What would end up in the image: every framework, every copy of CUDA and cuDNN, and who says so.
+
+Rules do not look things up themselves. They read a :class:`Stack`, in which each value carries its source:
+what was read from a wheel or a registry where it is known, the tables otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.facts.base import base_value, system_of, tag_of
+from builder.facts.decide import CELL
+from builder.facts.finding import Source, Value
+from builder.facts.framework import framework_of
+from builder.facts.versions import canonical, key, lower_bound, pinned, requirement, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.facts.base import Tag
+    from builder.facts.finding import Finding
+    from builder.facts.framework import Framework
+    from builder.facts.tables import Facts, SystemRow
+    from builder.facts.truth import Truth
+    from builder.model import Cell
+
+CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
+RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A copy of a library in the image. ``place``: ``base``, ``wheels``, ``apt`` or a framework's name."""
+
+    place: str
+    version: Value | None
+    """None where it is there, but nothing says which version."""
+    at_least: bool = False
+    """True where ``version`` is only the lower bound of a range of pins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Everything the rules look at."""
+
+    cell: Cell
+    truth: Truth
+    facts: Facts
+    driver: str | None
+    frameworks: tuple[Framework, ...]
+    tag: Tag | None
+    system: SystemRow | None
+    base_cuda: Value | None
+    copies: tuple[Copy, ...]
+    """Every copy of cuDNN."""
+    wheel_cuda: Copy | None
+    disagreements: tuple[Finding, ...]
+
+    @property
+    def cudnn(self) -> Copy | None:
+        """What a framework without a copy of its own finds: the wheels', else apt's, else the base's."""
+        order = {"wheels": 0, "apt": 1, "base": 2}
+        shared = [copy for copy in self.copies if copy.place in order]
+        return min(shared, key=lambda copy: order[copy.place], default=None)
+
+    @property
+    def base_has_libraries(self) -> bool:
+        """True where the base brings cuBLAS and the rest, not only the CUDA runtime."""
+        if self.truth.base is not None and self.truth.base.variable("NV_LIBCUBLAS_VERSION"):
+            return True
+        return self.tag is not None and self.tag.flavour != "base"
+
+    @property
+    def cuda(self) -> Value | None:
+        """The CUDA that a framework without one of its own finds."""
+        if self.wheel_cuda is not None and self.wheel_cuda.version is not None:
+            return self.wheel_cuda.version
+        return self.base_cuda
+
+
+def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) -> Stack:
+    """Resolves a cell against truth and tables."""
+    notes: list[Finding] = []
+    frameworks = tuple(framework_of(text, cell, truth, facts, notes) for text in cell.frameworks)
+    tag = tag_of(cell.base, facts)
+    return Stack(
+        cell=cell,
+        truth=truth,
+        facts=facts,
+        driver=driver,
+        frameworks=frameworks,
+        tag=tag,
+        system=system_of(cell, truth, tag, facts),
+        base_cuda=base_value(tag, truth, "CUDA_VERSION", tag.cuda if tag else None, notes),
+        copies=tuple(_copies(cell, truth, frameworks, tag, notes)),
+        wheel_cuda=_from_wheels(cell, truth, frameworks, RUNTIME_WHEEL, "CUDA"),
+        disagreements=tuple(notes),
+    )
+
+
+def _copies(
+    cell: Cell, truth: Truth, frameworks: tuple[Framework, ...], tag: Tag | None, notes: list[Finding]
+) -> Iterator[Copy]:
+    if tag is not None and tag.infix is not None:
+        known = tag.row.cudnn if tag.row else None
+        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", known, notes))
+    elif truth.base is not None and truth.base.variable("NV_CUDNN_VERSION"):
+        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", None, notes))
+    for package in cell.apt:
+        if found := CUDNN_APT.fullmatch(package):
+            yield Copy(place="apt", version=Value(what="cuDNN from apt", text=found["version"], source=CELL))
+    wheels = _from_wheels(cell, truth, frameworks, CUDNN_WHEEL, "cuDNN")
+    if wheels is not None:
+        yield wheels
+    for framework in frameworks:
+        if framework.brings == "inside":
+            yield Copy(place=framework.name, version=framework.cudnn)
+
+
+def _from_wheels(
+    cell: Cell, truth: Truth, frameworks: tuple[Framework, ...], name: re.Pattern[str], what: str
+) -> Copy | None:
+    """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
+    for wheel in truth.wheels:
+        if name.fullmatch(wheel.name):
+            source = Source(kind="wheel", reference=wheel.reference)
+            return Copy(
+                place="wheels", version=Value(what=f"{what} from wheels", text=wheel.version, source=source)
+            )
+    if truth.locked:
+        return None
+    asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
+    asked += [pin for framework in frameworks for pin in framework.pins]
+    fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonical(parsed.name))]
+    for parsed, source in fitting:
+        if exact := pinned(parsed):
+            return Copy(place="wheels", version=Value(what=f"{what} from wheels", text=exact, source=source))
+    bounds = [(bound, source) for parsed, source in fitting if (bound := lower_bound(parsed))]
+    if bounds:
+        bound, source = max(bounds, key=lambda pair: key(pair[0]))
+        value = Value(what=f"{what} from wheels, at least", text=bound, source=source)
+        return Copy(place="wheels", version=value, at_least=True)
+    return Copy(place="wheels", version=None) if fitting else None
+
+
+def component_versions(stack: Stack) -> dict[str, Value]:
+    """Versions known for certain, by the names that ``known-bad.toml`` uses."""
+    known = {
+        f.name: Value(what=f.title, text=short(f.version, 3), source=CELL)
+        for f in stack.frameworks
+        if f.version
+    }
+    known["python"] = Value(what="Python", text=stack.cell.python, source=CELL)
+    if stack.cuda is not None and not (stack.wheel_cuda and stack.wheel_cuda.at_least):
+        known["cuda"] = stack.cuda
+    copy = stack.cudnn
+    if copy is not None and copy.version is not None and not copy.at_least:
+        known["cudnn"] = copy.version
+    for text in (*stack.cell.cuda.packages, *stack.cell.pip):
+        parsed = requirement(text)
+        if parsed is not None and (exact := pinned(parsed)):
+            name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonical(parsed.name))
+            known.setdefault(name, Value(what=name, text=exact, source=CELL))
+    for wheel in stack.truth.wheels:
+        name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)
+        source = Source(kind="wheel", reference=wheel.reference)
+        if name not in {f.name for f in stack.frameworks}:
+            known[name] = Value(what=name, text=wheel.version, source=source)
+    return known

@@ -1,0 +1,1 @@
+"""Package indexes: what requirements resolve to, project pages, wheels, members of wheels that stay there."""

@@ -1,0 +1,361 @@
+"""Python packages: what requirements resolve to, and the wheels themselves.
+
+The only module that talks to a package index (resolution is done by uv, see :mod:`.uv`). Which index that is,
+the user's own configuration says: :mod:`.settings`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import requests
+from packaging.markers import Marker
+from packaging.utils import canonicalize_name
+
+from builder import resources
+from builder.errors import PackageIndexError
+from builder.index import pages, simple_api, target, uv
+from builder.index import settings as index_settings
+from builder.model import Sdist, Wheel
+from builder.net import download
+from builder.net.http import READ_TIMEOUT, Client, explain, redact
+
+if TYPE_CHECKING:
+    import datetime
+    import threading
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from builder.index.settings import IndexSettings
+
+_THREADS = 4
+"""Downloads at a time: enough to fill a line, few enough for a small mirror."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalWheel:
+    """A wheel that was built on this machine, and its file."""
+
+    wheel: Wheel
+    path: Path
+
+
+class Index:
+    """The user's package indexes."""
+
+    def __init__(
+        self,
+        settings: IndexSettings,
+        *,
+        client: Client | None = None,
+        note: Callable[[str], None] | None = None,
+        _known: dict[str, str] | None = None,
+    ) -> None:
+        """``note`` receives what the user should hear and what stops nothing, such as a yanked version."""
+        self.settings = settings
+        self._client = client or Client(
+            ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
+        )
+        self._note: Callable[[str], None] = note or _no_note
+        # sha256 → address, from resolutions of this process: saves asking for the project's page again.
+        self._known = {} if _known is None else _known
+
+    @classmethod
+    def from_user(
+        cls,
+        extra: Sequence[str] = (),
+        *,
+        note: Callable[[str], None] | None = None,
+        brief: bool = False,
+    ) -> Index:
+        """The indexes of the user's uv or pip configuration, after those in ``extra``.
+
+        With ``brief`` a server that is slow or down is given up soon: for questions that can stay open.
+        """
+        settings = index_settings.from_user(extra)
+        for text in settings.notes:
+            (note or _no_note)(text)
+        client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15) if brief else None
+        return cls(settings, client=client, note=note)
+
+    def with_extra(self, extra: Sequence[str]) -> Index:
+        """The same, asking a cell's own indexes first."""
+        if not extra:
+            return self
+        settings = index_settings.with_extra(self.settings, extra)
+        return Index(settings, client=self._client, note=self._note, _known=self._known)
+
+    def resolve(
+        self,
+        requirements: Sequence[str],
+        *,
+        python: str,
+        platform: str,
+        glibc: str,
+        previous: Sequence[Wheel] = (),
+        upgrade: Collection[str] | bool = False,
+        listed: bool = False,
+        built: Sequence[LocalWheel] = (),
+    ) -> tuple[Wheel, ...]:
+        """The wheels that satisfy ``requirements``, one a package, by name.
+
+        ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
+        nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
+        index has; each is the one of its package.
+
+        Raises:
+            PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
+        """
+        wanted = target.Target(python=python, platform=platform, glibc=glibc)
+        packages, warnings = uv.compile_requirements(
+            [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
+            wanted,
+            self.settings,
+            previous=previous,
+            upgrade=upgrade,
+            listed=listed,
+            files=[one.path for one in built],
+        )
+        for text in warnings:
+            self._note(text)
+        fitting = wanted.tags()
+        kept = {wheel.sha256 for wheel in previous}
+        own = {canonicalize_name(one.wheel.name): one.wheel for one in built}
+        found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for package in packages:
+            marker = package.get("marker")
+            if marker and not Marker(marker).evaluate(wanted.environment):
+                continue
+            if canonicalize_name(package["name"]) not in own:
+                found.append((package, _best(package, fitting, kept, wanted)))
+        with ThreadPoolExecutor(_THREADS * 2) as pool:
+            wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
+        return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
+
+    @property
+    def client(self) -> Client:
+        """What reads from it, with the user's proxies and certificate authorities."""
+        return self._client
+
+    def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """Every file that the user's indexes list for a project, each address with the login it needs.
+
+        Raises:
+            PackageIndexError: an index did not answer, or not with a project's page.
+        """
+        return tuple(
+            file
+            for index in (*self.settings.extra, self.settings.default)
+            for file in self.offers_of(index, name)
+        )
+
+    def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
+        """The same, of one index by its address."""
+        return tuple(replace(file, url=_with_login(file.url, index)) for file in self._page(index, name))
+
+    def fetch(
+        self,
+        wheel: Wheel | Sdist,
+        *,
+        cache: Path,
+        progress: Callable[[int], None] | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> Path:
+        """The file, below ``cache/wheels/`` or ``cache/sdists/``; downloaded and checked unless it is there.
+
+        ``progress`` gets the bytes that arrived since its last call; see :func:`builder.net.download.fetch`.
+
+        Raises:
+            PackageIndexError: no index offers this very file, or what arrived has another sha256.
+        """
+        return download.fetch(
+            self._client,
+            lambda: self._addresses(wheel),
+            download.Content(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
+            cache_path(wheel, cache),
+            error=PackageIndexError,
+            hint="if the file is gone from the index for good: `rtbuild lock --upgrade`",
+            progress=progress,
+            stop=stop,
+        )
+
+    def fetch_all(
+        self,
+        wheels: Iterable[Wheel],
+        *,
+        cache: Path,
+        progress: Callable[[int], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> dict[str, Path]:
+        """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
+
+        ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others;
+        what they have stays for the next run.
+        """
+        ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
+        paths = download.together(
+            ordered,
+            lambda wheel, report, stopped: self.fetch(wheel, cache=cache, progress=report, stop=stopped),
+            threads=_THREADS,
+            progress=progress,
+            stop=stop,
+        )
+        return {wheel.sha256: path for wheel, path in paths.items()}
+
+    def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
+        """Where the wheel may be had, best first. The lock names no host: the project's page is asked."""
+        known = self._known.get(wheel.sha256)
+        if known is not None:
+            yield self._with_any_login(known)
+        others: list[str] = []
+        offered = False
+        for index in (*self.settings.extra, self.settings.default):
+            for file in self._page(index, wheel.name):
+                if file.name != wheel.file:
+                    continue
+                if file.sha256 in (None, wheel.sha256):
+                    offered = True
+                    if file.url != known:
+                        yield _with_login(file.url, index)
+                else:
+                    others.append(f"{redact(index)} has it with sha256:{file.sha256}")
+        if not offered and known is None:
+            asked = ", ".join(redact(url) for url in (*self.settings.extra, self.settings.default))
+            detail = "".join(f"\n  {line}" for line in others)
+            raise PackageIndexError(
+                f"{wheel.file} with sha256:{wheel.sha256} is in none of the indexes ({asked}){detail}",
+                hint=f"it may be deleted there, or another index is configured than when it was locked; "
+                f"`rtbuild lock --upgrade-package {wheel.name}` takes what there is now",
+            )
+
+    def _with_any_login(self, url: str) -> str:
+        for index in (*self.settings.extra, self.settings.default):
+            url = _with_login(url, index)
+        return url
+
+    def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
+        url = f"{index}/{canonicalize_name(name)}/"
+        try:
+            page = pages.get(self._client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
+        except requests.RequestException as problem:
+            raise PackageIndexError(
+                f"package index {redact(url)}: {explain(problem)}",
+                hint="check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
+            ) from problem
+        if page.status in (403, 404, 410):
+            # PyTorch's index answers 403 for a name it does not carry.
+            return ()
+        if page.status != 200:
+            advice = (
+                "credentials belong into the index URL or ~/.netrc"
+                if page.status == 401
+                else "the index has a problem of its own: try again later"
+            )
+            raise PackageIndexError(
+                f"package index {redact(url)}: HTTP {page.status} {page.reason}", hint=advice
+            )
+        try:
+            return simple_api.parse(page.text, page.content_type, page.url)
+        except simple_api.NotAPageError as problem:
+            raise PackageIndexError(
+                f"package index {redact(url)} answers with {problem}",
+                hint="is it the address of an index (often ending in /simple)? Does a proxy want a login?",
+            ) from problem
+
+    def _wheel(self, package: dict[str, Any], chosen: dict[str, Any]) -> Wheel:
+        url, sha256 = chosen["url"], chosen["hashes"]["sha256"]
+        self._known[sha256] = url
+        uploaded: datetime.datetime | None = chosen.get("upload-time")
+        return Wheel(
+            name=package["name"],
+            version=package["version"],
+            file=_file_name(chosen),
+            sha256=sha256,
+            size=chosen.get("size") or self._size(url, _file_name(chosen)),
+            uploaded=int(uploaded.timestamp()) if uploaded else 0,
+        )
+
+    def _size(self, url: str, file: str) -> int:
+        """An index in HTML does not say how large a file is; the server that has it does."""
+        try:
+            url = self._with_any_login(url)
+            response = self._client.head(url, headers={"Accept-Encoding": "identity"})
+            if response.status_code != 200:
+                response = self._client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
+                response.close()
+        except requests.RequestException as problem:
+            raise PackageIndexError(
+                f"{file} from {redact(url)}: {explain(problem)}",
+                hint="check the network and the proxy variables",
+            ) from problem
+        size = response.headers.get("Content-Length", "")
+        if response.status_code != 200 or not size.isdigit():
+            raise PackageIndexError(
+                f"{file}: {redact(url)} does not say how large it is (HTTP {response.status_code})",
+                hint="try again, or use an index that lists the file",
+            )
+        return int(size)
+
+
+def _no_note(_text: str) -> None:
+    return None
+
+
+def _with_login(url: str, index: str) -> str:
+    """The address with the login of the index's own address, if both are on one host; as pip does it."""
+    login, at, host = urlsplit(index).netloc.rpartition("@")
+    parts = urlsplit(url)
+    if at and parts.netloc == host and parts.scheme == urlsplit(index).scheme:
+        return urlunsplit(parts._replace(netloc=f"{login}@{host}"))
+    return url
+
+
+def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:
+    """Where a fetched file is, whether it is there or not."""
+    return (
+        cache
+        / ("sdists" if isinstance(wheel, Sdist) else "wheels")
+        / wheel.sha256[:2]
+        / wheel.sha256
+        / wheel.file
+    )
+
+
+def _file_name(entry: dict[str, Any]) -> str:
+    name: str = entry.get("name") or unquote(urlsplit(entry["url"]).path.rsplit("/", 1)[-1])
+    return name
+
+
+def _best(
+    package: dict[str, Any], fitting: dict[Any, int], kept: Collection[str], wanted: target.Target
+) -> dict[str, Any]:
+    """The wheel to take of those offered: the one locked before, else the one with the best tag."""
+    name = f"{package['name']}=={package.get('version', '?')}"
+    wheels: list[dict[str, Any]] = [entry for entry in package.get("wheels", ()) if "url" in entry]
+    if not wheels:
+        raise PackageIndexError(
+            f"{name} does not come from a package index as a wheel",
+            hint="a requirement with an address or a path cannot be locked; name a version on an index",
+        )
+    for entry in wheels:
+        if entry.get("hashes", {}).get("sha256") in kept:
+            return entry
+    ranked = [
+        (key, entry) for entry in wheels if (key := target.rank(_file_name(entry), fitting)) is not None
+    ]
+    if not ranked:
+        files = ", ".join(sorted(_file_name(entry) for entry in wheels))
+        place = f"Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}"
+        raise PackageIndexError(
+            f"{name} has no wheel for {place}: {files}",
+            hint="take another version of it, another Python, or a base with a newer glibc",
+        )
+    best = min(ranked, key=lambda pair: (pair[0], _file_name(pair[1])))[1]
+    if "sha256" not in best.get("hashes", {}):
+        raise PackageIndexError(
+            f"{name}: the index gives no sha256 for {_file_name(best)}", hint="use an index that does"
+        )
+    return best

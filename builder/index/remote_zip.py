@@ -1,0 +1,262 @@
+"""Members of a zip file that stays on its server: the directory at its end, then single ranges.
+
+A framework's wheel has thousands of members and a directory of more than a megabyte, so the directory is read
+from both ends, and no further than :data:`LIMIT` allows. Whatever does not add up (no range support, a wrong
+``Content-Range``, a page of HTML, a short answer, a wrong checksum) is an :class:`UnknownError`.
+
+Formats: PKWARE APPNOTE 6.3.9, sections 4.3 and 4.5.3; RFC 9110, section 14.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from builder.net.http import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    import requests
+
+LIMIT = 1 << 20
+"""Bytes read of one file at most, all answers together."""
+TAIL = 64 << 10
+HEAD_OF_DIRECTORY = 160 << 10
+TAIL_OF_DIRECTORY = 448 << 10
+
+
+class Session(Protocol):
+    """What is needed of an HTTP client: :class:`builder.net.http.Client` or a ``requests.Session``."""
+
+    def get(self, url: str, **options: Any) -> requests.Response: ...
+
+
+class UnknownError(Exception):
+    """The answer does not add up; the text says how."""
+
+
+@dataclass
+class RemoteZip:
+    """One zip file by its URL. ``size`` is what the index says of it, and is checked."""
+
+    url: str
+    session: Session
+    size: int | None
+    transferred: int = 0
+    _end: bytes = field(default=b"", repr=False)
+
+    def members(
+        self, names: Sequence[str], optional: Collection[str] = ()
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """Contents of those of ``names`` that are there and could be read, and why others could not.
+
+        No reason is given for one of ``optional``, which are read after the others.
+
+        Raises:
+            UnknownError: Not even the directory could be found.
+        """
+        entries, why = self._find(names, optional)
+        found: dict[str, bytes] = {}
+        for name in sorted(entries, key=lambda name: (name in optional, list(names).index(name))):
+            try:
+                found[name] = self._content(entries[name])
+            except UnknownError as problem:
+                why = why if name in optional else (*why, str(problem))
+        return found, why
+
+    def _find(
+        self, names: Sequence[str], optional: Collection[str]
+    ) -> tuple[dict[str, _Entry], tuple[str, ...]]:
+        entries: dict[str, _Entry] = {}
+        try:
+            for entry in self._entries():
+                if entry.name in names:
+                    entries[entry.name] = entry
+                    if len(entries) == len(names):
+                        break
+        except UnknownError as problem:
+            if not entries:
+                raise
+            return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
+        return entries, ()
+
+    def _entries(self) -> Iterator[_Entry]:
+        """Entries of the directory, from its start, then from its end; each part is read when needed."""
+        self._end, total = self._suffix(TAIL)
+        start, length = _directory(self._end, total)
+        first = total - len(self._end)
+        if start >= first:
+            yield from _walk(self._end[start - first : start - first + length])
+            return
+        if length <= HEAD_OF_DIRECTORY + TAIL_OF_DIRECTORY:
+            yield from _walk(
+                self._range(start, min(length, first - start)) + self._part(start, length, first)
+            )
+            return
+        tail_start = max(start + HEAD_OF_DIRECTORY, start + length - TAIL_OF_DIRECTORY)
+        yield from _walk(self._range(start, HEAD_OF_DIRECTORY))
+        tail = self._range(tail_start, first - tail_start) + self._part(start, length, first)
+        yield from _walk(_resynchronise(tail))
+        room = LIMIT - self.transferred - (128 << 10)
+        middle = self._range(start + HEAD_OF_DIRECTORY, min(room, tail_start - start - HEAD_OF_DIRECTORY))
+        yield from _walk(_resynchronise(middle, complete=False))
+        if len(middle) < tail_start - start - HEAD_OF_DIRECTORY:
+            raise UnknownError(f"its directory of {length} bytes is larger than what is read of one")
+
+    def _part(self, start: int, length: int, first: int) -> bytes:
+        """What of the directory lies in the tail that was read already."""
+        return self._end[: max(0, start + length - first)]
+
+    def _content(self, entry: _Entry) -> bytes:
+        # the local header repeats the name and may carry another extra field, hence the room
+        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + entry.packed, cut=True)
+        if data[:4] != b"PK\x03\x04" or len(data) < 30:
+            raise UnknownError(f"no member begins where its directory puts {entry.name}")
+        name, extra = struct.unpack("<HH", data[26:30])
+        packed = data[30 + name + extra :][: entry.packed]
+        if len(packed) < entry.packed:
+            raise UnknownError(f"{entry.name} is cut short")
+        try:
+            content = packed if entry.method == 0 else zlib.decompress(packed, -zlib.MAX_WBITS)
+        except zlib.error as problem:
+            raise UnknownError(f"{entry.name} does not unpack") from problem
+        if entry.method not in {0, 8} or zlib.crc32(content) != entry.crc:
+            raise UnknownError(f"{entry.name} does not have the checksum that its directory gives")
+        return content
+
+    def _suffix(self, length: int) -> tuple[bytes, int]:
+        """The last bytes of the file, and the file's size."""
+        return self._get(f"bytes=-{length}", None, length)
+
+    def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
+        if length <= 0:
+            return b""
+        wanted = f"bytes={start}-{start + length - 1}"
+        return self._get(wanted, start, length, cut=cut)[0]
+
+    def _get(self, wanted: str, start: int | None, length: int, *, cut: bool = False) -> tuple[bytes, int]:
+        if self.transferred + length > LIMIT:
+            raise UnknownError(f"more than {LIMIT >> 10} KiB of it would have to be read")
+        headers = {"Range": wanted, "Accept-Encoding": "identity"}
+        with self.session.get(self.url, stream=True, headers=headers) as answer:
+            if answer.status_code == 200:
+                what = "answers with a page" if is_html(answer) else "does not support ranges"
+                raise UnknownError(f"the server {what}")
+            if answer.status_code != 206:
+                raise UnknownError(f"the server answers {answer.status_code}")
+            first, last, total = _content_range(answer)
+            short = last - first + 1 < length and not (cut and last + 1 == total) and total > length
+            if (start is not None and first != start) or last + 1 > total or last < first or short:
+                raise UnknownError(f"the server was asked for {wanted} and sends {first}-{last}/{total}")
+            if start is None and last + 1 != total:
+                raise UnknownError(f"the server was asked for the end and sends {first}-{last}/{total}")
+            if self.size not in {None, 0, total}:
+                raise UnknownError(f"it has {total} bytes, the index says {self.size}")
+            body = self.body(answer, last - first + 1)
+        if len(body) != last - first + 1:
+            raise UnknownError(f"{last - first + 1} bytes were announced, {len(body)} came")
+        return body, total
+
+    def body(self, answer: requests.Response, limit: int) -> bytes:
+        """At most ``limit`` bytes of an answer; more than that is a server that does not keep its word."""
+        body = b""
+        for chunk in answer.iter_content(32 << 10):
+            body += chunk
+            self.transferred += len(chunk)
+            if len(body) > limit:
+                raise UnknownError("the server sends more than it announced")
+        return body
+
+
+def is_html(answer: requests.Response) -> bool:
+    return "html" in answer.headers.get("Content-Type", "").lower()
+
+
+def _content_range(answer: requests.Response) -> tuple[int, int, int]:
+    text = answer.headers.get("Content-Range", "")
+    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", text.strip())
+    if found is None:
+        raise UnknownError(f"the server sends the range {redact(text)!r}")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    method: int
+    crc: int
+    packed: int
+    offset: int
+
+
+def _directory(end: bytes, total: int) -> tuple[int, int]:
+    """Where the central directory starts and how long it is, from the end of the file."""
+    at = end.rfind(b"PK\x05\x06")
+    if at < 0 or at + 22 > len(end):
+        raise UnknownError("it does not end as a zip file does")
+    length, start = struct.unpack("<II", end[at + 12 : at + 20])
+    if start == 0xFFFFFFFF or length == 0xFFFFFFFF:
+        big = end.rfind(b"PK\x06\x06", 0, at)
+        if big < 0 or big + 56 > len(end):
+            raise UnknownError("its zip64 directory is out of reach")
+        length, start = struct.unpack("<QQ", end[big + 40 : big + 56])
+        at = big
+    if start + length != total - len(end) + at:
+        raise UnknownError("its directory is not where its end says")
+    return start, length
+
+
+def _walk(directory: bytes) -> Iterator[_Entry]:
+    """Entries of a part of the directory, up to the first that is cut off."""
+    at = 0
+    while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
+        method, _, _, crc, packed, size = struct.unpack("<HHHIII", directory[at + 10 : at + 28])
+        name, extra, comment = struct.unpack("<HHH", directory[at + 28 : at + 34])
+        (offset,) = struct.unpack("<I", directory[at + 42 : at + 46])
+        after = at + 46 + name + extra + comment
+        if after > len(directory):
+            return
+        text = directory[at + 46 : at + 46 + name].decode("utf-8", "replace")
+        more = directory[at + 46 + name : at + 46 + name + extra]
+        yield _entry64(_Entry(text, method, crc, packed, offset), size, more)
+        at = after
+
+
+def _entry64(entry: _Entry, size: int, extra: bytes) -> _Entry:
+    """Fills in from the zip64 field what does not fit into 32 bits."""
+    if 0xFFFFFFFF not in {entry.packed, entry.offset}:
+        return entry
+    at = 0
+    while at + 4 <= len(extra):
+        kind, length = struct.unpack("<HH", extra[at : at + 4])
+        if kind == 1:
+            values = list(struct.unpack(f"<{length // 8}Q", extra[at + 4 : at + 4 + length // 8 * 8]))
+            if size == 0xFFFFFFFF and values:
+                values.pop(0)
+            packed = values.pop(0) if entry.packed == 0xFFFFFFFF and values else entry.packed
+            offset = values.pop(0) if entry.offset == 0xFFFFFFFF and values else entry.offset
+            return _Entry(entry.name, entry.method, entry.crc, packed, offset)
+        at += 4 + length
+    return entry
+
+
+def _resynchronise(part: bytes, *, complete: bool = True) -> bytes:
+    """From the first entry on that leads to the end of the part, entry by entry.
+
+    The signature can occur in a name or an extra field; a false start does not chain up.
+    """
+    at = part.find(b"PK\x01\x02")
+    while at >= 0:
+        end, count = at, 0
+        while part[end : end + 4] == b"PK\x01\x02" and end + 46 <= len(part):
+            name, extra, comment = struct.unpack("<HHH", part[end + 28 : end + 34])
+            end += 46 + name + extra + comment
+            count += 1
+        if end == len(part) or (not complete and (count > 8 or end > len(part))):
+            return part[at:]
+        at = part.find(b"PK\x01\x02", at + 1)
+    return b""

@@ -1,0 +1,185 @@
+"""Resolution by ``uv pip compile``: requirements and a target in, a parsed ``pylock.toml`` out.
+
+The format: https://packaging.python.org/en/latest/specifications/pylock-toml/
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from uv import find_uv_bin
+
+from builder.errors import PackageIndexError
+from builder.net.http import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from builder.index.settings import IndexSettings
+    from builder.index.target import Target
+    from builder.model import Wheel
+
+_CONNECTION_VARIABLES = (
+    "UV_CACHE_DIR",
+    "UV_CONCURRENT_DOWNLOADS",
+    "UV_EXCLUDE_NEWER",
+    "UV_HTTP_CONNECT_TIMEOUT",
+    "UV_HTTP_RETRIES",
+    "UV_HTTP_TIMEOUT",
+    "UV_INDEX_STRATEGY",
+    "UV_INSECURE_HOST",
+    "UV_KEYRING_PROVIDER",
+    "UV_NATIVE_TLS",
+    "UV_NO_CACHE",
+    "UV_OFFLINE",
+    "UV_SYSTEM_CERTS",
+)
+"""uv's variables that stay: how to reach an index, and ``UV_EXCLUDE_NEWER``, which bounds it by date.
+
+The others are dropped. ``UV_CONSTRAINT`` or ``UV_RESOLUTION``, left in somebody's shell, would decide what is
+locked without anyone seeing it.
+"""
+
+# A matrix's own index comes first, and the default fills in what it does not have in a fitting version:
+# PyTorch's indexes carry a few old versions of other packages too, and uv's default would stop at those.
+_STRATEGY = "unsafe-first-match"
+
+
+def compile_requirements(
+    requirements: Sequence[str],
+    target: Target,
+    settings: IndexSettings,
+    *,
+    previous: Sequence[Wheel] = (),
+    upgrade: Collection[str] | bool = False,
+    listed: bool = False,
+    files: Sequence[Path] = (),
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """The ``[[packages]]`` of the solution, and uv's warnings.
+
+    ``files`` are wheels that no index has.
+
+    With ``listed`` the requirements are all there is: what they depend on themselves is not looked at.
+
+    ``previous`` are preferences: their versions stay where the requirements allow it, except for those that
+    ``upgrade`` names (True: all).
+
+    Raises:
+        PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
+    """
+    command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-header", "--color", "never"]
+    command += ["--python", sys.executable, "--python-version", target.python]
+    command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
+    command += ["--default-index", settings.default]
+    for url in settings.extra:
+        command += ["--index", url]
+    for path in files:
+        command += ["--find-links", str(path.parent)]
+    if listed:
+        command.append("--no-deps")
+    if upgrade is True:
+        command.append("--upgrade")
+    elif upgrade:
+        for name in sorted(upgrade):
+            command += ["--upgrade-package", name]
+
+    with tempfile.TemporaryDirectory(prefix="rtbuild-lock-") as folder:
+        # uv takes versions of the output file that is there already as preferences.
+        output = Path(folder) / "pylock.toml"
+        if previous and upgrade is not True:
+            output.write_text(_preferences(previous), encoding="utf-8")
+        done = subprocess.run(
+            [*command, "--format", "pylock.toml", "--output-file", str(output)],
+            input="\n".join(requirements) + "\n",
+            env=_environment(settings),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        if done.returncode != 0:
+            raise _failure(requirements, target, settings, done.stderr)
+        packages: list[dict[str, Any]] = tomllib.loads(output.read_text(encoding="utf-8")).get("packages", [])
+    warnings = [
+        line.partition("warning: ")[2] for line in done.stderr.splitlines() if line.startswith("warning: ")
+    ]
+    return packages, tuple(redact(text) for text in warnings)
+
+
+def _environment(settings: IndexSettings) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("UV_")
+        or name in _CONNECTION_VARIABLES
+        or name.endswith(("_USERNAME", "_PASSWORD"))
+    }
+    authorities = kept.get("SSL_CERT_FILE") or kept.get("REQUESTS_CA_BUNDLE") or settings.ca
+    if authorities:
+        kept["SSL_CERT_FILE"] = authorities
+    kept.setdefault("UV_INDEX_STRATEGY", _STRATEGY)
+    if settings.timeout is not None:
+        kept.setdefault("UV_HTTP_TIMEOUT", str(max(1, round(settings.timeout))))
+    # uv would fetch an interpreter of the target's version, only to build source packages, which we never do.
+    kept["UV_PYTHON_DOWNLOADS"] = "never"
+    return kept
+
+
+def _preferences(wheels: Sequence[Wheel]) -> str:
+    lines = ['lock-version = "1.0"', 'created-by = "rtbuild"']
+    for wheel in wheels:
+        # uv wants an address and never opens it: only name and version are read.
+        lines += ["[[packages]]", f'name = "{wheel.name}"', f'version = "{wheel.version}"']
+        address = f'url = "http://localhost/{wheel.file}", hashes = {{ sha256 = "{wheel.sha256}" }}'
+        lines.append(f"wheels = [{{ {address} }}]")
+    return "\n".join(lines) + "\n"
+
+
+def _failure(
+    requirements: Sequence[str], target: Target, settings: IndexSettings, stderr: str
+) -> PackageIndexError:
+    text = redact(stderr.strip())
+    text = re.sub(r"^error: ", "", text, flags=re.MULTILINE)
+    indented = "\n".join(
+        f"  {line}".rstrip() for line in text.splitlines() if not line.startswith("warning: ")
+    )
+    if "No solution found" not in text:
+        urls = ", ".join(redact(url) for url in (*settings.extra, settings.default))
+        return PackageIndexError(
+            f"the package index gave no answer to resolve with\n{indented}",
+            hint=f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
+        )
+    clashing = [line for line in requirements if _named(Requirement(line).name, text)]
+    which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
+    place = f"Python {target.python} on glibc {target.glibc}"
+    return PackageIndexError(
+        f"no set of wheels for {place} satisfies the requirements{which}\n{indented}", hint=_advice(text)
+    )
+
+
+def _named(name: str, text: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(name))}(?![\w-])", text) is not None
+
+
+def _advice(text: str) -> str:
+    if re.search(r"Python (?:ABI|implementation) tag|Requires-Python|Python[<>=]", text):
+        return "take a Python that the package has wheels for, or another version of the package"
+    if "platform tag" in text:
+        return "these wheels need a newer glibc: take a newer base, or another version of the package"
+    if "not found in the package registry" in text:
+        return "check the name, or give the cell the index that has it (`index:`)"
+    if "no usable wheels" in text or "building from source is disabled" in text:
+        return (
+            "only wheels are installed: take a version that has one, or, where it is pure Python, have "
+            "rtbuild build it by naming it under 'from-source'"
+        )
+    return "loosen one of the requirements named above"

@@ -1,0 +1,1 @@
+"""HTTP and downloads: retries, time limits, resumption, checks by content."""

@@ -1,0 +1,319 @@
+"""One file by content into a cache: resumed where it broke off, checked, and put in place by a rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import requests
+
+from builder.errors import CancelledError, CellError, MissingToolError
+from builder.net.http import Client, explain, redact
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+_Item = TypeVar("_Item")
+
+_CHUNK = 1 << 18
+"""Bytes written at a time, and the most that a broken line makes one download twice."""
+_WORTH_ANOTHER_TRY = 1 << 20
+"""An attempt that brought this many bytes does not count against the limit of attempts."""
+
+
+class StoppedError(CancelledError):
+    """Another download of the batch failed, or the user pressed Ctrl-C; nothing is wrong with this one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What must arrive. ``size`` is in bytes, 0 where it is not known."""
+
+    what: str
+    """For messages: a wheel's file name, a Debian package's path, a blob's digest."""
+    sha256: str
+    size: int
+
+
+class _BrokenError(Exception):
+    """An attempt ended early; the part that arrived is kept."""
+
+
+class _MissingError(Exception):
+    """This address does not have the file."""
+
+
+class _DifferentError(Exception):
+    """All of it arrived and it is something else."""
+
+    def __init__(self, found: str, detail: str) -> None:
+        super().__init__(detail)
+        self.found = found
+        self.detail = detail
+
+
+def fetch(
+    client: Client,
+    urls: Callable[[], Iterable[str]],
+    content: Content,
+    to: Path,
+    *,
+    error: type[CellError],
+    hint: str,
+    progress: Callable[[int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+    headers: Callable[[str], dict[str, str]] | None = None,
+    renew: Callable[[requests.Response], object] | None = None,
+) -> Path:
+    """Bring ``content`` to the path ``to`` and return it; a file that is there already is taken as it is.
+
+    ``urls`` is asked only when something must be downloaded; its addresses are tried in order. Safe for
+    several processes and threads: one downloads under a file lock, the others wait for it. What arrived
+    before a failure stays beside ``to`` with the suffix ``.part``, and the next attempt continues there.
+
+    ``progress`` is called with the bytes that arrived since its last call; the number is negative when a
+    restart threw bytes away. Over a whole successful call the numbers add up to the file's size.
+
+    ``headers`` is asked before every attempt; ``renew`` is given a 401, and may change what it answers.
+
+    Raises ``error`` when no address gives the file or its sha256 differs (the bad file is removed), and
+    :class:`~builder.errors.MissingToolError` when the disk is full, and
+    :class:`StoppedError` once ``stop`` says so.
+    """
+    progress = progress or _silent
+    if _complete(to, content, progress):
+        return to
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(to.with_name(f".{to.name}.lock")):
+            if _complete(to, content, progress):
+                return to
+            download = _Download(
+                client, content, to, progress=progress, stop=stop, headers=headers, renew=renew
+            )
+            return download.run(urls, error, hint)
+    except OSError as problem:
+        if problem.errno != errno.ENOSPC:
+            raise
+        raise MissingToolError(
+            f"no space left in {to.parent} for {content.what}",
+            hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, TMPDIR for "
+            "what passes from one registry to another",
+        ) from problem
+
+
+def together(
+    items: Sequence[_Item],
+    work: Callable[[_Item, Callable[[int], None], Callable[[], bool]], Path],
+    *,
+    threads: int,
+    progress: Callable[[int], None] | None = None,
+    stop: threading.Event | None = None,
+) -> dict[_Item, Path]:
+    """``work`` on every item, ``threads`` at a time, begun in the order of ``items``.
+
+    ``progress`` is called from one thread at a time. The first failure stops the others and is raised;
+    setting ``stop`` from outside ends all of them with :class:`StoppedError`.
+    """
+    failed = threading.Event()
+    turn = threading.Lock()
+
+    def report(count: int) -> None:
+        with turn:
+            (progress or _silent)(count)
+
+    def stopped() -> bool:
+        return failed.is_set() or (stop is not None and stop.is_set())
+
+    with ThreadPoolExecutor(threads) as pool:
+        jobs = {item: pool.submit(work, item, report, stopped) for item in items}
+        try:
+            for job in as_completed(jobs.values()):
+                job.result()
+        finally:
+            failed.set()
+            for job in jobs.values():
+                job.cancel()
+    return {item: job.result() for item, job in jobs.items()}
+
+
+def _silent(_count: int) -> None:
+    return None
+
+
+def _complete(path: Path, content: Content, progress: Callable[[int], None]) -> bool:
+    # A name is given only to bytes that were checked, so the size tells a file cut by a broken disk or copy.
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        return False
+    if content.size and size != content.size:
+        return False
+    progress(size)
+    return True
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    # The empty lock file stays: whoever unlinks it may pull it from under a process that waits for it.
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+class _Download:
+    """The attempts for one file."""
+
+    def __init__(
+        self,
+        client: Client,
+        content: Content,
+        to: Path,
+        *,
+        progress: Callable[[int], None],
+        stop: Callable[[], bool] | None,
+        headers: Callable[[str], dict[str, str]] | None,
+        renew: Callable[[requests.Response], object] | None,
+    ) -> None:
+        self.client = client
+        self.content = content
+        self.to = to
+        self.part = to.with_name(to.name + ".part")
+        self.progress = progress
+        self.stop = stop
+        self.headers = headers
+        self.renew = renew
+        self.reported = 0
+
+    def run(self, urls: Callable[[], Iterable[str]], error: type[CellError], hint: str) -> Path:
+        problems: list[str] = []
+        for url in urls():
+            try:
+                return self._from(url)
+            except _MissingError as problem:
+                problems.append(f"{redact(url)}: {problem}")
+            except _DifferentError as problem:
+                self._report(0)
+                raise error(
+                    f"{self.content.what}: the file that arrived is another one ({problem.detail})\n"
+                    f"  expected sha256:{self.content.sha256}\n"
+                    f"  received sha256:{problem.found}\n"
+                    f"  from {redact(url)}",
+                    hint="nothing was kept; if a proxy or mirror stands in between, ask it for the original",
+                ) from None
+        self._report(0)
+        tried = "".join(f"\n  {line}" for line in problems)
+        raise error(f"{self.content.what} could not be downloaded{tried}", hint=hint)
+
+    def _from(self, url: str) -> Path:
+        attempts = self.client.retries + 1
+        while True:
+            resumed = self._have()
+            try:
+                digest, note = self._attempt(url)
+            except _BrokenError as problem:
+                gained = self._have() - resumed
+                attempts -= gained < _WORTH_ANOTHER_TRY
+                if attempts <= 0:
+                    raise _MissingError(str(problem)) from None
+                time.sleep(self.client.backoff)
+                continue
+            if digest == self.content.sha256:
+                self.part.replace(self.to)
+                return self.to
+            self.part.unlink(missing_ok=True)
+            if not resumed:
+                raise _DifferentError(digest, note)
+            # What an earlier run left may have been the bad half: once more, from the start.
+
+    def _have(self) -> int:
+        try:
+            return self.part.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def _report(self, total: int) -> None:
+        if total != self.reported:
+            self.progress(total - self.reported)
+            self.reported = total
+
+    def _attempt(self, url: str) -> tuple[str, str]:
+        """Download what is missing; the sha256 of the whole, and a word on what it is."""
+        have = self._have()
+        if self.content.size and have > self.content.size:
+            self.part.unlink()
+            have = 0
+        digest = hashlib.sha256()
+        if have:
+            with self.part.open("rb") as kept:
+                while block := kept.read(_CHUNK):
+                    digest.update(block)
+            self._report(have)
+            if have == self.content.size:
+                return digest.hexdigest(), f"{have} bytes"
+        try:
+            with self._open(url, have) as response:
+                if response.status_code != 206:
+                    have, digest = 0, hashlib.sha256()
+                with self.part.open("ab" if have else "wb") as file:
+                    for block in response.iter_content(_CHUNK):
+                        if self.stop is not None and self.stop():
+                            raise StoppedError(
+                                f"the download of {self.content.what} was stopped",
+                                hint="what has arrived is kept, and the next run continues there",
+                            )
+                        file.write(block)
+                        digest.update(block)
+                        have += len(block)
+                        self._report(have)
+                        if self.content.size and have > self.content.size:
+                            break
+                if have < self.content.size and "Content-Length" not in response.headers:
+                    msg = f"the answer broke off after {have} of {self.content.size} bytes"
+                    raise _BrokenError(msg)
+                return digest.hexdigest(), _describe(have, self.content.size, response)
+        except requests.RequestException as problem:
+            raise _BrokenError(explain(problem)) from None
+
+    def _open(self, url: str, have: int) -> requests.Response:
+        # Identity: a transparently decompressed body would have another length and another hash.
+        wanted = {"Accept-Encoding": "identity"}
+        if self.headers is not None:
+            wanted |= self.headers(url)
+        if have:
+            wanted["Range"] = f"bytes={have}-"
+        response = self.client.get(url, headers=wanted, stream=True)
+        status = response.status_code
+        if status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            return response
+        if status == 200:
+            return response
+        if status == 401 and self.renew is not None and self.renew(response):
+            response.close()
+            msg = "the login had run out"
+            raise _BrokenError(msg)
+        response.close()
+        if have and status in (206, 416):
+            self.part.unlink(missing_ok=True)
+            msg = f"the server cannot continue a download (HTTP {status})"
+            raise _BrokenError(msg)
+        msg = f"HTTP {status} {response.reason}".strip()
+        raise _MissingError(msg)
+
+
+def _describe(have: int, expected: int, response: requests.Response) -> str:
+    kind = response.headers.get("Content-Type", "").split(";")[0]
+    page = " of HTML: a login page or a proxy's message" if kind == "text/html" else ""
+    if expected and have > expected:
+        return f"more than the {expected} bytes expected{page}"
+    if expected and have != expected:
+        return f"{have} bytes{page}, {expected} expected"
+    return f"{have} bytes{page}"

@@ -1,0 +1,1 @@
+"""Container registries: images, blobs and referrers in both directions, by the OCI specifications."""

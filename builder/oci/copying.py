@@ -1,0 +1,168 @@
+"""An image into a repository, by digest: blobs first, then the manifest, a tag last.
+
+Everything is named by its content, so a copy that broke off goes on where it was, and one that is complete
+sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from builder.digests import sha256_of
+from builder.errors import RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from builder.oci.staging import Staged
+
+    Advance = Callable[[str, int], None]
+    """Told of each blob that is in place: ``there``, ``mounted`` or ``sent``, and its size in bytes."""
+
+
+_AT_A_TIME = 4
+"""Blobs: a registry far away answers slowly, not little."""
+
+
+class Writing(Protocol):
+    """As much of :class:`builder.lock.Registry` as pushing needs."""
+
+    def digest_of(self, reference: str) -> str | None: ...
+    def exists(self, reference: str, digest: str) -> bool: ...
+    def push_blob(self, reference: str, digest: str, file: Path) -> bool: ...
+    def mount_blob(self, reference: str, digest: str, source: str) -> bool: ...
+    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str: ...
+    def fetch_blob(self, reference: str, digest: str, to: Path, *, size: int = 0) -> Path: ...
+
+
+@dataclass
+class Tally:
+    """What a copy cost, in blobs and bytes."""
+
+    there: int = 0
+    mounted: int = 0
+    sent: int = 0
+    bytes_sent: int = 0
+    manifest_sent: bool = False
+    advance: Advance | None = field(default=None, repr=False)
+    guard: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the repository has anything that it had not before."""
+        return self.manifest_sent or bool(self.mounted or self.sent)
+
+    @property
+    def text(self) -> str:
+        """``3 blobs there, 2 mounted, 1 sent (5.0 MB)``"""
+        sent = f"{self.sent} sent ({self.bytes_sent / 1e6:.1f} MB)" if self.sent else ""
+        mounted = f"{self.mounted} mounted" if self.mounted else ""
+        return ", ".join(part for part in (f"{self.there} blobs there", mounted, sent) if part)
+
+    def count(self, how: str, size: int) -> None:
+        with self.guard:
+            setattr(self, how, getattr(self, how) + 1)
+            if how == "sent":
+                self.bytes_sent += size
+            if self.advance is not None:
+                self.advance(how, size)
+
+
+def push_image(
+    registry: Writing,
+    repository: str,
+    manifest: bytes,
+    media_type: str,
+    blob: Callable[[str], Path],
+    *,
+    tag: str | None = None,
+    mount_from: Mapping[str, str] | None = None,
+    advance: Advance | None = None,
+) -> str:
+    """Put an image into a repository out of files; the digest of its manifest, which ``tag`` then names.
+
+    ``blob`` gives the file with a digest, and is asked only for what the repository lacks. ``mount_from``
+    says for some digests in which repository of the same registry they are. The tag is put after all else,
+    and read back. Raises RegistryError.
+    """
+    tally = Tally(advance=advance)
+    document = json.loads(manifest)
+
+    def one(digest: str, size: int) -> None:
+        source = (mount_from or {}).get(digest)
+        if registry.exists(repository, digest):
+            tally.count("there", size)
+        elif source is not None and registry.mount_blob(repository, digest, source):
+            tally.count("mounted", size)
+        else:
+            sent = registry.push_blob(repository, digest, blob(digest))
+            tally.count("sent" if sent else "there", size)
+
+    _each({entry["digest"]: entry["size"] for entry in (document["config"], *document["layers"])}, one)
+    digest, _ = put_by_digest(registry, repository, manifest, media_type)
+    if tag is not None:
+        put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
+    return digest
+
+
+def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Advance | None = None) -> Tally:
+    """Bring an image into another repository under the same digest, without a tag. Raises RegistryError.
+
+    Blobs that are there are left alone; those of the same registry are mounted; the others pass through a
+    file, and are checked on the way.
+    """
+    tally = Tally(advance=advance)
+
+    def one(digest: str, size: int) -> None:
+        if registry.exists(repository, digest):
+            tally.count("there", size)
+        elif registry.mount_blob(repository, digest, image.repository):
+            tally.count("mounted", size)
+        else:
+            with tempfile.TemporaryDirectory(prefix="rtbuild-copy-") as folder:
+                file = registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
+                sent = registry.push_blob(repository, digest, file)
+            tally.count("sent" if sent else "there", size)
+
+    _each(dict(image.blobs), one)
+    _, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
+    return tally
+
+
+def _each(blobs: Mapping[str, int], work: Callable[[str, int], None]) -> None:
+    """``work`` on every digest and size, several at a time; after a failure no other begins."""
+    with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="blob") as pool:
+        jobs = [pool.submit(work, digest, size) for digest, size in blobs.items()]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        finally:
+            for job in jobs:
+                job.cancel()
+
+
+def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
+    """A manifest under no name but its digest, unless it is there; the digest, and whether it was sent."""
+    digest = sha256_of(manifest)
+    reference = f"{repository}@{digest}"
+    missing = registry.digest_of(reference) != digest
+    if missing:
+        registry.put_manifest(reference, manifest, media_type)
+    return digest, missing
+
+
+def put_tag(registry: Writing, reference: str, manifest: bytes, media_type: str, digest: str) -> None:
+    """Have a tag name a manifest, and ask the registry whether it does. Raises RegistryError."""
+    registry.put_manifest(reference, manifest, media_type)
+    found = registry.digest_of(reference)
+    if found != digest:
+        raise RegistryError(
+            f"{reference} was put on {digest}, and a moment later is {found or 'gone'}",
+            hint="another publisher may be at work; run the same command again",
+        )

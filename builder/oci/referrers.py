@@ -1,0 +1,338 @@
+"""What refers to an image: OCI artifacts whose manifest names it as ``subject``.
+
+A registry that knows referrers lists them by itself and says so with ``OCI-Subject``. For any other one the
+client keeps the list, an index under the tag ``sha256-<hex>``:
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers and
+#referrers-tag-schema. No registry swaps a tag by comparison, so two writers of that tag can overtake each
+other: each looks again after it wrote, and writes once more where its entry got lost.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
+
+from builder.digests import canonical_json, sha256_of
+from builder.errors import RegistryError
+from builder.oci import answers
+from builder.oci import spec as oci
+from builder.oci.spec import place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import requests
+
+    from builder.oci.registry import Registry
+    from builder.oci.spec import Reference
+
+EMPTY = "application/vnd.oci.empty.v1+json"
+"""https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""
+
+_Made = TypeVar("_Made")
+
+_MOST = 4096
+"""Referrers that are looked at: an image has a handful, and a list without end is an attack."""
+_MOST_PAGES = 64
+_TRIES = 8
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NO_API = frozenset({404, 405, 501})
+
+Kept = Literal["referrers", "tag"]
+"""Who keeps the list: the registry, or its clients under a tag."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptor:
+    """A piece of content as a manifest or index names it. ``size`` is in bytes."""
+
+    media_type: str
+    digest: str
+    size: int
+    artifact_type: str | None = None
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+        }
+        if self.artifact_type is not None:
+            document["artifactType"] = self.artifact_type
+        if self.annotations:
+            document["annotations"] = dict(self.annotations)
+        return document
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One document that is attached to an image."""
+
+    artifact_type: str
+    content: bytes
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    def manifest(self, subject: Descriptor) -> bytes:
+        """The same bytes for the same content and subject, so that attaching twice changes nothing."""
+        layer = Descriptor(
+            media_type=self.artifact_type,
+            digest=sha256_of(self.content),
+            size=len(self.content),
+            annotations=self.annotations,
+        )
+        return canonical_json(
+            {
+                "schemaVersion": 2,
+                "mediaType": oci.MANIFEST,
+                "artifactType": self.artifact_type,
+                "config": {"mediaType": EMPTY, "digest": sha256_of(b"{}"), "size": 2, "data": "e30="},
+                "layers": [layer.document()],
+                "subject": subject.document(),
+                "annotations": dict(self.annotations),
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """Everything that refers to an image, as far as its registry tells."""
+
+    kept: Kept
+    descriptors: tuple[Descriptor, ...]
+    left_out: int = 0
+    """Entries that were beyond the limit, or made no sense."""
+    complete: bool = True
+    """False where the list goes on beyond what was read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attachment:
+    """Where an artifact came to lie."""
+
+    descriptor: Descriptor
+    kept: Kept
+    new: bool
+    """False where the very same artifact was attached before."""
+
+
+def tag_of(digest: str) -> str:
+    """The tag under which clients keep the list: ``sha256-<hex>``."""
+    return digest.replace(":", "-", 1)
+
+
+def referrers(registry: Registry, image: Reference) -> Listing:
+    """What refers to the image, which is named by digest.
+
+    Raises:
+        RegistryError: the registry did not answer, refused, or answered with no list.
+    """
+    assert image.digest is not None  # noqa: S101 - callers resolve tags once, before
+    found: list[Descriptor] = []
+    odd = 0
+    more = True
+    path = f"referrers/{image.digest}"
+    for _ in range(_MOST_PAGES):
+        response = registry.request("GET", image, path, headers={"Accept": oci.INDEX})
+        if response.status_code in _NO_API:
+            response.close()
+            return _by_tag(registry, image)
+        document = _index(response, image)
+        page, wrong = _descriptors(document)
+        found += page
+        odd += wrong
+        # Only the query of the link is followed: a link to another host would carry our login there.
+        query = urlsplit(response.links.get("next", {}).get("url", "")).query
+        more = bool(query)
+        if not more or len(found) > _MOST:
+            break
+        path = f"referrers/{image.digest}?{query}"
+    return _listing("referrers", found, odd, more=more)
+
+
+def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
+    """Push the artifact and make sure that the image's referrers name it.
+
+    Raises:
+        RegistryError: the registry refused, or its list of referrers cannot be kept.
+    """
+    content = artifact.manifest(subject)
+    own = Descriptor(
+        media_type=oci.MANIFEST,
+        digest=sha256_of(content),
+        size=len(content),
+        artifact_type=artifact.artifact_type,
+        annotations=artifact.annotations,
+    )
+    listed = referrers(registry, image.at(subject.digest))
+    if any(entry.digest == own.digest for entry in listed.descriptors) and registry.digest_of(
+        image.at(own.digest)
+    ):
+        return Attachment(descriptor=own, kept=listed.kept, new=False)
+    response = _again(lambda: _push(registry, image, artifact.content, content))
+    if response.headers.get("OCI-Subject") == subject.digest:
+        return Attachment(descriptor=own, kept="referrers", new=True)
+    keep_in_tag(registry, image, subject.digest, (own,))
+    return Attachment(descriptor=own, kept="tag", new=True)
+
+
+def _push(registry: Registry, image: Reference, document: bytes, manifest: bytes) -> requests.Response:
+    with tempfile.TemporaryDirectory(prefix="rtbuild-artifact-") as folder:
+        for blob in (b"{}", document):
+            file = Path(folder) / "blob"
+            file.write_bytes(blob)
+            registry.push_blob(image, sha256_of(blob), file)
+    name = image.at(sha256_of(manifest))
+    response = registry.request(
+        "PUT",
+        name,
+        f"manifests/{name.digest}",
+        actions="pull,push",
+        data=manifest,
+        headers={"Content-Type": oci.MANIFEST},
+    )
+    if response.status_code != 201:
+        raise answers.refusal(response, name, place_of(name, {}))
+    return response
+
+
+def _again(attempt: Callable[[], _Made]) -> _Made:
+    """Docker's registry 2.8 refuses now and then what two clients put or read at the same moment (HTTP 400,
+    "provided digest did not match uploaded content"), and takes it a moment later."""
+    for pause in (0.2, 0.6):
+        try:
+            return attempt()
+        except RegistryError:
+            time.sleep(pause * (1 + random.random()))  # noqa: S311 - only to get out of step
+    return attempt()
+
+
+def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tuple[Descriptor, ...]) -> None:
+    """Have ``wanted`` in the index under the tag; what others put there stays.
+
+    Raises:
+        RegistryError: something else than an index has that tag, or others overwrote it again and again.
+    """
+    tag = tag_of(subject)
+    seen: dict[str, dict[str, Any]] = {}
+    for pause in _pauses():
+        document = _again(functools.partial(_tagged_index, registry, image, tag))
+        there = {entry["digest"]: entry for entry in document["manifests"]}
+        # Also what another writer put and a third one overwrote in the meantime: whoever saw it restores it.
+        seen = {entry.digest: entry.document() for entry in wanted} | seen | there
+        missing = [entry for digest, entry in seen.items() if digest not in there]
+        if not missing:
+            return
+        wider = {**document, "manifests": [*document["manifests"], *missing]}
+        for digest in _again(functools.partial(_put_index, registry, image, tag, wider)):
+            seen.pop(digest, None)
+        time.sleep(pause)
+    kept = {entry.digest for entry in _by_tag(registry, image.at(subject)).descriptors}
+    if all(entry.digest in kept for entry in wanted):
+        return
+    raise RegistryError(
+        f"{image.host}/{image.repository}:{tag} was overwritten by others {_TRIES} times",
+        hint="several publishers write to this image's referrers at once; publish again, nothing is lost",
+    )
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds between writing and looking again: longer than another writer's way from reading to writing."""
+    for attempt in range(_TRIES):
+        yield 0.05 * (attempt + 1) * (1 + random.random())  # noqa: S311 - only to get out of step
+
+
+def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> frozenset[str]:
+    """Put the index; which entries had to be left out, because their manifests were deleted since."""
+    name = image.tagged(tag)
+    try:
+        registry.put_manifest(name, canonical_json(document), oci.INDEX)
+    except RegistryError:  # registries refuse an index that names what they do not have
+        entries = document["manifests"]
+        alive = [entry for entry in entries if registry.digest_of(image.at(entry["digest"]))]
+        if len(alive) == len(entries):
+            raise
+        registry.put_manifest(name, canonical_json({**document, "manifests": alive}), oci.INDEX)
+        return frozenset(entry["digest"] for entry in entries if entry not in alive)
+    return frozenset()
+
+
+def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, Any]:
+    """The index under the tag, or an empty one."""
+    name = image.tagged(tag)
+    digest = registry.digest_of(name)
+    if digest is None:
+        return {"schemaVersion": 2, "mediaType": oci.INDEX, "manifests": []}
+    manifest = registry.manifest(image.at(digest))
+    document = manifest.document
+    if manifest.media_type not in oci.INDEXES or not isinstance(document.get("manifests"), list):
+        raise RegistryError(
+            f"{name} is no list of referrers, but {manifest.media_type}",
+            hint="something else was pushed under that tag; remove it, evidence has no other place here",
+        )
+    document["manifests"] = [
+        entry
+        for entry in document["manifests"]
+        if isinstance(entry, dict) and _DIGEST.fullmatch(str(entry.get("digest")))
+    ]
+    return document
+
+
+def _by_tag(registry: Registry, image: Reference) -> Listing:
+    tagged = _again(functools.partial(_tagged_index, registry, image, tag_of(image.digest or "")))
+    found, odd = _descriptors(tagged)
+    return _listing("tag", found, odd, more=False)
+
+
+def _listing(kept: Kept, found: list[Descriptor], odd: int, *, more: bool) -> Listing:
+    beyond = max(0, len(found) - _MOST)
+    return Listing(
+        kept=kept,
+        descriptors=tuple(found[:_MOST]),
+        left_out=odd + beyond,
+        complete=not more and not beyond,
+    )
+
+
+def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
+    place = place_of(image, {})
+    if response.status_code != 200:
+        raise answers.refusal(response, image, place)
+    try:
+        document = json.loads(answers.read(response, image, place))
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not isinstance(document.get("manifests"), list):
+        raise answers.no_registry(image, place, "something that is no list of referrers")
+    return document
+
+
+def _descriptors(document: Mapping[str, Any]) -> tuple[list[Descriptor], int]:
+    """The entries that make sense, and how many do not."""
+    found = []
+    for entry in document["manifests"]:
+        match entry:
+            case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
+                _DIGEST.fullmatch(digest) and size >= 0
+            ):
+                kind = entry.get("artifactType")
+                notes = entry.get("annotations")
+                pairs = notes.items() if isinstance(notes, dict) else ()
+                found.append(
+                    Descriptor(
+                        media_type=media_type,
+                        digest=digest,
+                        size=size,
+                        artifact_type=kind if isinstance(kind, str) else None,
+                        annotations=tuple(sorted((str(key), str(value)) for key, value in pairs)),
+                    )
+                )
+    return found, len(document["manifests"]) - len(found)

@@ -1,0 +1,266 @@
+"""Container registries: what a base image is, without pulling it; blobs and manifests in both directions.
+
+The only door to a registry: the OCI distribution API. :mod:`.wire` carries the requests, :mod:`.upload` has
+those that write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from builder.digests import sha256_of
+from builder.errors import RegistryError
+from builder.model import RegistryBase
+from builder.net import download
+from builder.net.http import Client
+from builder.oci import answers, upload
+from builder.oci import spec as oci
+from builder.oci.auth import Login, docker_login
+from builder.oci.spec import Reference, parse_mirrors
+from builder.oci.wire import MIRROR_VARIABLE, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    import requests
+
+_TAGS_A_PAGE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A manifest or index as its bytes, and their digest."""
+
+    digest: str
+    media_type: str
+    content: bytes
+
+    @property
+    def document(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.content)
+        return loaded
+
+
+class Registry:
+    """All registries as this user reaches them: mirrors, stored logins, tokens.
+
+    A registry that did not answer is not asked again by the same object, so that a run over many cells does
+    not wait for it many times.
+    """
+
+    def __init__(
+        self,
+        mirrors: Mapping[str, str] | None = None,
+        *,
+        client: Client | None = None,
+        login: Callable[[str], Login | None] = docker_login,
+        hint: str | None = None,
+    ) -> None:
+        """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
+        client = client or Client(retries=2, connection_retries=1, read_timeout=10)
+        self._wire = Wire(mirrors or {}, client, login, hint=hint)
+
+    @classmethod
+    def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Registry:
+        """``mirrors`` (from the command line) win over ``RTBUILD_REGISTRY_MIRROR``."""
+        named = parse_mirrors([os.environ.get(MIRROR_VARIABLE, "")])
+        return cls(named | dict(mirrors or {}))
+
+    @classmethod
+    def to_write(cls) -> Registry:
+        """For repositories that are written to: no mirrors, and more patience than a look at a base needs."""
+        return cls(
+            client=Client(retries=4, connection_retries=3, read_timeout=120),
+            hint="see that it is up and can be reached from here; the same command then goes on where it was",
+        )
+
+    def inspect(self, reference: str, platform: str) -> RegistryBase:
+        """A base image by its manifest and config. Nothing of its layers is downloaded.
+
+        Raises:
+            RegistryError: it is not there, not for this platform, or its registry did not answer properly.
+        """
+        name, _ = self._wire.place(reference)
+        manifest = self.manifest(name)
+        if manifest.media_type in oci.INDEXES:
+            manifest = self.manifest(name.at(oci.choose(manifest.document, platform, reference)))
+        document = manifest.document
+        config = json.loads(self.blob(name, document["config"]["digest"]))
+        made_for = f"{config.get('os')}/{config.get('architecture')}"
+        if made_for != platform:
+            raise RegistryError(
+                f"{reference} is made for {made_for}, not for {platform}", hint="take another base"
+            )
+        settings = config.get("config") or {}
+        pairs = (text.partition("=") for text in settings.get("Env") or ())
+        return RegistryBase(
+            reference=reference,
+            digest=manifest.digest,
+            env=tuple(sorted((key, value) for key, _, value in pairs)),
+            labels=tuple(sorted((settings.get("Labels") or {}).items())),
+            size=sum(layer["size"] for layer in document["layers"]),
+        )
+
+    def at_mirror(self, base: RegistryBase) -> str | None:
+        """The base by digest at the mirror of its registry; None where it has none."""
+        _, place = self._wire.place(base.reference)
+        return f"{place.host}/{place.repository}@{base.digest}" if place.mirror_of else None
+
+    def address(self, reference: str) -> str:
+        """The repository as another program finds it, that knows nothing of mirrors: ``host/repository``."""
+        name, place = self._wire.place(reference)
+        return f"{(place if place.mirror_of else name).host}/{place.repository}"
+
+    def manifest(self, reference: str | Reference) -> Manifest:
+        """A manifest or index, its bytes checked against the digest.
+
+        Raises:
+            RegistryError: as :meth:`inspect`.
+        """
+        name, place = self._wire.place(reference)
+        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
+        response = self._wire.call("GET", place, f"manifests/{name.selector}", headers={"Accept": accept})
+        if response.status_code != 200:
+            raise answers.refusal(response, name, place)
+        content = answers.read(response, name, place)
+        digest = sha256_of(content)
+        expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
+        if expected != digest:
+            raise answers.altered(f"{name}", place, expected, digest)
+        try:
+            stated = json.loads(content).get("mediaType")
+        except (ValueError, AttributeError, RecursionError):
+            raise answers.no_registry(name, place, "something that is no manifest") from None
+        media_type = stated or response.headers.get("Content-Type", "").partition(";")[0]
+        if media_type not in (*oci.INDEXES, *oci.MANIFESTS):
+            raise RegistryError(
+                f"{name} has a manifest of type {media_type or 'unknown'}, which rtbuild does not read",
+                hint="schema 1 images are too old to build on; push it again with a current Docker",
+            )
+        return Manifest(digest=digest, media_type=media_type, content=content)
+
+    def tags(self, repository: str) -> frozenset[str]:
+        """Every tag of a repository. A registry gives them in pages; one that goes in a circle is refused.
+
+        Raises:
+            RegistryError: as :meth:`inspect`.
+        """
+        name, place = self._wire.place(repository)
+        found: set[str] = set()
+        last = ""
+        while True:
+            query = urlencode({"n": _TAGS_A_PAGE} | ({"last": last} if last else {}))
+            response = self._wire.call("GET", place, f"tags/list?{query}")
+            if response.status_code != 200:
+                raise answers.refusal(response, name, place)
+            more = "next" in response.links
+            try:
+                page: list[str] = json.loads(answers.read(response, name, place))["tags"] or []
+            except (ValueError, LookupError, TypeError):
+                raise answers.no_registry(name, place, "something that is no list of tags") from None
+            if more and (not page or page[-1] == last):
+                raise answers.no_registry(name, place, "the same page of tags again and again")
+            found.update(page)
+            if not more:
+                return frozenset(found)
+            last = page[-1]
+
+    def exists(self, reference: str | Reference, digest: str) -> bool:
+        """Whether the reference's repository has this blob."""
+        name, place = self._wire.place(reference)
+        response = self._wire.call("HEAD", place, f"blobs/{digest}")
+        if response.status_code not in (200, 404):
+            raise answers.refusal(response, name, place)
+        return response.status_code == 200
+
+    def digest_of(self, reference: str | Reference) -> str | None:
+        """The digest that a tag points at; None where there is no such tag."""
+        name, place = self._wire.place(reference)
+        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
+        response = self._wire.call("HEAD", place, f"manifests/{name.selector}", headers={"Accept": accept})
+        if response.status_code == 404:
+            return None
+        if response.status_code != 200:
+            raise answers.refusal(response, name, place)
+        return response.headers.get("Docker-Content-Digest") or self.manifest(name).digest
+
+    def fetch_blob(
+        self,
+        reference: str | Reference,
+        digest: str,
+        to: Path,
+        *,
+        size: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> Path:
+        """One blob into a file, resumed and checked; see :func:`builder.net.download.fetch`."""
+        name, place = self._wire.place(reference)
+        path = f"blobs/{digest}"
+
+        def addresses() -> list[str]:
+            # Also obtains the token that the download then carries.
+            response = self._wire.call("HEAD", place, path)
+            if response.status_code != 200:
+                raise answers.refusal(response, name.at(digest), place)
+            return [self._wire.url(place, path)]
+
+        def headers(_url: str) -> dict[str, str]:
+            return self._wire.header(place, "pull")
+
+        return download.fetch(
+            self._wire.client,
+            addresses,
+            download.Content(what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size),
+            to,
+            error=RegistryError,
+            hint="try again; if the registry lost it for good, take another base",
+            progress=progress,
+            headers=headers,
+            renew=lambda refused: self._wire.renew(refused, place, "pull"),
+        )
+
+    def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
+        """Upload a file as a blob, unless the repository has it; True where bytes were sent."""
+        if self.exists(reference, digest):
+            return False
+        upload.push_blob(self._wire, reference, digest, file)
+        return True
+
+    def mount_blob(self, reference: str | Reference, digest: str, source: str | Reference) -> bool:
+        """Take a blob over from another repository of the same registry; False where it must be pushed."""
+        return upload.mount_blob(self._wire, reference, digest, source)
+
+    def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
+        """Store a manifest under the reference's tag or digest; its digest."""
+        return upload.put_manifest(self._wire, reference, content, media_type)
+
+    def request(
+        self, method: str, reference: str | Reference, path: str, *, actions: str = "pull", **options: Any
+    ) -> requests.Response:
+        """One request below a repository, for what has no method here: ``referrers/sha256:…``, say.
+
+        Answers the registry's challenge; any status is given back. Raises RegistryError where no answer came.
+        """
+        _, place = self._wire.place(reference)
+        return self._wire.call(method, place, path, actions=actions, **options)
+
+    def clock_ahead(self, reference: str | Reference) -> float | None:
+        """Seconds by which this machine's clock is ahead of the registry's, by its last answer."""
+        return self._wire.ahead(self._wire.place(reference)[1])
+
+    def blob(self, reference: str | Reference, digest: str) -> bytes:
+        """A small blob, such as a config, checked against its digest."""
+        name, place = self._wire.place(reference)
+        response = self._wire.call("GET", place, f"blobs/{digest}")
+        if response.status_code != 200:
+            raise answers.refusal(response, name, place)
+        content = answers.read(response, name, place)
+        found = sha256_of(content)
+        if found != digest:
+            raise answers.altered(f"{digest} of {name}", place, digest, found)
+        return content

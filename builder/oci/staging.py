@@ -1,0 +1,161 @@
+"""Images in a staging repository: under which name a cell's image is found there, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from builder.digests import content_of
+from builder.errors import ImageMissingError, RegistryError, UsageError
+from builder.oci.spec import INDEXES, parse_reference
+
+if TYPE_CHECKING:
+    from builder.oci.registry import Manifest
+
+INPUTS_LABEL = "io.rtbuild.inputs"
+CELL_LABEL = "io.rtbuild.cell"
+MATRIX_LABEL = "io.rtbuild.matrix"
+
+PREFIX = "staged-"
+_DIGITS = 32
+
+
+class MovedTagError(RegistryError):
+    """An unlisted tag leads to an image of other inputs than it stands for."""
+
+
+class NoImageError(RegistryError):
+    """What a digest names is no single image: an index, a chart, a document that cannot be read."""
+
+
+class Reading(Protocol):
+    """As much of :class:`builder.lock.Registry` as reading an image needs."""
+
+    def manifest(self, reference: str) -> Manifest: ...
+    def digest_of(self, reference: str) -> str | None: ...
+    def blob(self, reference: str, digest: str) -> bytes: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """An image in a repository, as its manifest and config describe it. Nothing of its layers is read."""
+
+    repository: str
+    digest: str
+    """Of the manifest: what is verified, and what is published."""
+    manifest: bytes
+    media_type: str
+    config_digest: str
+    content: str
+    """:func:`builder.digests.content_of`, as an engine computes it for the same image."""
+    labels: tuple[tuple[str, str], ...]
+    platform: str
+    blobs: tuple[tuple[str, int], ...]
+    """Digest and compressed size in bytes: the config, then the layers, lowest first."""
+
+    @property
+    def reference(self) -> str:
+        """By digest: what to pull, whatever happens to a tag meanwhile."""
+        return f"{self.repository}@{self.digest}"
+
+    @property
+    def size(self) -> int:
+        """In bytes, compressed."""
+        return sum(size for _, size in self.blobs)
+
+    def label(self, name: str) -> str | None:
+        return dict(self.labels).get(name)
+
+    @property
+    def inputs(self) -> str | None:
+        return self.label(INPUTS_LABEL)
+
+
+def staged_tag(inputs: str) -> str:
+    """``staged-<32 hex>``: the unlisted tag of the image that these inputs give."""
+    return PREFIX + inputs.removeprefix("sha256:")[:_DIGITS]
+
+
+def staged_reference(repository: str, inputs: str) -> str:
+    """``repository:staged-…``"""
+    return f"{repository_of(repository)}:{staged_tag(inputs)}"
+
+
+def repository_of(text: str) -> str:
+    """A repository's name, checked: no tag and no digest. Raises UsageError."""
+    name = parse_reference(text)
+    if name.tag or name.digest:
+        raise UsageError(
+            f"{text} names an image, and a repository is wanted",
+            hint=f"without the tag: {text.rpartition('@')[0] or text.rpartition(':')[0]}",
+        )
+    return text
+
+
+def find_staged(registry: Reading, repository: str, inputs: str) -> Staged | None:
+    """The image that these inputs gave, if the repository has it under its unlisted tag.
+
+    The tag is a hint that anyone who may push can move; the label in the image's own config decides. Raises
+    RegistryError where the tag leads to an image of other inputs, or to none that can be read.
+    """
+    reference = staged_reference(repository, inputs)
+    found = look(registry, reference)
+    if found is not None and found.inputs != inputs:
+        raise MovedTagError(
+            f"{reference} is {found.digest}, whose label {INPUTS_LABEL} is {found.inputs or 'not there'}: "
+            "somebody moved the tag",
+            hint="push the image again: rtbuild build --push",
+        )
+    return found
+
+
+def look(registry: Reading, reference: str) -> Staged | None:
+    """The image behind a tag; None where there is no such tag. Raises RegistryError."""
+    try:
+        manifest = registry.manifest(reference)
+    except ImageMissingError:
+        return None
+    return _image(registry, reference.rpartition(":")[0], manifest)
+
+
+def read_image(registry: Reading, repository: str, digest: str) -> Staged:
+    """An image by its digest, each document checked against its own. Raises RegistryError."""
+    return _image(registry, repository, registry.manifest(f"{repository}@{digest}"))
+
+
+def _image(registry: Reading, repository: str, manifest: Manifest) -> Staged:
+    digest = manifest.digest
+    if manifest.media_type in INDEXES:
+        raise NoImageError(
+            f"{repository}@{digest} is an index of images, and a single one is wanted",
+            hint="build it by rtbuild build --push, which adds nothing to the image's own manifest",
+        )
+    document = manifest.document
+    try:
+        entries = [document["config"], *document["layers"]]
+        blobs = tuple((str(entry["digest"]), int(entry["size"])) for entry in entries)
+        config = json.loads(registry.blob(repository, blobs[0][0]))
+        platform, content = _content(config)
+        labels = tuple(sorted((config.get("config", {}).get("Labels") or {}).items()))
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise NoImageError(f"{repository}@{digest} is no image that can be read: {error!r}") from error
+    return Staged(
+        repository=repository,
+        digest=manifest.digest,
+        manifest=manifest.content,
+        media_type=manifest.media_type,
+        config_digest=blobs[0][0],
+        content=content,
+        labels=labels,
+        platform=platform,
+        blobs=blobs,
+    )
+
+
+def _content(config: dict[str, Any]) -> tuple[str, str]:
+    """Platform and content digest by an OCI config: the same that an engine gives for the image."""
+    parts = (config.get("os"), config.get("architecture"), config.get("variant"))
+    platform = "/".join(part for part in parts if part)
+    layers = config["rootfs"]["diff_ids"]
+    return platform, content_of(platform=platform, layers=layers, config=config.get("config") or {})

@@ -1,0 +1,238 @@
+"""How a request reaches a registry: mirrors, scheme, logins and tokens, silence remembered, clocks."""
+
+from __future__ import annotations
+
+import email.utils
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import requests
+
+from builder.errors import RegistryError
+from builder.net.http import Client, explain
+from builder.oci import spec as oci
+from builder.oci.auth import Challenge, Login, answer, docker_login
+from builder.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
+BUSY = frozenset({429, 500, 502, 503, 504})
+"""Statuses of a registry that may do better in a moment."""
+_MORE_TRIES = 2
+_LONGEST_PAUSE = 30.0
+"""Seconds; a server may ask for hours by ``Retry-After``, and no run waits that long."""
+
+
+class Wire:
+    """The transport below :class:`builder.oci.registry.Registry`. Threads may share one."""
+
+    def __init__(
+        self,
+        mirrors: Mapping[str, str],
+        client: Client,
+        login: Callable[[str], Login | None] = docker_login,
+        *,
+        hint: str | None = None,
+    ) -> None:
+        """``hint`` says what to do about a registry that does not answer, where a mirror of it is no help."""
+        self.client = client
+        self._hint = hint
+        self._mirrors = dict(mirrors)
+        self._login = login
+        self._guard = threading.Lock()
+        self._authorizations: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._schemes: dict[str, str] = {}
+        self._silent: dict[str, RegistryError] = {}
+        self._ahead: dict[str, float] = {}
+
+    def place(self, reference: str | Reference) -> tuple[Reference, Place]:
+        """A reference in full, and where it is really asked for."""
+        name = reference if isinstance(reference, Reference) else parse_reference(reference)
+        return name, place_of(name, self._mirrors)
+
+    def call(
+        self,
+        method: str,
+        place: Place,
+        path: str,
+        *,
+        actions: str = "pull",
+        also: str | None = None,
+        **options: Any,
+    ) -> requests.Response:
+        """One request to a repository, answering the registry's challenge where it sets one.
+
+        A token that has run out brings a challenge like none at all does, and a new one is asked for.
+        ``path`` is below the repository, or a whole URL that the registry gave: one on another host gets no
+        login of ours, and needs none where it is signed. ``also`` names a repository of the same registry
+        that must be readable, too. Raises RegistryError where nothing answers.
+        """
+        own = self.url(place, "")
+        url = path if path.startswith(("http://", "https://")) else own + path
+        given = options.pop("headers", {})
+        options.setdefault("stream", method == "GET")
+        if _origin(url) != _origin(own):
+            return self.send(method, place, url, headers=given, **options)
+        header = self.header(place, actions, also=also)
+        start = _position(options.get("data"))
+        response = self.send(method, place, url, headers=given | header, **options)
+        if response.status_code != 401:
+            return response
+        found = self.renew(response, place, actions, also=also)
+        if found is None:
+            return response
+        response.close()
+        if start is not None:  # what was sent with a token that had run out is sent once more
+            options["data"].seek(start)
+        return self.send(method, place, url, headers=given | {"Authorization": found}, **options)
+
+    def header(self, place: Place, actions: str, *, also: str | None = None) -> dict[str, str]:
+        """The ``Authorization`` that earlier answers earned, if any."""
+        with self._guard:
+            known = self._authorizations.get((place.host, _scopes(place, actions, also)))
+        return {"Authorization": known} if known else {}
+
+    def renew(
+        self, response: requests.Response, place: Place, actions: str, *, also: str | None = None
+    ) -> str | None:
+        """Answer the challenge of a 401: the ``Authorization`` from here on; None where there is none."""
+        challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
+        if challenge.scheme not in ("basic", "bearer"):
+            return None
+        scopes = _scopes(place, actions, also)
+        login_host = oci.DOCKER_HUB if place.host.endswith(oci.DOCKER_HUB) else place.host
+        found = answer(self.client, challenge, scopes, self._login(login_host), str(place))
+        if found is not None:
+            with self._guard:
+                self._authorizations[place.host, scopes] = found
+        return found
+
+    def send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
+        """One request without any answer to a challenge. Raises RegistryError where nothing answers."""
+        self._refuse_silent(place)
+        try:
+            sent = self.client.request(method, url, allow_redirects=method in ("GET", "HEAD"), **options)
+        except requests.RequestException as problem:
+            raise self._unreachable(place, problem) from problem
+        self._compare_clocks(place, sent)
+        return sent
+
+    def persist(
+        self,
+        attempt: Callable[[], requests.Response],
+        place: Place,
+        *,
+        done: tuple[int, ...],
+        reached: Callable[[], int] = lambda: 0,
+    ) -> requests.Response:
+        """Try until the status is one of ``done``, or one that no waiting mends, or the retries are used up.
+
+        For what the client does not repeat by itself: a POST, and requests that only count together.
+        ``attempt`` may raise RegistryError for a connection that broke. What ``reached`` further than before
+        is not given up: its retries begin anew.
+        """
+        pauses, far = self._pauses(), reached()
+        while True:
+            error = response = None
+            try:
+                response = attempt()
+            except RegistryError as problem:
+                error = problem
+            if response is not None and (response.status_code in done or response.status_code not in BUSY):
+                return response
+            if reached() > far:
+                pauses, far = self._pauses(), reached()
+            pause = next(pauses)
+            if pause is None and error is not None:
+                raise error
+            if response is None:
+                self._silent.pop(place.host, None)
+            elif pause is None:
+                return response
+            else:
+                asked = response.headers.get("Retry-After", "")
+                response.close()
+                pause = min(float(asked), _LONGEST_PAUSE) if asked.isdigit() else pause
+            time.sleep(pause or 0)
+
+    def _pauses(self) -> Iterator[float | None]:
+        """Seconds to wait after each attempt that failed; None after the last."""
+        for number in range(min(self.client.retries, _MORE_TRIES)):
+            yield self.client.backoff * 2**number
+        yield None
+
+    def ahead(self, place: Place) -> float | None:
+        """By how many seconds this machine's clock is ahead of the registry's; None before an answer."""
+        return self._ahead.get(place.host)
+
+    def _compare_clocks(self, place: Place, response: requests.Response) -> None:
+        try:
+            theirs = email.utils.parsedate_to_datetime(response.headers.get("Date", ""))
+        except (ValueError, TypeError):
+            return
+        self._ahead[place.host] = time.time() - theirs.timestamp()
+
+    def _refuse_silent(self, place: Place) -> None:
+        silent = self._silent.get(place.host)
+        if silent is not None:
+            raise RegistryError(silent.message, hint=silent.hint)
+
+    def _unreachable(self, place: Place, problem: requests.RequestException) -> RegistryError:
+        registry = place.mirror_of or place.host
+        registry = oci.DOCKER_HUB if registry.endswith(oci.DOCKER_HUB) else registry
+        error = RegistryError(
+            f"registry {place} did not answer: {explain(problem)}",
+            hint=self._hint
+            or f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
+            f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
+        )
+        self._silent[place.host] = error
+        return error
+
+    def url(self, place: Place, path: str) -> str:
+        return f"{self._scheme(place)}://{place.host}/v2/{place.repository}/{path}"
+
+    def _scheme(self, place: Place) -> str:
+        """https, except for a registry on this machine that speaks plain http, as Docker has it."""
+        if place.scheme is not None:
+            return place.scheme
+        if not is_loopback(place.host):
+            return "https"
+        with self._guard:
+            known = self._schemes.get(place.host)
+        if known is None:
+            known = self._schemes[place.host] = self._probe_scheme(place)
+        return known
+
+    def _probe_scheme(self, place: Place) -> str:
+        self._refuse_silent(place)
+        try:
+            response = self.client.get(f"http://{place.host}/v2/", allow_redirects=False)
+        except requests.exceptions.ConnectTimeout as problem:
+            raise self._unreachable(place, problem) from problem
+        except requests.ConnectionError as problem:
+            if "refused" in explain(problem):
+                raise self._unreachable(place, problem) from problem
+            return "https"
+        # Go's TLS listener answers plain http with 400 and a sentence.
+        return "https" if response.status_code == 400 else "http"
+
+
+def _scopes(place: Place, actions: str, also: str | None) -> tuple[str, ...]:
+    """In the words of https://distribution.github.io/distribution/spec/auth/scope/."""
+    own = f"repository:{place.repository}:{actions}"
+    return (own,) if also is None else (own, f"repository:{also}:pull")
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+
+
+def _position(data: Any) -> int | None:
+    """Where a file that is to be sent begins to be; None for what is no file."""
+    return int(data.tell()) if hasattr(data, "tell") else None

@@ -1,0 +1,351 @@
+"""A yes only where a verification of this very content holds; every way to fake or lose one is a no."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from registry_double import INDEX, RegistryDouble
+
+from builder.audit import Audit, Outcome, Question, audit
+from builder.errors import MissingToolError, RegistryError
+from builder.evidence import Signed, Statement, Verifier, attach_all
+from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT
+from builder.oci.referrers import Artifact, Descriptor, attach
+from builder.oci.spec import MANIFEST, parse_reference
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+
+def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
+    return audit(registry, f"{image.repository}:1", Question(**question))
+
+
+def outcome(found: Audit, what: str) -> Outcome:
+    return next(finding.outcome for finding in found.findings if finding.what == what)
+
+
+def hang_on(registry: Registry, image: Staged, predicate: dict[str, Any], kind: str = TEST_RESULT) -> None:
+    """Attach a statement as whoever may push could, without any of rtbuild's checks."""
+    statement = Statement(subjects=(image.digest,), predicate_type=kind, predicate=predicate)
+    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest))
+    name = parse_reference(image.repository).at(image.digest)
+    attach(registry, name, subject, Artifact(artifact_type=MEDIA_TYPE, content=statement.content))
+
+
+def test_known_to_work(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed, exempt=("K80",)))
+    found = ask(registry, pushed)
+    assert found.works
+    assert found.claims == ("T4",)
+    assert [(row.kind, row.holds, row.signed) for row in found.evidence] == [
+        ("verification", True, False),
+        ("sbom", True, False),
+        ("provenance", True, False),
+    ]
+    assert found.image.digest == pushed.digest
+    assert found.against == ()
+
+
+def test_no_evidence_at_all(registry: Registry, pushed: Staged) -> None:
+    found = ask(registry, pushed)
+    assert not found.works
+    assert "there is no verification" in found.against[0].message
+
+
+def test_an_sbom_and_provenance_alone_prove_nothing(
+    server: RegistryDouble, registry: Registry, pushed: Staged
+) -> None:
+    made = attach_all(registry, pushed, doubles.evidence(pushed))
+    del server.manifests[made[0].digest]
+    found = ask(registry, pushed)
+    assert not found.works
+    assert [row.kind for row in found.evidence] == ["sbom", "provenance"]
+
+
+def test_by_digest(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    assert audit(registry, pushed.reference, Question()).works
+
+
+def test_the_tag_is_asked_for_once(server: RegistryDouble, registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    server.requests.clear()
+    ask(registry, pushed)
+    assert [r for r in server.requests if r.endswith("/manifests/1")] == ["HEAD /v2/team/tf/manifests/1"]
+
+
+def test_of_an_index_the_image_for_this_platform(
+    server: RegistryDouble, registry: Registry, pushed: Staged
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    entry = {
+        "mediaType": MANIFEST,
+        "digest": pushed.digest,
+        "size": len(pushed.manifest),
+        "platform": {"os": "linux", "architecture": "amd64"},
+    }
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": [entry]}).encode()
+    registry.put_manifest(f"{pushed.repository}:both", index, INDEX)
+    found = audit(registry, f"{pushed.repository}:both", Question())
+    assert found.works
+    assert found.image.digest == pushed.digest
+
+
+def test_a_tag_that_is_not_there(registry: Registry, pushed: Staged) -> None:
+    with pytest.raises(RegistryError, match="does not exist"):
+        audit(registry, f"{pushed.repository}:2", Question())
+
+
+def test_a_report_replayed_from_another_image(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
+    """True evidence about one image, rewritten to name the digest of another."""
+    other = doubles.push_image(
+        registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
+    )
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    found = audit(registry, f"{pushed.repository}:1", Question())
+    true = _predicate(registry, found)
+    hang_on(registry, other, true)
+    replayed = audit(registry, f"{pushed.repository}:other", Question())
+    assert not replayed.works
+    assert "other content" in replayed.against[0].message
+
+
+def _predicate(registry: Registry, found: Audit) -> dict[str, Any]:
+    from builder.evidence.gather import gather
+
+    name = parse_reference(found.image.repository).at(found.image.digest)
+    pieces = gather(registry, name).pieces
+    return dict(next(p.statement.predicate for p in pieces if p.statement.predicate_type == TEST_RESULT))
+
+
+def test_the_layers_were_exchanged(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
+    """The tag now leads to an image with the same labels and other layers; its evidence stays behind."""
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    layers = (*doubles.LAYERS, doubles.layer({"usr/bin/evil": b"x"}))
+    doubles.push_image(registry, pushed.repository, tmp_path, layers=layers, tag="1")
+    assert not ask(registry, pushed).works
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"verdict": "unverified"},
+        {"test_double": True},
+        {"gpus": []},
+        {"driver": None},
+        {"checks": []},
+    ],
+)
+def test_a_report_that_proves_nothing(report: dict[str, Any], registry: Registry, pushed: Staged) -> None:
+    from builder.evidence.verification import predicate_of
+
+    document = doubles.double_report(**report)
+    predicate = predicate_of(
+        doubles.verification(pushed, document=document), pushed, claims=("T4",), exempt=()
+    )
+    hang_on(registry, pushed, predicate)
+    found = ask(registry, pushed)
+    assert not found.works
+    assert found.verified == ()
+
+
+def test_junk_beside_good_evidence_changes_nothing(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    hang_on(registry, pushed, {"result": "PASSED"})
+    hang_on(
+        registry,
+        pushed,
+        {"metadata": {"component": {"version": "sha256:other"}}},
+        "https://cyclonedx.org/bom",
+    )
+    hang_on(registry, pushed, {"x": 1}, "https://example.invalid/other")
+    hang_on(registry, pushed, {"buildDefinition": []}, PROVENANCE)
+    found = ask(registry, pushed)
+    assert found.works
+    assert [row.reason != "" for row in found.evidence] == [False] * 3 + [True] * 4
+
+
+def test_too_old(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    assert ask(registry, pushed, max_age=timedelta(days=3)).works
+    found = ask(registry, pushed, max_age=timedelta(days=1))
+    assert not found.works
+    assert "older than the 1 day" in found.against[0].message
+
+
+def test_old_is_said(registry: Registry, pushed: Staged) -> None:
+    old = (doubles.verification(pushed, verified=doubles.moment(days=200)),)
+    attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
+    found = ask(registry, pushed)
+    assert found.works
+    assert outcome(found, "age") is Outcome.MIND
+
+
+def test_the_reader_s_clock_is_years_behind(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    found = audit(
+        registry, f"{pushed.repository}:1", Question(), now=datetime.now(UTC) - timedelta(days=1000)
+    )
+    assert not found.works
+    assert "a clock is wrong" in found.against[0].message
+
+
+class TestSignatures:
+    """With a test double of cosign: what it verified is what counts."""
+
+    @pytest.fixture
+    def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
+        statements: list[Statement] = []
+
+        class CosignDouble:
+            @classmethod
+            def find(cls) -> CosignDouble:
+                return cls()
+
+            def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
+                found = tuple(s for s in statements if s.predicate_type == kind)
+                return Signed(statements=found, reason="invalid signature", present=bool(statements))
+
+        monkeypatch.setattr(sys.modules["builder.audit.run"], "Cosign", CosignDouble)
+        return statements
+
+    def test_unsigned_evidence_does_not_count(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        attach_all(registry, pushed, doubles.evidence(pushed))
+        found = ask(registry, pushed, verifier=Verifier(key="k"))
+        assert not found.works
+        assert outcome(found, "signature") is Outcome.FAILS
+        assert "not signed by key k" in found.evidence[0].reason
+
+    def test_signed_evidence_counts(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        from builder.evidence import statements
+
+        evidence = doubles.evidence(pushed)
+        attach_all(registry, pushed, evidence)
+        signed += statements(registry, pushed, evidence)
+        found = ask(registry, pushed, verifier=Verifier(key="k"))
+        assert found.works
+        assert outcome(found, "signature") is Outcome.PASSES
+        assert all(row.signed for row in found.evidence)
+
+    def test_only_a_verification_makes_a_yes(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        """An attacker adds an unsigned verification to what is signed."""
+        from builder.evidence import statements
+
+        evidence = doubles.evidence(pushed)
+        attach_all(registry, pushed, evidence)
+        signed += statements(registry, pushed, evidence)[1:]
+        found = ask(registry, pushed, verifier=Verifier(key="k"))
+        assert not found.works
+        assert found.verified == ()
+
+    def test_a_signed_statement_that_is_withheld_as_referrer(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        from builder.evidence import statements
+
+        signed += statements(registry, pushed, doubles.evidence(pushed))
+        found = ask(registry, pushed, verifier=Verifier(key="k"))
+        assert found.works
+        assert [row.digest for row in found.evidence] == ["", "", ""]
+
+
+def test_cosign_is_missing(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingToolError):
+        ask(registry, pushed, verifier=Verifier(key="k"))
+
+
+def test_a_config_that_is_not_the_manifest_s(
+    server: RegistryDouble, registry: Registry, pushed: Staged
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    server.lies[pushed.config_digest] = b"{}"
+    with pytest.raises(RegistryError, match="another content"):
+        ask(registry, pushed)
+
+
+def test_a_manifest_that_is_not_what_the_digest_says(
+    server: RegistryDouble, registry: Registry, pushed: Staged
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    server.lies[pushed.digest] = pushed.manifest + b" "
+    with pytest.raises(RegistryError, match="another content"):
+        ask(registry, pushed)
+
+
+def test_labels_are_not_believed_over_content(registry: Registry, pushed: Staged, tmp_path: Path) -> None:
+    """The same layers under the labels of another cell: the content is another, too."""
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    other = doubles.push_image(
+        registry, pushed.repository, tmp_path, labels={"io.rtbuild.cell": "jax0.4"}, tag="2"
+    )
+    assert other.content != pushed.content
+    hang_on(registry, other, _predicate(registry, ask(registry, pushed)))
+    assert not audit(registry, f"{pushed.repository}:2", Question()).works
+
+
+def test_several_machines(registry: Registry, pushed: Staged) -> None:
+    a100 = doubles.double_report(
+        gpus=[{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+        driver={"version": "550.54.15", "api": "12.4"},
+    )
+    both = (
+        doubles.verification(pushed),
+        doubles.verification(pushed, document=a100, verified=doubles.moment(hours=1)),
+    )
+    evidence = replace(doubles.evidence(pushed), verifications=both, claims=("A100", "T4"))
+    attach_all(registry, pushed, evidence)
+    found = ask(registry, pushed)
+    assert found.claims == ("A100", "T4")
+    assert [v.gpu for v in found.verified] == ["NVIDIA A100-SXM4-40GB", "Tesla T4"]
+
+
+A100 = {
+    "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+    "driver": {"version": "550.54.15", "api": "12.4"},
+}
+
+
+def test_an_exemption_takes_back_what_an_earlier_statement_claims(registry: Registry, pushed: Staged) -> None:
+    """Published for both; then the A100 is found not to run it, and exempted. Nothing is ever removed."""
+    monday, tuesday, wednesday = (doubles.moment(days=days) for days in (3, 2, 1))
+    t4 = doubles.verification(pushed, verified=monday)
+    a100 = doubles.verification(pushed, document=doubles.double_report(**A100), verified=tuesday)
+    evidence = replace(doubles.evidence(pushed), verifications=(t4, a100), claims=("A100", "T4"))
+    attach_all(registry, pushed, evidence)
+    assert ask(registry, pushed, gpu="A100").works
+    taken = replace(evidence, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=wednesday)
+    attach_all(registry, pushed, taken)
+    assert not ask(registry, pushed, gpu="A100").works
+    found = ask(registry, pushed, gpu="T4")
+    assert (found.works, found.claims) == (True, ("T4",))
+    mended = replace(a100, verified=doubles.moment(hours=1))
+    attach_all(registry, pushed, replace(evidence, verifications=(t4, mended)))
+    assert ask(registry, pushed, gpu="A100").works, "a newer report brings the claim back"
+
+
+def test_cosign_is_sent_where_the_mirror_is() -> None:
+    from builder.oci.registry import Registry as Client
+
+    mirrored = Client({"docker.io": "127.0.0.1:5000/hub"})
+    assert mirrored.address("nvidia/cuda") == "127.0.0.1:5000/hub/nvidia/cuda"
+    assert mirrored.address("registry.example/team/tf") == "registry.example/team/tf"
+    assert Client().address("nvidia/cuda") == "docker.io/nvidia/cuda"

@@ -1,0 +1,248 @@
+"""An image that was published and is found broken later: a no, until a newer report takes it back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import jsonschema
+import pytest
+from test_audit import hang_on
+
+from builder.audit import Audit, Outcome, Question, audit
+from builder.audit.page import answer, document, lines, page
+from builder.console import Terminal
+from builder.evidence import (
+    Signed,
+    Statement,
+    Verification,
+    Verifier,
+    attach_all,
+    attach_failures,
+    failure_statement,
+    statements,
+)
+from builder.evidence.failure import failure_predicate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "audit.schema.json").read_text())
+PLAIN = Terminal(progress="plain", color=False, github=False)
+T4 = {"gpus": [{"name": "Tesla T4", "compute_capability": "7.5"}]}
+A100 = {
+    "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "compute_capability": "8.0"}],
+    "driver": {"version": "550.54.15", "api": "12.4"},
+}
+OLD_DRIVER = {"driver": {"version": "470.1", "api": "11.4"}}
+
+
+def told(image: Staged, verified: datetime, **changes: Any) -> Verification:
+    """A double of a report, by default of a T4 with driver 535 on which it works."""
+    return doubles.verification(image, document=doubles.double_report(**changes), verified=verified)
+
+
+def broken(image: Staged, verified: datetime | None = None, **changes: Any) -> Verification:
+    said = {"verdict": "broken", "cause": "cudnn-shadowed"} | changes
+    return told(image, verified or doubles.moment(days=1), **said)
+
+
+def published(registry: Registry, image: Staged, *reports: Verification, claims: tuple[str, ...]) -> None:
+    attach_all(registry, image, doubles.evidence(image, verifications=reports, claims=claims))
+
+
+def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
+    found = audit(registry, f"{image.repository}:1", Question(**question))
+    jsonschema.validate(json.loads(json.dumps(document(found))), SCHEMA)
+    return found
+
+
+def said(found: Audit) -> list[tuple[str, Outcome]]:
+    """The findings that are about what was found against the image."""
+    return [(f.what, f.outcome) for f in found.findings if f.what in {"broken", "unsupported-gpu"}]
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{}, A100, OLD_DRIVER, {"gpus": [], "driver": None}],
+    ids=["there", "on another GPU", "with another driver", "without a GPU"],
+)
+def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: dict[str, Any]) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    assert ask(registry, pushed).works
+    attach_failures(registry, pushed, [broken(pushed, **elsewhere)])
+    for question in ({}, {"gpu": "T4", "driver": "535"}):
+        found = ask(registry, pushed, **question)
+        assert not found.works
+        assert said(found) == [("broken", Outcome.FAILS)]
+        assert found.against[0].message.startswith("it was found broken, cudnn-shadowed, ")
+        (row,) = found.failed
+        assert (row.verdict, row.cause) == ("broken", "cudnn-shadowed")
+        assert ("failed-verification", True) in [(held.kind, held.holds) for held in found.evidence]
+
+
+def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    attach_failures(registry, pushed, [broken(pushed, **A100)])
+    found = ask(registry, pushed)
+    words = "broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver 550.54.15, 20"
+    assert f"not known to work: it was found {words}" in answer(found)
+    assert f"failed: {words}" in "\n".join(lines(found))
+    shown = "\n".join(page(found, PLAIN))
+    assert f"Found against it\n  {PLAIN.symbol('bad')} {words}" in shown
+    (row,) = document(found)["failed"]
+    assert (row["gpu"], row["driver"], row["cause"]) == (
+        "NVIDIA A100-SXM4-40GB",
+        "550.54.15",
+        "cudnn-shadowed",
+    )
+
+
+def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    attach_failures(registry, pushed, [broken(pushed, **A100)])
+    mended_elsewhere = told(pushed, doubles.moment(hours=2))
+    published(registry, pushed, mended_elsewhere, claims=("T4",))
+    assert not ask(registry, pushed).works, "a T4 does not outvote an A100"
+    other_driver = told(pushed, doubles.moment(hours=2), **A100 | OLD_DRIVER)
+    published(registry, pushed, other_driver, claims=("A100",))
+    assert not ask(registry, pushed).works, "nor does another driver"
+    published(registry, pushed, told(pushed, doubles.moment(hours=1), **A100), claims=("A100",))
+    found = ask(registry, pushed)
+    assert found.works
+    assert found.failed == ()
+    reasons = [row.reason for row in found.evidence if row.kind == "failed-verification"]
+    assert [reason.endswith("; a newer report has taken it back") for reason in reasons] == [True]
+
+
+def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged) -> None:
+    moment = doubles.moment(days=1)
+    published(registry, pushed, told(pushed, moment), claims=("T4",))
+    attach_failures(registry, pushed, [broken(pushed, moment)])
+    found = ask(registry, pushed)
+    assert not found.works
+    assert found.verified == ()
+    assert any("it was found broken" in row.reason for row in found.evidence if row.kind == "verification")
+
+
+def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pushed: Staged) -> None:
+    """As at the gate: what does not count mends nothing, and what was found does not grow old."""
+    attach_failures(registry, pushed, [broken(pushed, doubles.moment(days=50))])
+    published(registry, pushed, told(pushed, doubles.moment(days=40)), claims=("T4",))
+    published(registry, pushed, told(pushed, doubles.moment(days=1), **A100), claims=("A100",))
+    assert ask(registry, pushed).works
+    assert said(ask(registry, pushed, max_age=timedelta(days=30))) == [("broken", Outcome.FAILS)]
+
+
+def unsupported(image: Staged, **changes: Any) -> Verification:
+    return broken(image, **{"verdict": "unsupported-gpu", "cause": "no-kernels"} | changes)
+
+
+def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry, pushed: Staged) -> None:
+    both = (told(pushed, doubles.moment(days=3)), told(pushed, doubles.moment(days=3), **A100))
+    published(registry, pushed, *both, claims=("A100", "T4"))
+    attach_failures(registry, pushed, [unsupported(pushed, **A100)])
+    found = ask(registry, pushed)
+    assert (found.works, found.claims) == (True, ("T4",))
+    assert said(found) == [("unsupported-gpu", Outcome.MIND)]
+    assert ask(registry, pushed, gpu="T4").works
+    asked = ask(registry, pushed, gpu="A100")
+    assert (asked.works, said(asked)) == (False, [("unsupported-gpu", Outcome.FAILS)])
+
+
+def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    attach_failures(registry, pushed, [unsupported(pushed, **T4 | OLD_DRIVER)])
+    found = ask(registry, pushed)
+    assert (found.works, found.claims) == (False, ()), "no claim is left"
+    assert said(found) == [("unsupported-gpu", Outcome.FAILS)]
+
+
+def test_a_gpu_that_nobody_claimed_changes_nothing(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    attach_failures(registry, pushed, [unsupported(pushed, **A100)])
+    found = ask(registry, pushed)
+    assert (found.works, said(found)) == (True, [])
+
+
+def test_an_exemption_holds_where_its_own_verification_is_contradicted(
+    registry: Registry, pushed: Staged
+) -> None:
+    """The A100 was taken back in a statement of the T4, and then the T4 was found not to run it."""
+    a100, t4 = (told(pushed, doubles.moment(days=days), **gpu) for days, gpu in ((4, A100), (3, {})))
+    published(registry, pushed, a100, t4, claims=("A100", "T4"))
+    evidence = doubles.evidence(
+        pushed, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=doubles.moment(days=2)
+    )
+    attach_all(registry, pushed, evidence)
+    attach_failures(registry, pushed, [unsupported(pushed)])
+    assert ask(registry, pushed).claims == ()
+
+
+def test_a_double_takes_nothing_down(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    hang_on(registry, pushed, failure_predicate(broken(pushed, test_double=True), pushed))
+    found = ask(registry, pushed)
+    assert (found.works, found.failed) == (True, ())
+    assert "test double" in found.evidence[-1].reason
+
+
+class TestSignatures:
+    """With a test double of cosign: what it verified is what counts, in both directions."""
+
+    @pytest.fixture
+    def signed(self, monkeypatch: pytest.MonkeyPatch) -> list[Statement]:
+        made: list[Statement] = []
+
+        class CosignDouble:
+            @classmethod
+            def find(cls) -> CosignDouble:
+                return cls()
+
+            def verify(self, image: str, kind: str, verifier: Verifier) -> Signed:
+                found = tuple(s for s in made if s.predicate_type == kind)
+                return Signed(statements=found, reason="invalid signature", present=bool(made))
+
+        monkeypatch.setattr(sys.modules["builder.audit.run"], "Cosign", CosignDouble)
+        return made
+
+    KEY = Verifier(key="k")
+
+    def test_what_nobody_signed_takes_no_signed_image_down_and_is_said(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        signed += statements(registry, pushed, doubles.evidence(pushed))
+        attach_all(registry, pushed, doubles.evidence(pushed))
+        attach_failures(registry, pushed, [broken(pushed)])
+        found = ask(registry, pushed, verifier=self.KEY)
+        assert (found.works, said(found)) == (True, [("broken", Outcome.MIND)])
+        assert "not signed by key k" in next(f.message for f in found.findings if f.what == "broken")
+        assert not ask(registry, pushed).works, "without a key anybody's word counts"
+
+    def test_what_is_signed_does(self, signed: list[Statement], registry: Registry, pushed: Staged) -> None:
+        signed += statements(registry, pushed, doubles.evidence(pushed))
+        signed.append(failure_statement(pushed, broken(pushed)))
+        found = ask(registry, pushed, verifier=self.KEY)
+        assert (found.works, said(found)) == (False, [("broken", Outcome.FAILS)])
+
+    def test_what_nobody_signed_does_not_take_it_back(
+        self, signed: list[Statement], registry: Registry, pushed: Staged
+    ) -> None:
+        signed += statements(registry, pushed, doubles.evidence(pushed))
+        signed.append(failure_statement(pushed, broken(pushed)))
+        published(registry, pushed, told(pushed, doubles.moment(hours=1)), claims=("T4",))
+        assert ask(registry, pushed).evidence
+        assert not ask(registry, pushed, verifier=self.KEY).works
+        signed += statements(
+            registry,
+            pushed,
+            doubles.evidence(pushed, verifications=(told(pushed, doubles.moment(hours=1)),)),
+        )
+        assert ask(registry, pushed, verifier=self.KEY).works

@@ -1,0 +1,128 @@
+"""The asker's machine: what was seen there, and what the rules say against it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+
+from builder.audit import machine
+from builder.audit.finding import Outcome
+from builder.evidence import judge
+from builder.evidence.provenance import provenance
+from builder.evidence.verification import predicate_of
+from builder.facts import tables
+
+if TYPE_CHECKING:
+    from builder.evidence import Verified
+    from builder.oci.staging import Staged
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
+    folder = tmp_path_factory.mktemp("image")
+    return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
+
+
+def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> Verified:
+    document = doubles.double_report(
+        gpus=[{"name": name, "compute_capability": capability}], driver={"version": driver}
+    )
+    verification = doubles.verification(image, document=document)
+    return judge(predicate_of(verification, image, claims=claims, exempt=()), image, now=NOW)
+
+
+@pytest.fixture(scope="module")
+def both(image: Staged) -> list[Verified]:
+    return [
+        seen(image, "Tesla T4", "7.5", "535.104.05", "T4"),
+        seen(image, "NVIDIA A100-SXM4-40GB", "8.0", "550.54.15", "A100"),
+        seen(image, "NVIDIA L4", "8.9", "550.54.15"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "outcome", "text"),
+    [
+        ("T4", None, Outcome.PASSES, "verified on Tesla T4"),
+        ("T4", "535", Outcome.PASSES, "driver 535.104.05"),
+        ("T4", "535.54.03", Outcome.PASSES, "same branch"),
+        ("T4", "580.65", Outcome.PASSES, "or newer"),
+        ("T4", "525.85", Outcome.FAILS, "older than every driver that it was verified with (535.104.05)"),
+        ("A100", "535", Outcome.FAILS, "(550.54.15)"),
+        ("A100", "550", Outcome.PASSES, "A100-SXM4"),
+        ("H100", None, Outcome.FAILS, "not verified on H100, only on A100, T4"),
+        ("L4", None, Outcome.FAILS, "it ran on L4, but is not published for it"),
+        (None, "535", Outcome.PASSES, "Tesla T4"),
+        (None, "470.82", Outcome.FAILS, "(535.104.05, 550.54.15)"),
+    ],
+)
+def test_what_was_seen(
+    gpu: str | None, driver: str | None, outcome: Outcome, text: str, both: list[Verified]
+) -> None:
+    found = machine.seen(both, gpu, driver)
+    assert found.outcome is outcome
+    assert text in found.message
+
+
+def ruled(image: Staged, gpu: str, driver: str) -> dict[str, Outcome]:
+    predicate = provenance(doubles.evidence(image), image)
+    found = machine.ruled(predicate, None, gpu=gpu, driver=driver, facts=tables.load())
+    return {finding.message: finding.outcome for finding in found}
+
+
+def test_no_rule_speaks_against_it(image: Staged) -> None:
+    assert ruled(image, "T4", "535") == {"no rule speaks against this machine": Outcome.PASSES}
+
+
+def test_the_rules_say_why_not(image: Staged) -> None:
+    found = ruled(image, "K80", "470")
+    assert set(found.values()) == {Outcome.FAILS}
+    assert any("driver 470 is older than 525.60.13" in text for text in found)
+    assert any("K80" in text for text in found)
+
+
+def test_the_cell_comes_back_out_of_its_provenance(image: Staged) -> None:
+    made = machine.cell_of(provenance(doubles.evidence(image), image))
+    assert made is not None
+    cell, wheels = made
+    assert replace(doubles.cell(), gpus=()) == replace(cell, gpus=())
+    assert [(w.name, w.version, w.sha256) for w in wheels] == [
+        (w.name, w.version, w.sha256) for w in doubles.WHEELS
+    ]
+
+
+def test_the_cell_of_a_registry_s_base(image: Staged) -> None:
+    lock = doubles.on_registry_base("nvidia/cuda:12.2.2-base-ubuntu22.04", "sha256:" + "b" * 64)
+    made = machine.cell_of(provenance(doubles.evidence(image, recipe=doubles.recipe(lock)), image))
+    assert made is not None
+    assert made[0].base == lock.cell.base
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        {},
+        {"buildDefinition": []},
+        {"buildDefinition": {"externalParameters": {"cell": {}}}},
+        {"buildDefinition": {"externalParameters": {"cell": {"base": 1, "cuda": "x", "id": ""}}}},
+    ],
+)
+def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
+    found = list(machine.ruled(predicate, None, gpu="T4", driver=None, facts=tables.load()))
+    assert [finding.outcome for finding in found] == [Outcome.NOT_RUN]
+
+
+@pytest.mark.parametrize("field", ["frameworks", "python", "pip", "apt", "platform"])
+@pytest.mark.parametrize("value", ["not a list", ["&&& rm -rf", "tensorflow==x.y", ""], "\x1b[2J", None, [5]])
+def test_a_provenance_with_nonsense_in_it(field: str, value: Any, image: Staged) -> None:
+    """Whoever may push can write it: it may take an answer away, and never raise."""
+    predicate = provenance(doubles.evidence(image), image)
+    predicate["buildDefinition"]["externalParameters"]["cell"][field] = value
+    for finding in machine.ruled(predicate, None, gpu="T4", driver="535", facts=tables.load()):
+        assert finding.message

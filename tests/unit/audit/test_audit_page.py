@@ -1,0 +1,140 @@
+"""The command: a page, lines, one JSON document, and the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import jsonschema
+import pytest
+
+from builder.audit import Question, audit
+from builder.audit.page import clean, document, lines, page
+from builder.cli import auditing
+from builder.console import Terminal
+from builder.errors import UsageError
+from builder.evidence import Verifier, attach_all
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "audit.schema.json").read_text())
+PLAIN = Terminal(progress="plain", color=False, github=False)
+
+
+def run(pushed: Staged, monkeypatch: pytest.MonkeyPatch, registry: Registry, **options: Any) -> int:
+    monkeypatch.setattr(auditing.Registry, "from_user", lambda _mirrors: registry)
+    given: dict[str, Any] = {
+        "gpu": None,
+        "driver": None,
+        "max_age": None,
+        "key": None,
+        "identity": None,
+        "issuer": None,
+        "require_signature": False,
+        "mirrors": {},
+        "terminal": PLAIN,
+        "json": False,
+    }
+    return auditing.run(f"{pushed.repository}:1", **given | options)
+
+
+def test_yes(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    assert run(pushed, monkeypatch, registry, gpu="t4", driver="550") == 0
+    out = capsys.readouterr().out
+    assert "works: yes\n" in out
+    assert "answer: known to work on T4 with driver 550\n" in out
+    assert "framework: tensorflow 2.15.1, compiled CUDA 12.2 cuDNN 8, loaded CUDA 12.2 cuDNN 8.9.4\n" in out
+    assert "trust: unsigned: whoever can push to this repository could have written it\n" in out
+
+
+def test_no(
+    registry: Registry, pushed: Staged, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    assert run(pushed, monkeypatch, registry, gpu="H100") == 1
+    out = capsys.readouterr().out
+    assert "works: no\n" in out
+    assert "answer: not known to work on H100: not verified on H100, only on T4" in out
+
+
+@pytest.mark.parametrize("question", [Question(), Question(gpu="H100", driver="535")])
+@pytest.mark.parametrize("with_evidence", [True, False])
+def test_the_document_is_as_its_schema_says(
+    question: Question, with_evidence: bool, registry: Registry, pushed: Staged
+) -> None:
+    if with_evidence:
+        attach_all(registry, pushed, doubles.evidence(pushed))
+    found = audit(registry, f"{pushed.repository}:1", question)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(json.loads(json.dumps(document(found))), SCHEMA)
+
+
+def test_the_page(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    found = audit(registry, f"{pushed.repository}:1", Question(gpu="H100"))
+    text = "\n".join(page(found, PLAIN))
+    assert "not known to work on H100" in text
+    assert "run cudnn-verify in it on your machine" in text
+    assert "unsigned: whoever can push" in text
+    assert "\x1b" not in text
+
+
+def test_an_escape_sequence_never_reaches_the_terminal(registry: Registry, pushed: Staged) -> None:
+    evil = [{"name": "Tesla T4\x1b[2J\x9b31m\r\nworks: yes", "compute_capability": "7.5"}]
+    reports = (doubles.verification(pushed, document=doubles.double_report(gpus=evil)),)
+    attach_all(registry, pushed, doubles.evidence(pushed, verifications=reports, claims=()))
+    found = audit(registry, f"{pushed.repository}:1", Question())
+    for line in (*lines(found), *page(found, PLAIN)):
+        assert clean(line) == line
+        assert not line.startswith("works: yes") or line == "works: yes"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"gpu": "H1000"}, "no GPU that rtbuild knows"),
+        ({"driver": "new"}, "no driver version"),
+        ({"driver": "9" * 5000}, "no driver version"),
+        ({"require_signature": True}, "nobody is named"),
+        ({"require_signature": True, "key": ""}, "nobody is named"),
+        ({"key": "k", "identity": "i", "issuer": "u"}, "exclude each other"),
+        ({"identity": "i"}, "belong together"),
+        ({"issuer": "u"}, "belong together"),
+    ],
+)
+def test_a_question_that_is_none(
+    options: dict[str, Any],
+    reason: str,
+    registry: Registry,
+    pushed: Staged,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(UsageError, match=reason):
+        run(pushed, monkeypatch, registry, **options)
+
+
+def test_what_signatures_are_worth(registry: Registry, pushed: Staged) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    found = audit(registry, f"{pushed.repository}:1", Question())
+    assert "trust: unsigned" in "\n".join(lines(found))
+    assert str(Verifier(identity="who", issuer="https://i")) == "who (https://i)"
+
+
+def test_ages() -> None:
+    from builder.cli.options import age
+
+    def days(text: str) -> timedelta | None:
+        return age(text)
+
+    assert (days("30d"), age(None)) == (age("720h"), None)
+    with pytest.raises(UsageError, match="no length of time"):
+        age("soon")

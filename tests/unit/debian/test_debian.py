@@ -1,0 +1,278 @@
+"""Debian packages with the real apt, against a signed archive of made-up packages on loopback."""
+
+from __future__ import annotations
+
+import email.utils
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from outside import Server
+
+from builder.debian import archive as debian
+from builder.debian.apt import HostSource, parse_host_source
+from builder.debian.archive import Debian, archives_of, cache_path
+from builder.errors import MissingToolError, PackageIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from builder.net.http import Client
+
+DATES = {"debian": 1_600_000_000, "debian-security": 1_700_000_000}
+# The tests of apt itself need what Debian and Ubuntu have: apt, dpkg-dev's dpkg-deb, and gnupg to sign with.
+needs_apt = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("apt-get", "dpkg-deb", "gpg")),
+    reason="needs apt, dpkg-deb and gpg",
+)
+
+
+@dataclass
+class Archives:
+    server: Server
+    root: Path
+    keyring: Path
+
+    def debian(self, cache: Path, client: Client, **options: object) -> Debian:
+        mirrors = {name: f"{self.server.url}/{name}" for name in DATES}
+        return Debian(mirrors, cache=cache, client=client, keyring=self.keyring, **options)  # type: ignore[arg-type]
+
+
+def control(name: str, version: str, architecture: str = "amd64", **fields: str) -> str:
+    lines = [f"Package: {name}", f"Version: {version}", f"Architecture: {architecture}"]
+    lines += ["Maintainer: nobody <nobody@example.invalid>", "Description: made up"]
+    lines += [f"{key.replace('_', '-')}: {value}" for key, value in fields.items()]
+    return "\n".join(lines) + "\n"
+
+
+PACKAGES = {
+    "debian": [
+        control("base-thing", "1:1.0+x~1-2", Essential="yes", Depends="libthing"),
+        control("libthing", "1.0", Recommends="not-wanted"),
+        control("not-wanted", "1.0"),
+        control("apt", "2.0"),
+        control("ca-certificates", "2021", "all"),
+        control("python3", "3.9.2-3"),
+        control("python3-distutils", "3.9.2-1", "all"),
+        control("git", "2.30", Depends="libthing (>= 0.5)"),
+        control("broken", "1.0", Depends="absent"),
+    ],
+    "debian-security": [control("libthing", "1.1+deb11u1")],
+}
+
+
+def _packages(root: Path, archive: str) -> str:
+    """Build the archive's packages; the text of its Packages file."""
+    stanzas = []
+    for text in PACKAGES[archive]:
+        fields = dict(line.split(": ", 1) for line in text.splitlines())
+        tree = root / "build" / archive / fields["Package"]
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(text)
+        plain = fields["Version"].rpartition(":")[2]
+        path = f"pool/main/{fields['Package']}_{plain}_{fields['Architecture']}.deb"
+        (root / archive / path).parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, root / archive / path],
+            check=True,
+            capture_output=True,
+        )
+        content = (root / archive / path).read_bytes()
+        hashed = hashlib.sha256(content).hexdigest()
+        stanzas.append(f"{text}Filename: {path}\nSize: {len(content)}\nSHA256: {hashed}\n")
+    return "\n".join(stanzas)
+
+
+def _publish(root: Path, archive: str, suite: str, gpg: list[str]) -> None:
+    packages = _packages(root, archive).encode()
+    folder = root / archive / "dists" / suite
+    (folder / "main/binary-amd64").mkdir(parents=True)
+    (folder / "main/binary-amd64/Packages").write_bytes(packages)
+    release = (
+        f"Origin: Debian\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\nComponents: main\n"
+        f"Date: {email.utils.formatdate(DATES[archive], usegmt=True)}\n"
+        f"Valid-Until: {email.utils.formatdate(DATES[archive] + 1000, usegmt=True)}\n"
+        f"SHA256:\n {hashlib.sha256(packages).hexdigest()} {len(packages)} main/binary-amd64/Packages\n"
+    )
+    signed = subprocess.run([*gpg, "--clearsign"], input=release.encode(), check=True, capture_output=True)
+    (folder / "InRelease").write_bytes(signed.stdout)
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archives]:
+    root = tmp_path_factory.mktemp("archives")
+    home = (
+        Path(os.environ.get("TMPDIR", "/tmp")) / f"rtbuild-gpg-{os.getpid()}"
+    )  # its sockets want a short path
+    home.mkdir(mode=0o700)
+    gpg = [
+        "gpg",
+        "--homedir",
+        str(home),
+        "--batch",
+        "--quiet",
+        "--pinentry-mode",
+        "loopback",
+        "--passphrase",
+        "",
+    ]
+    try:
+        subprocess.run(
+            [*gpg, "--quick-gen-key", "test@example.invalid", "ed25519", "sign", "never"], check=True
+        )
+        keyring = root / "keyring.gpg"
+        subprocess.run([*gpg, "--output", str(keyring), "--export"], check=True)
+        _publish(root, "debian", "bullseye", gpg)
+        _publish(root, "debian-security", "bullseye-security", gpg)
+    finally:
+        subprocess.run(["gpgconf", "--homedir", str(home), "--kill", "gpg-agent"], check=False)
+        shutil.rmtree(home, ignore_errors=True)
+    server = Server()
+    for archive in DATES:
+        for path in (root / archive).rglob("*"):
+            if path.is_file():
+                server.file("/" + path.relative_to(root).as_posix(), path.read_bytes())
+    yield Archives(server, root, keyring)
+    server.stop()
+
+
+@needs_apt
+def test_resolve_and_fetch(archives: Archives, tmp_path: Path, client: Client) -> None:
+    notes: list[str] = []
+    found = archives.debian(tmp_path, client, note=notes.append)
+    base = found.resolve("bullseye", platform="linux/amd64", packages=["git"])
+    assert [(deb.package, deb.version, deb.archive) for deb in base.debs] == [
+        ("apt", "2.0", "debian"),
+        ("base-thing", "1:1.0+x~1-2", "debian"),
+        ("ca-certificates", "2021", "debian"),
+        ("git", "2.30", "debian"),
+        ("libthing", "1.1+deb11u1", "debian-security"),
+        ("python3", "3.9.2-3", "debian"),
+        ("python3-distutils", "3.9.2-1", "debian"),
+    ]
+    assert base.suite == "bullseye"
+    assert base.epoch == DATES["debian-security"]
+    thing = base.debs[1]
+    assert thing.file == "pool/main/base-thing_1.0+x~1-2_amd64.deb"
+    assert [note.rpartition(" has no ")[2] for note in notes] == [
+        "suite bullseye-updates: resolved without it"
+    ]
+
+    counts: list[int] = []
+    paths = found.fetch(base.debs, progress=counts.append)
+    assert paths == [cache_path(deb, tmp_path) for deb in base.debs]
+    assert paths[1].read_bytes() == (archives.root / "debian" / thing.file).read_bytes()
+    assert sum(counts) == sum(deb.size for deb in base.debs)
+
+    asked = len(archives.server.requests)
+    assert len(found.resolve("bullseye", platform="linux/amd64").debs) == 6
+    assert len(archives.server.requests) == asked
+
+
+@needs_apt
+def test_a_package_that_is_not_there(archives: Archives, tmp_path: Path, client: Client) -> None:
+    found = archives.debian(tmp_path, client)
+    with pytest.raises(PackageIndexError, match="Unable to locate package no-such") as caught:
+        found.resolve("bullseye", platform="linux/amd64", packages=["no-such"])
+    assert "check the name" in (caught.value.hint or "")
+    with pytest.raises(PackageIndexError, match="unmet dependencies") as caught:
+        found.resolve("bullseye", platform="linux/amd64", packages=["broken"])
+    assert "cannot be installed together" in (caught.value.hint or "")
+
+
+@needs_apt
+def test_another_key_is_refused(archives: Archives, tmp_path: Path, client: Client) -> None:
+    found = archives.debian(tmp_path, client)
+    found._keyring = tmp_path / "empty.gpg"
+    found._keyring.write_bytes(b"")
+    with pytest.raises(PackageIndexError, match="could not be fetched") as caught:
+        found.resolve("bullseye", platform="linux/amd64")
+    assert "debian-archive-keyring" in (caught.value.hint or "")
+
+
+@needs_apt
+def test_a_suite_that_is_not_there(archives: Archives, tmp_path: Path, client: Client) -> None:
+    with pytest.raises(PackageIndexError, match="trixie"):
+        archives.debian(tmp_path, client).resolve("trixie", platform="linux/amd64")
+
+
+@needs_apt
+def test_a_package_that_was_replaced(archives: Archives, tmp_path: Path, client: Client) -> None:
+    found = archives.debian(tmp_path, client)
+    base = found.resolve("bullseye", platform="linux/amd64")
+    deb = next(deb for deb in base.debs if deb.package == "libthing")
+    route = f"/debian-security/{deb.file}"
+    kept = archives.server._routes.pop(route)
+    try:
+        with pytest.raises(
+            PackageIndexError, match=r"libthing 1\.1\+deb11u1 could not be downloaded"
+        ) as caught:
+            found.fetch([deb])
+    finally:
+        archives.server._routes[route] = kept
+    assert "RTBUILD_DEBIAN_SECURITY_MIRROR" in (caught.value.hint or "")
+    assert "rtbuild lock --upgrade" in (caught.value.hint or "")
+
+
+def test_without_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("RTBUILD_DEBIAN_MIRROR", "http://mirror.invalid/debian")
+    with pytest.raises(MissingToolError, match="apt-get, which this machine lacks"):
+        Debian(cache=tmp_path, keyring=tmp_path).resolve("bullseye", platform="linux/amd64")
+
+
+def test_without_debians_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debian, "KEYRINGS", (tmp_path / "absent.gpg",))
+    with pytest.raises(MissingToolError, match="key that Debian signs") as caught:
+        Debian(cache=tmp_path).resolve("bullseye", platform="linux/amd64")
+    assert "debian-archive-keyring" in (caught.value.hint or "")
+
+
+def source(uri: str, suite: str, origin: str = "Debian", component: str = "main") -> HostSource:
+    return HostSource(uri=uri, suite=suite, component=component, origin=origin)
+
+
+def test_the_hosts_own_sources() -> None:
+    host = [
+        source("http://vendor.invalid/debian/12/prod", "bookworm", origin="vendor"),
+        source("http://vendor.invalid/linux/debian", "bookworm", component="stable", origin=""),
+        source("cdrom:/x", "bookworm", origin=""),
+        source("http://m.invalid/debian", "bookworm"),
+        source("http://m.invalid/debian", "bookworm-updates"),
+        source("http://s.invalid/security", "bookworm-security"),
+        source("http://later.invalid/debian", "trixie"),
+    ]
+    assert archives_of({}, lambda: host) == {
+        "debian": "http://m.invalid/debian",
+        "debian-security": "http://s.invalid/security",
+    }
+    assert archives_of({"RTBUILD_DEBIAN_MIRROR": "http://x.invalid/debian/"}, lambda: host) == {
+        "debian": "http://x.invalid/debian",
+        "debian-security": "http://s.invalid/security",
+    }
+    assert archives_of({"RTBUILD_DEBIAN_MIRROR": "http://x.invalid/debian"}, list) == {
+        "debian": "http://x.invalid/debian",
+        "debian-security": "http://x.invalid/debian-security",
+    }
+
+
+def test_a_host_without_debian() -> None:
+    ubuntu = [
+        source("http://u.invalid/ubuntu", "jammy", origin="Ubuntu"),
+        source("http://u.invalid/ubuntu", "jammy-security"),
+    ]
+    with pytest.raises(MissingToolError, match="knows no Debian archive") as caught:
+        archives_of({}, lambda: ubuntu)
+    assert "RTBUILD_DEBIAN_MIRROR" in (caught.value.hint or "")
+
+
+def test_a_line_of_indextargets() -> None:
+    assert parse_host_source("http://m.invalid/debian/\tbookworm\tmain\tDebian") == source(
+        "http://m.invalid/debian", "bookworm"
+    )
+    assert parse_host_source("http://m.invalid/debian/\tbookworm\tmain\t$(ORIGIN)").origin == ""

@@ -1,0 +1,129 @@
+"""A conda environment told in wheels, and the ways in which it can have had no GPU."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from builder.errors import CellError, UsageError
+from builder.facts import tables as facts
+from builder.facts.conda import Environment, Package, in_wheels, read
+from builder.matrix import load
+
+MATRIX = Path(__file__).resolve().parents[3] / "matrices" / "torch-conda.yaml"
+BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
+
+
+def told(text: str) -> Environment:
+    return in_wheels(*read(text), facts.load())
+
+
+@pytest.mark.parametrize(
+    ("line", "package"),
+    [
+        ("pytorch", Package(name="pytorch")),
+        ("pytorch==1.12.1", Package(name="pytorch", version="1.12.1")),
+        ("pytorch=1.12", Package(name="pytorch", version="1.12")),
+        ("pytorch=1.12.*", Package(name="pytorch", version="1.12")),
+        ("pytorch 1.12.1", Package(name="pytorch", version="1.12.1")),
+        (
+            "pytorch::pytorch=1.12.1=py3.9_cuda*",
+            Package(name="pytorch", version="1.12.1", build="py3.9_cuda*"),
+        ),
+        (f"pytorch=1.12.1={BUILD}", Package(name="pytorch", version="1.12.1", build=BUILD)),
+        ("pytorch >=1.12,<2", Package(name="pytorch")),
+        (
+            f"https://conda.invalid/pytorch/linux-64/pytorch-1.12.1-{BUILD}.tar.bz2#d41d8cd98f",
+            Package(name="pytorch", version="1.12.1", build=BUILD),
+        ),
+        (
+            "https://conda.invalid/main/linux-64/ld_impl_linux-64-2.38-h1181459_1.conda",
+            Package(name="ld-impl-linux-64", version="2.38", build="h1181459_1"),
+        ),
+    ],
+)
+def test_a_package_as_conda_names_it(line: str, package: Package) -> None:
+    assert read(f"# a comment\n@EXPLICIT\n{line}\n") == ([package], [])
+
+
+def test_an_environment_file() -> None:
+    text = """
+channels: [pytorch]
+dependencies:
+  - python=3.10
+  - pytorch=2.1
+  - pytorch-cuda=11.8
+  - torchvision
+  - pip:
+    - onnxruntime-gpu==1.16.3
+    - wandb
+"""
+    assert told(text) == Environment(
+        requirements=("torch==2.1.2+cu118", "onnxruntime-gpu==1.16.3"),
+        python="3.10",
+        notes=("torchvision: not taken over",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "requirement"),
+    [
+        (("pytorch==1.12.1", "cudatoolkit=11.3"), "torch==1.12.1+cu113"),
+        ((f"pytorch=1.12.1={BUILD}",), "torch==1.12.1+cu113"),
+        ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.3.1"), "torch==1.12.1+cu113"),
+        (("pytorch==1.12.1", "cudatoolkit=10.2"), "torch==1.12.1"),  # what the default index has
+    ],
+)
+def test_the_variant_of_the_same_cuda(lines: tuple[str, ...], requirement: str) -> None:
+    assert told("\n".join(lines)).requirements == (requirement,)
+
+
+def test_another_cudnn_in_the_wheel_is_said() -> None:
+    """Of 1.10.2, conda's build for CUDA 11.1 and the wheel differ in nothing; a made-up one does."""
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0").notes == ()
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.0.5_0").notes == (
+        "cuDNN 8.3.2.44 in place of conda's 8.0.5",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("pytorch=1.12.1=py3.9_cpu_0", "cudatoolkit=11.3"), "is the build for the CPU"),
+        ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.6"), "holds cudatoolkit=11.6"),
+        (("pytorch==1.12.1", "cudatoolkit=11.4"), "built for CUDA 10.2, 11.3, 11.6, not 11.4"),
+        ((f"pytorch=1.12.1={BUILD}", "python=3.10"), "is built for Python 3.9"),
+        (("pytorch==1.12.1",), "which CUDA pytorch=1.12.1 is built for"),
+        (("pytorch=1.12.1=cuda112py39h1_0",), "not 11.2"),  # conda-forge's own builds
+    ],
+)
+def test_what_cannot_have_used_a_gpu_is_refused(lines: tuple[str, ...], words: str) -> None:
+    with pytest.raises(CellError, match=re.escape(words)):
+        told("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("numpy=1.26", "no PyTorch"),
+        ("pytorch\ncudatoolkit=11.3", "does not say which PyTorch"),
+        ("dependencies: 3", "no list of dependencies"),
+        ("dependencies: [", "no YAML"),
+        ("[]", "no conda package"),
+    ],
+)
+def test_what_is_no_such_environment_is_the_users_mistake(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        told(text)
+
+
+def test_the_matrix_says_what_its_commands_come_to() -> None:
+    commands = re.findall(r"# conda install ([^:\n]+)", MATRIX.read_text())
+    cells = load(MATRIX).cells
+    assert len(commands) == len(cells)
+    for command, cell in zip(commands, cells, strict=True):
+        environment = told("\n".join(command.split()))
+        assert environment.requirements == cell.frameworks
+        assert environment.python == cell.python

@@ -1,0 +1,23 @@
+"""The pages that people read as truth say what the data and the rules say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from builder.facts import tables as facts
+from builder.facts.document import markdown
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_the_page_of_facts(generated) -> None:
+    generated("docs/facts.md", markdown(facts.load()))
+
+
+def test_every_rule_is_explained_and_no_other() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "builder" / "facts").rglob("*.py"))
+    used = set(re.findall(r'rule="([a-z-]+)"', sources))
+    page = (ROOT / "docs" / "compatibility.md").read_text()
+    explained = set(re.findall(r"^\| `([a-z-]+)` \|", page.split("## Rules")[1], re.MULTILINE))
+    assert explained == used

@@ -1,0 +1,84 @@
+"""Changing a table in place: the values asked for, their source and its day, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+
+import pytest
+
+from builder import resources
+from builder.facts import tables as facts
+from builder.facts.edit import Change, Origin, apply
+from builder.facts.tables import FactsError
+
+TABLE = """\
+# a comment that stays
+
+name = "thing"
+
+rows = [
+  # about the first
+  { versions = "==1.*", latest = "1.0", python = ["3.8"], pins = ["a==1", "b[x]==2"], sources = ["docs"] },
+  { versions = "==2.*", latest = "2.0", python = ["3.9"], sources = ["docs", "metadata"] },
+]
+
+[sources.docs]
+reference = "somewhere"
+date = "2020-01-01"
+
+[sources.metadata]
+reference = "wheels"
+date = "2020-01-01"
+"""
+ORIGIN = Origin(id="metadata", reference="wheels", date="2026-02-03")
+
+
+def change(row, key, new, old=None):
+    return Change(file="thing.toml", row=row, label="thing", key=key, old=old, new=new)
+
+
+def test_values_change_and_all_else_stays() -> None:
+    done = apply(TABLE, [change(1, "latest", "2.1"), change(1, "python", ["3.9", "3.10"])], ORIGIN)
+    expected = TABLE.replace('latest = "2.0", python = ["3.9"]', 'latest = "2.1", python = ["3.9", "3.10"]')
+    head, _, tail = expected.rpartition('date = "2020-01-01"')
+    assert done == f'{head}date = "2026-02-03"{tail}'
+
+
+def test_a_row_names_the_source_that_changed_it() -> None:
+    rows = tomllib.loads(apply(TABLE, [change(0, "pins", ["b[x]==3", 'c; a == "]"'])], ORIGIN))["rows"]
+    assert rows[0]["pins"] == ["b[x]==3", 'c; a == "]"']
+    assert rows[0]["sources"] == ["docs", "metadata"]
+    assert rows[1]["sources"] == ["docs", "metadata"]
+
+
+def test_a_new_source_is_added_first_where_it_decides_and_a_new_key_is_set() -> None:
+    origin = Origin(id="registry", reference="tags", date="2026-02-03", first=True)
+    document = tomllib.loads(apply(TABLE, [change(0, "cudnn", "9.1")], origin))
+    assert document["rows"][0]["cudnn"] == "9.1"
+    assert document["rows"][0]["sources"] == ["registry", "docs"]
+    assert document["sources"]["registry"] == {"reference": "tags", "date": "2026-02-03"}
+
+
+def test_nothing_to_change_changes_no_byte() -> None:
+    assert apply(TABLE, [], ORIGIN) == TABLE
+
+
+def test_a_layout_that_would_be_spoilt_is_refused() -> None:
+    spread = TABLE.replace('{ versions = "==2.*",', '{ versions = "==2.*", note = "{ latest = 1 }",').replace(
+        'latest = "2.0"', 'latest="2.0"'
+    )
+    with pytest.raises(FactsError, match="in place"):
+        apply(spread, [change(1, "latest", "2.1")], ORIGIN)
+
+
+def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
+    folder = tmp_path / "facts"
+    shutil.copytree(resources.facts(), folder)
+    for stem in (*facts.FRAMEWORKS, "nvidia-wheels", "tags"):
+        path = folder / f"{stem}.toml"
+        rows = tomllib.loads(path.read_text())["rows"]
+        names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state")
+        every = [change(n, key, row[key]) for n, row in enumerate(rows) for key in names if key in row]
+        path.write_text(apply(path.read_text(), every, ORIGIN))
+    assert len(facts.load(folder).tags) == len(facts.load().tags)

@@ -1,0 +1,124 @@
+"""What is read out of a shared library, and the rule that goes by it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builder.facts import Outcome, Truth, WheelTruth, check, summary
+from builder.facts.elf import Needs, needs_of
+from builder.facts.wheel import truth_from_members
+
+ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
+
+
+def library(*needed: str, glibc: tuple[str, ...] = (), paths: str | None = None, machine: int = 62) -> bytes:
+    """A shared library that holds names of others, and versions that it asks of ``libc.so.6``."""
+    strings = b"\0"
+    entries: list[tuple[int, int]] = []
+
+    def name(text: str) -> int:
+        nonlocal strings
+        strings += text.encode() + b"\0"
+        return len(strings) - len(text) - 1
+
+    entries += [(1, name(text)) for text in needed]
+    entries += [(29, name(paths))] if paths is not None else []
+    versions = [name(f"GLIBC_{version}") for version in glibc]
+    verneed = struct.pack("<HHIII", 1, len(versions), name("libc.so.6"), 16, 0)
+    for n, at in enumerate(versions):
+        verneed += struct.pack("<IHHII", 0, 0, n + 2, at, 16 if n + 1 < len(versions) else 0)
+    shift, start = 0x1000, 64 + 2 * 56  # addresses differ from places in the file, as in real ones
+    entries += [(5, start + shift), (10, len(strings))]
+    if glibc:
+        entries += [(0x6FFFFFFE, start + len(strings) + shift), (0x6FFFFFFF, 1)]
+    table = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+    place = start + len(strings) + len(verneed)
+    size = place + len(table)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, shift, shift, size, size, 4096)
+    dynamic = struct.pack("<IIQQQQQQ", 2, 6, place, place + shift, place + shift, len(table), len(table), 8)
+    return header + load + dynamic + strings + verneed + table
+
+
+def test_libraries_by_name_and_the_newest_glibc_that_is_asked_for() -> None:
+    content = library("libcudnn.so.9", "libc.so.6", glibc=("2.2.5", "2.27", "2.14"))
+    assert needs_of(content) == Needs(libraries=("libcudnn.so.9", "libc.so.6"), glibc="2.27")
+    assert needs_of(library("libm.so.6")) == Needs(libraries=("libm.so.6",))
+
+
+def test_where_it_looks_first() -> None:
+    needs = needs_of(library("libR.so", paths="$ORIGIN/../lib:/usr/lib/R/lib"))
+    assert needs is not None
+    assert needs.paths == ("$ORIGIN/../lib", "/usr/lib/R/lib")
+
+
+def test_a_real_library() -> None:
+    """The C library of the interpreter that runs this."""
+    names = (line.split(maxsplit=5)[-1].strip() for line in Path("/proc/self/maps").read_text().splitlines())
+    path = next(Path(name) for name in names if Path(name).name.startswith(("libm.so", "libm-")))
+    needs = needs_of(path.read_bytes())
+    assert needs is not None
+    assert "libc.so.6" in needs.libraries
+    assert needs.glibc is not None
+
+
+@pytest.mark.parametrize("length", [0, 5, 40, 64, 150, 200])
+def test_a_part_of_a_library_is_none(length: int) -> None:
+    content = library("libcudnn.so.9", glibc=("2.27",))
+    assert needs_of(content[:length]) is None
+    assert needs_of(b"MZ" + content) is None
+
+
+def truth_of(*needed: str, glibc: tuple[str, ...] = ()) -> WheelTruth:
+    members = {LIBRARY: library(*needed, glibc=glibc)}
+    return truth_from_members(ORT, b"Name: x\n", members, sha256="a" * 64)
+
+
+def test_a_wheel_tells_what_it_is_linked_with() -> None:
+    truth = truth_of("libcudnn.so.9", "libcudart.so.12", "libnvinfer.so.10", "libc.so.6", glibc=("2.28",))
+    assert truth.needed == ("libcudart.so.12", "libcudnn.so.9")
+    assert (truth.cudnn, truth.glibc) == ("9", "2.28")
+
+
+@pytest.fixture
+def cell(make):
+    """A release that no table covers, on a base with CUDA 12 and cuDNN 9."""
+    return make("onnxruntime-gpu==1.99.0", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu24.04")
+
+
+def refusals(cell, wheel: WheelTruth) -> dict[str, str]:
+    found = check(cell, Truth(wheels=(replace(wheel, cuda="12.2"),), locked=True), suggest=False)
+    return {f.rule: f.message for f in found if f.outcome is Outcome.IMPOSSIBLE}
+
+
+def test_what_is_linked_has_to_be_there_in_its_major_version(cell, make) -> None:
+    assert refusals(cell, truth_of("libcudnn.so.9", "libcudart.so.12")) == {}
+    older = refusals(cell, truth_of("libcudnn.so.8", "libcudart.so.12"))
+    assert "is linked with libcudnn.so.8, and here is 9.5" in older["elf-needs"]
+    other = refusals(cell, truth_of("libcudart.so.13"))
+    assert "is linked with libcudart.so.13, and here is 12.6" in other["elf-needs"]
+    bare = make(*cell.frameworks, python="3.12", base="nvidia/cuda:12.6.3-base-ubuntu24.04")
+    assert "libcudnn.so.9, and neither" in refusals(bare, truth_of("libcudnn.so.9"))["elf-needs"]
+
+
+def test_an_image_without_cuda_is_not_asked_for_it(make) -> None:
+    cell = make("onnxruntime-gpu==1.99.0", python="3.13", base="rootfs:debian/trixie", cuda="none")
+    assert "elf-needs" not in refusals(cell, truth_of("libcudnn.so.8"))
+
+
+def test_symbols_count_where_the_tag_promises_more(cell, make) -> None:
+    wheel = truth_of("libcudart.so.12", glibc=("2.34",))
+    assert refusals(cell, wheel) == {}
+    old = make(*cell.frameworks, python="3.8", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu20.04")
+    assert "needs glibc 2.34" in refusals(old, wheel)["glibc"]
+
+
+def test_a_release_of_no_table_is_no_yes_by_the_major_version_alone(cell) -> None:
+    truth = Truth(wheels=(replace(truth_of("libcudnn.so.9"), cuda="12.2"),), locked=True)
+    assert summary(check(cell, truth)) is Outcome.UNKNOWN

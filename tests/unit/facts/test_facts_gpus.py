@@ -1,0 +1,92 @@
+"""Names of drivers, as they stand in ``nvidia-smi -L``, and the classes of the table."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.facts.gpus import card_of, class_of, known_class, near_names
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "expected"),
+    [
+        ("Tesla T4", "7.5", "T4"),
+        ("NVIDIA A100-SXM4-40GB", "8.0", "A100"),
+        ("NVIDIA A100 80GB PCIe", "8.0", "A100"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "8.0", "A100"),
+        ("NVIDIA H100 80GB HBM3", "9.0", "H100"),
+        ("NVIDIA GH200 480GB", "9.0", "GH200"),
+        ("Tesla V100-SXM2-16GB", "7.0", "V100"),
+        ("NVIDIA A10", "8.6", "A10"),
+        ("NVIDIA A10G", "8.6", "A10G"),
+        ("NVIDIA L40S", "8.9", "L40S"),
+        ("NVIDIA GeForce RTX 3090", "8.6", "RTX3090"),
+        ("GeForce GTX 1080", "6.1", "GTX1080"),
+        ("NVIDIA RTX 6000 Ada Generation", "8.9", "RTX6000-Ada"),
+        ("NVIDIA RTX A6000", "8.6", "RTXA6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "12.0", "RTX-PRO-6000"),
+        ("NVIDIA T4G", "7.5", "T4G"),
+        ("NVIDIA GeForce RTX 3080 Ti", "8.6", "RTX3080-Ti"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "8.9", None),
+        ("NVIDIA H20", "9.0", "H20"),
+        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", "8.6", None),
+        ("Tesla T4", "8.0", None),
+        ("Tesla T4", None, None),
+        ("", "7.5", None),
+    ],
+)
+def test_class_of(name: str, capability: str | None, expected: str | None) -> None:
+    assert class_of(name, capability) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("t4", "T4"), ("A100-SXM4-40GB", "A100"), ("rtx 3090", "RTX3090"), ("RTX6000-ada", "RTX6000-Ada")],
+)
+def test_what_a_person_types(text: str, expected: str) -> None:
+    assert known_class(text) == expected
+
+
+def test_what_no_table_has() -> None:
+    assert known_class("Voodoo2") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "capability"),
+    [
+        ("Tesla T4", "7.5"),
+        ("NVIDIA GeForce RTX 4090", "8.9"),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "8.9"),
+        ("RTX 4090", "8.9"),
+        ("3090", "8.6"),
+        ("1080 Ti", "6.1"),
+        ("7.5", "7.5"),
+        ("sm_75", "7.5"),
+        ("SM90a", "9.0"),
+        ("compute_120", "12.0"),
+        ("NVIDIA A100-SXM4-80GB", "8.0"),
+        ("NVIDIA H100 80GB HBM3", "9.0"),
+        ("NVIDIA L4", "8.9"),
+        ("Quadro RTX 6000", "7.5"),
+        ("NVIDIA RTX 6000 Ada Generation", "8.9"),
+        ("NVIDIA GeForce GTX 1080 Ti", "6.1"),
+        ("NVIDIA TITAN X (Pascal)", "6.1"),
+        ("GeForce GTX TITAN X", "5.2"),
+        ("Tesla P100-PCIE-16GB", "6.0"),
+        ("Tesla V100S-PCIE-32GB", "7.0"),
+        ("GRID T4-16Q", "7.5"),
+        ("NVIDIA GB200", "10.0"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "12.0"),
+        ("RTX 9999", None),
+        ("42.0", None),
+        ("9", None),
+    ],
+)
+def test_every_name_that_nvidia_smi_prints_and_capabilities(text: str, capability: str | None) -> None:
+    card = card_of(text)
+    assert (card.capability if card is not None else None) == capability
+
+
+def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:
+    assert "RTX5090" in near_names("RTX 5099")
+    assert near_names("") == []

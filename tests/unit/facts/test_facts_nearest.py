@@ -1,0 +1,80 @@
+"""The way out of a refused cell: that it works, that it stays close, and how much is tried to find it."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from typing import TYPE_CHECKING
+
+from builder.facts import Outcome, check, summary
+from builder.facts import tables as facts
+from builder.model import Base, Cell, Cuda
+
+if TYPE_CHECKING:
+    import pytest
+
+module = importlib.import_module("builder.facts.check")  # the package's own name for it is the function
+PYTHONS = ("3.8", "3.10", "3.12", "3.13")
+
+
+def different_cells(count: int) -> list[Cell]:
+    """Cells that differ in framework, base or Python, most of which cannot work; the same each time."""
+    known = facts.load()
+    frameworks = [
+        f"{table.name if table.name != 'cupy' else f'cupy-{row.variant}'}=={row.latest}"
+        for table in known.frameworks.values()
+        for row in table.rows
+    ]
+    bases = [
+        f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-ubuntu{ubuntu}"
+        for row in known.tags
+        for ubuntu in row.ubuntu
+    ]
+    every = list(itertools.product(dict.fromkeys(frameworks), bases, PYTHONS))
+    return [
+        Cell(
+            id=f"cell{n}",
+            matrix="test",
+            frameworks=(framework,),
+            python=python,
+            base=Base(kind="registry", name=base),
+            cuda=Cuda(provider="base"),
+        )
+        for n, (framework, base, python) in enumerate(every[:: len(every) // count][:count])
+    ]
+
+
+def test_a_thousand_different_cells_take_few_looks_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, because a clock says more about the machine: cells resolved against the tables."""
+    cells = different_cells(1000)
+    looks = 0
+    real = module.stack_of
+
+    def counted(*args, **options):
+        nonlocal looks
+        looks += 1
+        return real(*args, **options)
+
+    monkeypatch.setattr(module, "stack_of", counted)
+    for cache in (module._way_out, module._judge):
+        cache.cache_clear()
+    refused = sum(summary(check(cell)) is Outcome.IMPOSSIBLE for cell in cells)
+    assert refused > 900
+    assert looks < 5 * len(cells)
+    looks = 0
+    for cell in cells:
+        check(cell)
+    assert looks == len(cells)  # a way out that was found is found no second time
+
+
+def test_every_way_out_is_one() -> None:
+    for cell in different_cells(120):
+        ways = {f.nearest for f in check(cell) if f.nearest is not None}
+        for way in ways:
+            assert summary(check(way.cell, suggest=False)) in {Outcome.POSSIBLE, Outcome.WARNS}, cell
+
+
+def test_the_python_stays_where_another_base_is_enough(make) -> None:
+    cell = make("tensorflow==2.11.1", python="3.10", base="nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04")
+    (way,) = {f.nearest for f in check(cell) if f.nearest is not None}
+    assert dict(way.changes) == {"base": "nvidia/cuda:11.7.1-cudnn8-runtime-ubuntu22.04"}

@@ -1,0 +1,291 @@
+"""What the rules say, each with the case that it is there for and the case next to it."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+from builder.facts import BaseTruth, Outcome, Truth, WheelTruth, check, explain, summary
+from builder.model import Base, Cuda, Options
+
+CU11 = (
+    "nvidia-cublas-cu11==11.11.3.6",
+    "nvidia-cuda-runtime-cu11==11.8.89",
+    "nvidia-cudnn-cu11==8.6.0.163",
+    "nvidia-cufft-cu11==10.9.0.58",
+    "nvidia-curand-cu11==10.3.0.86",
+    "nvidia-cusolver-cu11==11.4.1.48",
+    "nvidia-cusparse-cu11==11.7.5.86",
+)
+TF28 = ("tensorflow==2.8.4",)
+GOOD_TAG = "nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04"
+
+
+def outcome(findings, rule):
+    found = [finding.outcome for finding in findings if finding.rule == rule]
+    return max(found, key=lambda o: o.severity) if found else None
+
+
+@pytest.fixture
+def tf28(make):
+    return make(*TF28, python="3.8", base=GOOD_TAG)
+
+
+def registry(cudnn, cuda="11.2.2", **more):
+    return Truth(
+        base=BaseTruth(
+            reference=GOOD_TAG,
+            digest="sha256:" + "a" * 64,
+            env=(("CUDA_VERSION", cuda), ("NV_CUDNN_VERSION", cudnn), *more.items()),
+        )
+    )
+
+
+def test_a_good_cell_is_possible_and_says_why(tf28) -> None:
+    findings = check(tf28)
+    assert summary(findings) is Outcome.POSSIBLE
+    text = explain(tf28, findings)
+    assert "compiled with cuDNN 8.1, would load 8.1.1" in text
+    assert "site/en/install/source.md" in text
+
+
+@pytest.mark.parametrize(
+    ("loaded", "expected"),
+    [
+        ("8.1.0.77", Outcome.POSSIBLE),  # any patch of the same minor
+        ("8.9.6.50", Outcome.POSSIBLE),
+        ("8.0.5.39", Outcome.IMPOSSIBLE),  # "loaded 8.0.5 but source was compiled with 8.1.0"
+        ("9.1.0.70", Outcome.IMPOSSIBLE),
+        ("7.6.5.32", Outcome.IMPOSSIBLE),
+    ],
+)
+def test_cudnn_same_major_and_minor_not_older(tf28, loaded, expected) -> None:
+    assert outcome(check(tf28, registry(loaded)), "cudnn-version") is expected
+
+
+def test_pins_that_admit_an_older_cudnn_warn_until_a_lock_decides(make) -> None:
+    """JAX 0.4.30 pins cuDNN from 9.0 on, was built with 9.1, and raises with an older one."""
+    cell = make("jax[cuda12]==0.4.30", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    assert outcome(check(cell), "cudnn-version") is Outcome.WARNS
+    for version, expected in (("9.0.0.312", Outcome.IMPOSSIBLE), ("9.1.1.17", Outcome.POSSIBLE)):
+        wheel = WheelTruth(name="nvidia-cudnn-cu12", version=version, file="x.whl")
+        assert outcome(check(cell, Truth(wheels=(wheel,), locked=True)), "cudnn-version") is expected
+
+
+def test_strict_wants_the_same_cudnn(tf28) -> None:
+    strict = replace(tf28, options=Options(strict_cudnn=True))
+    assert outcome(check(strict, registry("8.9.6.50")), "cudnn-version") is Outcome.IMPOSSIBLE
+    # TensorFlow tells no patch, so equality can be held to the minor only
+    assert outcome(check(strict, registry("8.1.1.33")), "cudnn-version") is Outcome.WARNS
+
+
+def test_what_the_registry_says_beats_the_table_and_the_difference_is_reported(tf28) -> None:
+    findings = check(tf28, registry("8.0.5.39"))
+    assert summary(findings) is Outcome.IMPOSSIBLE
+    difference = next(finding for finding in findings if finding.rule == "disagreement")
+    assert [value.source.kind for value in difference.values] == ["registry", "table"]
+    assert [value.text for value in difference.values] == ["8.0.5.39", "8.1.1.33"]
+
+
+def test_what_the_wheel_says_beats_the_table(tf28) -> None:
+    wheel = WheelTruth(
+        name="tensorflow", version="2.8.4", file="tensorflow-2.8.4.whl", cuda="12.2", cudnn="9"
+    )
+    findings = check(tf28, Truth(wheels=(wheel,)))
+    assert outcome(findings, "cudnn-version") is Outcome.IMPOSSIBLE
+    assert outcome(findings, "cuda-version") is Outcome.IMPOSSIBLE
+    assert len([finding for finding in findings if finding.rule == "disagreement"]) == 2
+
+
+def test_a_major_alone_does_not_overrule_the_minor_that_the_table_knows(tf28) -> None:
+    wheel = WheelTruth(name="tensorflow", version="2.8.4", file="t.whl", cuda="11.2", cudnn="8")
+    findings = check(tf28, Truth(wheels=(wheel,)))
+    assert outcome(findings, "disagreement") is None
+    assert outcome(findings, "cudnn-version") is Outcome.POSSIBLE
+
+
+def test_a_version_beyond_the_tables_is_unknown_never_a_yes(make) -> None:
+    cell = make("tensorflow==2.99.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels")
+    assert summary(check(cell)) is Outcome.UNKNOWN
+    strange = make("mxnet==1.9.1", python="3.8", base=GOOD_TAG)
+    assert summary(check(strange)) is Outcome.UNKNOWN
+
+
+def test_what_no_table_has_is_no_question_in_an_image_without_cuda(make) -> None:
+    cell = make("numpy==2.2.6", python="3.11", base="rootfs:debian/bookworm", cuda="none")
+    assert summary(check(cell)) is Outcome.POSSIBLE
+    assert summary(check(replace(cell, cuda=Cuda(provider="wheels")))) is Outcome.UNKNOWN
+
+
+def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make) -> None:
+    tag = "nvidia/cuda:12.9.2-cudnn-runtime-ubuntu24.04"
+    cell = make("tensorflow==2.20.0", python="3.12", base=tag)
+    assert summary(check(cell)) is Outcome.UNKNOWN
+    env = (("CUDA_VERSION", "12.9.2"), ("NV_CUDNN_VERSION", "9.12.0.46-1"))
+    told = Truth(base=BaseTruth(reference=tag, env=env))
+    assert summary(check(cell, told)) is Outcome.POSSIBLE
+
+
+def test_a_tag_that_the_registry_does_not_have(tf28) -> None:
+    gone = Truth(base=BaseTruth(reference=GOOD_TAG, exists=False))
+    assert outcome(check(tf28, gone), "base-tag") is Outcome.IMPOSSIBLE
+
+
+def test_a_cudnn_that_no_tag_of_that_cuda_has(make) -> None:
+    """TensorFlow documents CUDA 12.3 and cuDNN 8.9 for 2.16 and 2.17; NVIDIA made no such image."""
+    name = "nvidia/cuda:12.3.2-cudnn8-runtime-ubuntu22.04"
+    cell = make("tensorflow==2.16.2", python="3.10", base=name)
+    refusal = next(f for f in check(cell) if f.rule == "base-tag")
+    assert refusal.outcome is Outcome.IMPOSSIBLE
+    assert "for CUDA 12.3.2 on ubuntu22.04 Docker Hub has cudnn9" in refusal.message
+    mirrored = replace(cell, base=Base(kind="registry", name=f"registry.example.invalid/{name}"))
+    assert outcome(check(mirrored), "base-tag") is None
+
+
+def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
+    name = "nvidia/cuda:10.0-cudnn7-runtime-ubuntu18.04"
+    on_hub = make("tensorflow-gpu==1.15.5", python="3.7", base=name)
+    mirrored = make("tensorflow-gpu==1.15.5", python="3.7", base=f"registry.example.invalid/{name}")
+    assert outcome(check(on_hub), "base-tag") is Outcome.IMPOSSIBLE
+    findings = check(mirrored)
+    assert summary(findings) is Outcome.WARNS
+    assert [f.message[:22] for f in findings if f.outcome is Outcome.WARNS] == ["tensorflow-source-gast"]
+
+
+@pytest.mark.parametrize(
+    ("base", "python", "expected"),
+    [
+        ("ubuntu:24.04", "3.12", Outcome.POSSIBLE),
+        ("registry.example.invalid/library/ubuntu:24.04", "3.11", Outcome.IMPOSSIBLE),
+        ("debian:bookworm-slim", "3.11", Outcome.POSSIBLE),
+        ("debian:bookworm", "3.13", Outcome.IMPOSSIBLE),
+        ("someone/ubuntu-like:24.04", "3.12", Outcome.UNKNOWN),
+    ],
+)
+def test_the_distributions_own_images_have_their_python(make, base, python, expected) -> None:
+    cell = make("torch==2.9.1", python=python, base=base, cuda="wheels")
+    assert summary(check(cell, suggest=False)) is expected
+
+
+def test_two_copies_of_cudnn_are_refused_and_the_base_flavour_is_the_way_out(make) -> None:
+    cell = make("torch==2.9.1", python="3.10", base="nvidia/cuda:12.8.1-cudnn-runtime-ubuntu22.04")
+    findings = check(cell)
+    refusal = next(finding for finding in findings if finding.rule == "cudnn-copies")
+    assert refusal.outcome is Outcome.IMPOSSIBLE
+    assert refusal.nearest is not None
+    assert str(refusal.nearest.cell.base) == "nvidia/cuda:12.8.1-base-ubuntu22.04"
+    assert summary(check(refusal.nearest.cell)) is Outcome.POSSIBLE
+
+
+def test_cudnn_from_apt_counts_as_a_copy(make) -> None:
+    cell = make(
+        *TF28,
+        python="3.8",
+        base="nvidia/cuda:11.2.2-runtime-ubuntu20.04",
+        apt=("libcudnn8=8.1.1.33-1+cuda11.2",),
+    )
+    assert summary(check(cell)) is Outcome.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        ("450.80.02", Outcome.POSSIBLE),
+        ("535", Outcome.POSSIBLE),
+        ("440.33", Outcome.IMPOSSIBLE),
+        ("450", Outcome.UNKNOWN),  # releases of that branch lie on both sides of the floor
+    ],
+)
+def test_driver_floor_of_the_cuda_major(tf28, driver, expected) -> None:
+    assert outcome(check(tf28, driver=driver), "driver") is expected
+
+
+def test_require_cuda_shuts_out_a_branch_that_it_does_not_list(make) -> None:
+    cell = make("tensorflow==2.19.1", python="3.12", base="nvidia/cuda:12.6.3-cudnn-runtime-ubuntu24.04")
+    assert outcome(check(cell, driver="535.104.05"), "require-cuda") is Outcome.WARNS
+    assert outcome(check(cell, driver="545.23.08"), "require-cuda") is Outcome.IMPOSSIBLE
+    assert outcome(check(cell, driver="570.86.10"), "require-cuda") is None
+
+
+def test_require_cuda_is_read_from_the_registry(tf28) -> None:
+    text = "cuda>=11.2 brand=tesla,driver>=418,driver<419"
+    truth = registry("8.1.1.33", NVIDIA_REQUIRE_CUDA=text)
+    assert outcome(check(tf28, truth, driver="450.80.02"), "require-cuda") is Outcome.IMPOSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [
+        ("T4", None),
+        ("RTX3090", None),
+        ("H100", Outcome.WARNS),  # PTX of compute_80 only, and a cuDNN that does not list 9.0
+        ("K80", None),
+        ("nonsense", Outcome.UNKNOWN),
+    ],
+)
+def test_gpus_of_tensorflow_2_8(make, gpu, expected) -> None:
+    cell = make(*TF28, python="3.8", base=GOOD_TAG, gpus=(gpu,))
+    assert outcome(check(cell), "gpu") is expected
+
+
+def test_a_gpu_without_kernels_leads_to_the_variant_that_has_them(make) -> None:
+    cell = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=("P100",))
+    refusal = next(f for f in check(cell) if f.outcome is Outcome.IMPOSSIBLE)
+    assert refusal.nearest is not None
+    assert refusal.nearest.cell.frameworks == ("torch==2.9.1+cu126",)
+
+
+def test_a_locked_cell_without_a_cudnn_wheel_has_none(make) -> None:
+    cell = make(*TF28, python="3.9", base="rootfs:debian/bullseye", packages=CU11)
+    assert summary(check(cell)) is Outcome.POSSIBLE
+    assert outcome(check(cell, Truth(locked=True)), "cudnn-version") is Outcome.IMPOSSIBLE
+
+
+def test_wheel_tags_decide_about_python_and_glibc(make) -> None:
+    cell = make("torch==2.9.1", python="3.10", base="nvidia/cuda:12.0.1-base-ubuntu18.04", cuda="wheels")
+    tags = ("cp313-cp313-manylinux_2_28_x86_64",)
+    wheel = WheelTruth(name="torch", version="2.9.1", file="torch.whl", tags=tags, cuda="12.8")
+    findings = check(cell, Truth(wheels=(wheel,)))
+    assert outcome(findings, "python") is Outcome.IMPOSSIBLE
+    assert outcome(findings, "glibc") is Outcome.IMPOSSIBLE
+
+
+def test_numpy_2_under_an_old_torch(make) -> None:
+    cell = make(
+        "torch==2.1.2", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", pip=("numpy==2.1.0",)
+    )
+    assert outcome(check(cell), "known-bad") is Outcome.IMPOSSIBLE
+    assert outcome(check(replace(cell, pip=("numpy==1.26.4",))), "known-bad") is None
+
+
+def test_json_of_a_finding_is_plain(make) -> None:
+    cell = make("tensorflow==2.19.1", python="3.10", base="nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04")
+    document = json.loads(json.dumps([finding.as_json() for finding in check(cell)]))
+    refusal = next(entry for entry in document if entry["answer"] == "impossible")
+    assert refusal["nearest"] == {"base": "nvidia/cuda:12.6.3-cudnn-runtime-ubuntu22.04"}
+    assert {value["source"]["kind"] for value in refusal["values"]} == {"table"}
+
+
+def test_a_thousand_cells_in_one_pass(tf28, make) -> None:
+    check(tf28)
+    bases = (GOOD_TAG, "nvidia/cuda:11.1.1-cudnn8-runtime-ubuntu20.04")
+    cells = [make(*TF28, python="3.8", base=bases[n % 10 == 0], id=f"cell{n}") for n in range(1000)]
+    started = time.process_time()
+    for cell in cells:
+        check(cell)
+    assert time.process_time() - started < 10  # a fraction of a second, where nothing grows with the square
+
+
+def test_what_is_compiled_stands_on_a_debian_release(make) -> None:
+    compiled = (("psycopg2", ("libpq-dev",)), ("dlib", ()))
+    image = make("torch==2.6.0", python="3.11", base="python:3.11-slim-bookworm", compiled=compiled)
+    refusal = next(f for f in check(image) if f.rule == "compiled")
+    assert refusal.outcome is Outcome.IMPOSSIBLE
+    assert "psycopg2, dlib is compiled from sources in a Debian release" in refusal.message
+    assert "take base: rootfs:debian/<suite>" in refusal.message
+    rootfs = replace(image, base=Base(kind="rootfs", name="debian/bookworm"))
+    assert outcome(check(rootfs), "compiled") is None
+    assert outcome(check(replace(image, compiled=())), "compiled") is None

@@ -1,0 +1,94 @@
+"""The tables read, are strict, and say one thing only about each version."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from packaging.version import Version
+
+from builder import resources
+from builder.facts import tables as facts
+from builder.facts.versions import contains, key, requirement
+
+TABLES = facts.load()
+
+
+def test_reading_all_tables_is_quick() -> None:
+    """In processor time, and the best of three: the machine may have other work."""
+
+    def seconds() -> float:
+        facts.read.cache_clear()
+        started = time.process_time()
+        facts.load()
+        return time.process_time() - started
+
+    assert min(seconds() for _ in range(3)) < 0.2
+
+
+def test_importing_the_rules_reads_no_table() -> None:
+    code = "import builder.facts, builder.facts.tables as f; print(f.read.cache_info().currsize)"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"0\n"
+
+
+def test_every_row_has_a_dated_source() -> None:
+    rows = [row for table in TABLES.frameworks.values() for row in table.rows]
+    rows += [
+        *TABLES.toolkits,
+        *TABLES.cudnn,
+        *TABLES.tags,
+        *TABLES.bad,
+        *TABLES.gpus.values(),
+        *TABLES.builds,
+    ]
+    for row in rows:
+        assert row.sources
+        assert all(source.date for source in row.sources)
+
+
+@pytest.mark.parametrize("table", TABLES.frameworks.values(), ids=lambda table: table.name)
+def test_a_version_and_variant_meet_one_row(table) -> None:
+    for row in table.rows:
+        assert contains(row.versions, row.latest)
+        fitting = [r for r in table.rows if r.variant == row.variant and contains(r.versions, row.latest)]
+        assert fitting == [row]
+        defaults = [r for r in table.rows if r.default and contains(r.versions, row.latest)]
+        assert len(defaults) <= 1 or table.name in {"jax", "cupy"}
+    newest = max(table.rows, key=lambda row: Version(row.latest))
+    assert newest.latest.startswith(table.newest)
+
+
+def test_versions_and_pins_parse() -> None:
+    for table in TABLES.frameworks.values():
+        for row in table.rows:
+            assert all(requirement(pin) for pin in (*row.pins, *row.pip))
+            assert [key(text) for text in (row.cuda, row.cudnn) if text]
+    for row in TABLES.bad:
+        assert all(requirement(text) for text in row.when), row.id
+
+
+@pytest.mark.parametrize(
+    ("find", "replace", "message"),
+    [
+        ('capability = "7.5"', "capability = 7.5", "7.5 is not"),
+        ('name = "T4"', 'nmae = "T4"', "nmae"),
+        ('sources = ["nvidia"]', 'sources = ["nobody"]', "nobody"),
+        ('sources = ["nvidia"]', "sources = []", "without a source"),
+    ],
+)
+def test_a_wrong_table_is_an_error(tmp_path, find, replace, message) -> None:
+    shutil.copytree(resources.facts(), tmp_path / "facts")
+    path = tmp_path / "facts" / "gpus.toml"
+    path.write_text(path.read_text().replace(find, replace))
+    with pytest.raises(facts.FactsError, match=message):
+        facts.load(tmp_path / "facts")
+
+
+def test_what_compiling_needs_goes_by_the_version() -> None:
+    assert TABLES.build_needs("psycopg2", "2.9.10") == ("libpq-dev",)
+    assert TABLES.build_needs("pygobject", "3.42.0") is not None
+    assert TABLES.build_needs("pygobject", "3.52.3") is None
+    assert TABLES.build_needs("numpy", "2.0.2") is None

@@ -1,0 +1,268 @@
+"""Reading members of a wheel that stays on its server, and every way in which a server can spoil it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import requests
+
+from builder.facts.wheelmeta import read_remote, truth_of_wheel
+from builder.index import remote_zip
+from builder.net.http import Client
+
+FILE = "torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl"
+DIST_INFO = "torch-2.9.1.dist-info"
+METADATA = b"""Metadata-Version: 2.4
+Name: torch
+Version: 2.9.1
+Requires-Python: >=3.10
+Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux"
+Requires-Dist: numpy; extra == "opt"
+
+A description. Requires-Dist: nothing
+"""
+VERSION = b"from typing import Optional\n__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n"
+
+
+def wheel(members: int = 10, *, version_at: int = 3) -> bytes:
+    """A wheel with a large member, many small ones and ``torch/version.py`` as the n-th of them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("torch/lib/big.so"), b"\0" * 300_000)
+        for n in range(members):
+            archive.writestr(f"torch/include/{'x' * 60}{n:06}.h", b"PK\x01\x02 is no header here")
+            if n == version_at:
+                archive.writestr("torch/version.py", VERSION)
+        archive.writestr(f"{DIST_INFO}/METADATA", METADATA)
+    return out.getvalue()
+
+
+class Server:
+    """A file server on loopback that answers well, or as ``fault`` says."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.fault = ""
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                outer.answer(self)
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
+        self.thread.start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/files/{FILE}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+    def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append(request.path)
+        headers: dict[str, str] = {"Content-Type": "application/octet-stream"}
+        status, body = 206, self.content
+        found = re.fullmatch(r"bytes=(\d*)-(\d*)", request.headers.get("Range", ""))
+        if request.path.endswith(".metadata"):
+            status, body = (404, b"") if self.fault == "no sibling" else (200, METADATA)
+        elif self.fault == "redirect" and "/moved/" not in request.path:
+            status, body = 302, b""
+            headers["Location"] = self.url.replace("/files/", "/moved/")
+        elif self.fault == "redirect loop":
+            status, body = 302, b""
+            headers["Location"] = self.url
+        elif self.fault == "gone":
+            status, body = 404, b"no such file"
+        elif self.fault == "html":
+            status, body = 200, b"<html>please log in</html>"
+            headers["Content-Type"] = "text/html; charset=utf-8"
+        elif found is None or self.fault == "no ranges":
+            status = 200
+        else:
+            start, last, body = self.part(found)
+            headers["Content-Range"] = f"bytes {start}-{last}/{len(self.content)}"
+            if self.fault == "other range":
+                headers["Content-Range"] = f"bytes {start + 7}-{last + 7}/{len(self.content) + 7}"
+            elif self.fault == "nonsense range":
+                headers["Content-Range"] = "lines 1-2"
+            elif self.fault == "short":
+                body = body[:-10]
+            elif self.fault == "other bytes":
+                body = bytes(len(body))
+        request.send_response(status)
+        for name, value in headers.items():
+            request.send_header(name, value)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
+
+    def part(self, found: re.Match[str]) -> tuple[int, int, bytes]:
+        if found[1]:
+            start, last = int(found[1]), min(int(found[2]), len(self.content) - 1)
+        else:
+            start, last = max(0, len(self.content) - int(found[2])), len(self.content) - 1
+        return start, last, self.content[start : last + 1]
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(content: bytes = b"") -> Server:
+        servers.append(Server(content or wheel()))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def client():
+    return Client(retries=0)
+
+
+def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
+    server = serve()
+    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    assert (truth.name, truth.version, truth.cuda, truth.cudnn) == (
+        "torch",
+        "2.9.1+cu128",
+        "12.8",
+        "9.10.2.21",
+    )
+    assert truth.requires_python == ">=3.10"
+    assert truth.tags == ("cp312-cp312-manylinux_2_28_x86_64",)
+    assert len(truth.requires) == 2
+    assert truth.gpu is True
+    assert remote.unknown == ()
+    read = {member.name: (member.size, member.sha256) for member in remote.members}
+    assert read["torch/version.py"] == (len(VERSION), hashlib.sha256(VERSION).hexdigest())
+    assert 0 < remote.transferred < len(server.content)
+
+
+@pytest.mark.parametrize("version_at", [3, 3000, 7000, 11_000])
+def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_path, version_at) -> None:
+    server = serve(wheel(12_000, version_at=version_at))
+    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    assert remote.transferred <= remote_zip.LIMIT
+    if remote.unknown:
+        assert "is larger than what is read of one" in remote.unknown[0]
+        assert truth.cuda is None
+    else:
+        assert truth.cuda == "12.8"
+    assert truth.requires_python == ">=3.10"
+
+
+def test_the_metadata_sibling_is_used_and_its_hash_checked(serve, client, tmp_path) -> None:
+    server = serve()
+    good = hashlib.sha256(METADATA).hexdigest()
+    remote = read_remote(server.url, client, (), metadata_sha256=good, cache=tmp_path)
+    assert remote.metadata == METADATA
+    assert server.asked == [f"/files/{FILE}.metadata"]
+    wrong = read_remote(server.url, client, (), metadata_sha256="0" * 64, cache=tmp_path)
+    assert wrong.metadata == METADATA
+    assert f"/files/{FILE}" in server.asked  # from the wheel itself instead
+
+
+def test_a_sibling_that_is_not_there_after_all(serve, client, tmp_path) -> None:
+    server = serve()
+    server.fault = "no sibling"
+    remote = read_remote(server.url, client, (), metadata_sha256=True, cache=tmp_path)
+    assert remote.metadata == METADATA
+
+
+def test_what_was_read_once_is_not_read_again(serve, client, tmp_path) -> None:
+    server = serve()
+    sha256 = hashlib.sha256(server.content).hexdigest()
+    first, _ = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    asked = len(server.asked)
+    again, remote = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    assert again == first
+    assert (remote.transferred, len(server.asked)) == (0, asked)
+    next(tmp_path.rglob("*.json")).write_text("{damaged")
+    assert truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)[0] == first
+
+
+def test_redirects_are_followed(serve, client, tmp_path) -> None:
+    server = serve()
+    server.fault = "redirect"
+    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    assert truth.cuda == "12.8"
+    assert remote.unknown == ()
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("no ranges", "does not support ranges"),
+        ("html", "answers with a page"),
+        ("gone", "answers 404"),
+        ("other range", "is not where its end says"),
+        ("nonsense range", "sends the range 'lines 1-2'"),
+        ("short", "were announced"),
+        ("other bytes", "does not end as a zip file does"),
+        ("redirect loop", "redirects"),
+    ],
+)
+def test_a_server_that_spoils_it_makes_it_unknown_with_the_reason(
+    serve, client, tmp_path, fault, reason
+) -> None:
+    server = serve()
+    server.fault = fault
+    sha256 = hashlib.sha256(server.content).hexdigest()
+    truth, remote = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    assert (truth.cuda, truth.cudnn, truth.gpu, truth.requires) == (None, None, None, ())
+    assert len(remote.unknown) == 1
+    assert reason in remote.unknown[0] or fault == "short"  # requests may notice first
+    assert remote.transferred < len(server.content)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_zip_that_is_no_wheel(serve, client, tmp_path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("hello.txt", "no wheel")
+    _, remote = truth_of_wheel(serve(out.getvalue()).url, client, cache=tmp_path)
+    assert "holds no torch-2.9.1.dist-info/METADATA" in remote.unknown[0]
+
+
+def test_a_size_that_the_index_does_not_give(serve, client, tmp_path) -> None:
+    server = serve()
+    _, remote = truth_of_wheel(server.url, client, size=12, cache=tmp_path)
+    assert "the index says 12" in remote.unknown[0]
+
+
+def test_a_server_that_is_not_there(client, tmp_path) -> None:
+    truth, remote = truth_of_wheel(f"http://127.0.0.1:9/{FILE}", client, cache=tmp_path)
+    assert truth.cuda is None
+    assert remote.unknown
+
+
+def test_a_damaged_member_is_not_believed(serve, client, tmp_path) -> None:
+    content = bytearray(wheel())
+    at = content.find(b"PK\x03\x04", content.find(b"torch/version.py") - 64)
+    content[at + 30 + len("torch/version.py") + 12] ^= 0xFF
+    truth, remote = truth_of_wheel(serve(bytes(content)).url, client, cache=tmp_path)
+    assert truth.cuda is None
+    assert "torch/version.py" in remote.unknown[0]
+    assert truth.requires_python == ">=3.10"
+
+
+def test_a_plain_session_will_do(serve, tmp_path) -> None:
+    with requests.Session() as session:
+        truth, _ = truth_of_wheel(serve().url, session, cache=tmp_path)
+    assert truth.cuda == "12.8"

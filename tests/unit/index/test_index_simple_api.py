@@ -1,0 +1,89 @@
+"""Project pages of a package index, in both forms and in neither."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.index.simple_api import IndexFile, NotAPageError, parse
+
+URL = "https://index.invalid/simple/thing/"
+
+
+def test_json() -> None:
+    page = {
+        "files": [
+            {"filename": "thing-1.whl", "url": "../../f/thing-1.whl", "hashes": {"sha256": "aa"}, "size": 7},
+            {"filename": "thing-2.whl", "url": "https://cdn.invalid/thing-2.whl", "hashes": {}},
+        ]
+    }
+    assert parse(json.dumps(page), "application/vnd.pypi.simple.v1+json", URL) == (
+        IndexFile(name="thing-1.whl", url="https://index.invalid/f/thing-1.whl", sha256="aa", size=7),
+        IndexFile(name="thing-2.whl", url="https://cdn.invalid/thing-2.whl", sha256=None),
+    )
+
+
+def test_html() -> None:
+    page = """<!DOCTYPE html><html><head><base href="https://cdn.invalid/x/"></head><body>
+    <a href="thing-1%2Bcu118-py3-none-any.whl#sha256=aa" data-requires-python="&gt;=3.6">thing</a>
+    <A HREF="/y/thing-2-py3-none-any.whl#md5=bb">thing</A><a name="top">no link</a><a href="/">home</a>
+    </body></html>"""
+    assert parse(page, "text/html; charset=utf-8", URL) == (
+        IndexFile(
+            name="thing-1+cu118-py3-none-any.whl",
+            url="https://cdn.invalid/x/thing-1%2Bcu118-py3-none-any.whl",
+            sha256="aa",
+            requires_python=">=3.6",
+        ),
+        IndexFile(
+            name="thing-2-py3-none-any.whl", url="https://cdn.invalid/y/thing-2-py3-none-any.whl", sha256=None
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ('<html><head><meta name="pypi:repository-version" content="1.0"></head></html>', "text/html"),
+        ("<!DOCTYPE html><html><body><h1>Links for thing</h1></body></html>", "text/html; charset=utf-8"),
+        ("<html><body></body></html>", "application/vnd.pypi.simple.v1+html"),
+    ],
+)
+def test_a_project_without_files(body: str, kind: str) -> None:
+    assert parse(body, kind, URL) == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "words"),
+    [
+        ("<html><a href='/login'>sign in</a></html>", "text/html", "without one package file"),
+        ("<html><form>Your name: <input></form></html>", "text/html", "without one package file"),
+        ("", "text/html", "without one package file"),
+        ("{", "application/json", "JSON that is no project page"),
+        ("[]", "application/json", "JSON that is no project page"),
+        ('{"files": [{"url": "x"}]}', "application/json", "filename"),
+        ("hello", "text/plain", "text/plain"),
+        ("", "", "unknown"),
+    ],
+)
+def test_something_else(body: str, kind: str, words: str) -> None:
+    with pytest.raises(NotAPageError, match=words):
+        parse(body, kind, URL)
+
+
+def test_what_was_yanked_and_where_the_metadata_is() -> None:
+    files = [
+        {"filename": "a-1.whl", "url": "a", "yanked": "broken", "core-metadata": {"sha256": "cc"}},
+        {"filename": "a-2.whl", "url": "a", "yanked": True, "dist-info-metadata": True},
+        {"filename": "a-3.whl", "url": "a", "yanked": False, "core-metadata": False},
+    ]
+    told = parse(json.dumps({"files": files}), "application/json", URL)
+    assert [(f.yanked, f.metadata) for f in told] == [
+        ("broken", "cc"),
+        ("no reason given", True),
+        (None, False),
+    ]
+    marks = (" data-yanked='broken'", " data-yanked", "")
+    page = "".join(f"<a href='a-{n}.whl'{mark}>a</a>" for n, mark in enumerate(marks))
+    assert [f.yanked for f in parse(page, "text/html", URL)] == ["broken", "no reason given", None]

@@ -1,0 +1,61 @@
+"""The user's proxies and certificates, asked of the environment once for a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import requests.sessions
+
+from builder.net.http import Client
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Addresses whose proxies were asked for, of the environment that tests here set."""
+    for kind in ("http", "https", "all", "no"):
+        monkeypatch.delenv(f"{kind}_proxy", raising=False)
+        monkeypatch.delenv(f"{kind}_proxy".upper(), raising=False)
+    seen: list[str] = []
+    real = requests.sessions.get_environ_proxies
+
+    def get(url: str, **options: object) -> dict[str, str]:
+        seen.append(url)
+        return real(url, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(requests.sessions, "get_environ_proxies", get)
+    return seen
+
+
+def settings(client: Client, url: str) -> Any:
+    return client._session().merge_environment_settings(url, {}, None, None, None)
+
+
+def test_a_server_s_proxy_is_asked_for_once(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    monkeypatch.setenv("no_proxy", "near.invalid:8443")
+    client = Client()
+    far = [settings(client, f"https://far.invalid/{page}")["proxies"] for page in range(3)]
+    near = settings(client, "https://near.invalid:8443/page")["proxies"]
+    other_port = settings(client, "https://near.invalid/page")["proxies"]
+    plain = settings(client, "http://far.invalid/page")["proxies"]
+    assert [found["https"] for found in far] == ["http://proxy.invalid:3128"] * 3
+    assert "https" not in near
+    assert "https" in other_port
+    assert "http" not in plain
+    assert len(asked) == 4
+
+
+def test_what_one_request_changes_of_its_proxies_the_next_does_not_see(asked: list[str]) -> None:
+    client = Client(proxies={"http": "http://own.invalid:1"})
+    first = settings(client, "http://far.invalid/")["proxies"]
+    first.clear()
+    assert settings(client, "http://far.invalid/")["proxies"] == {"http": "http://own.invalid:1"}
+    assert len(asked) == 1
+
+
+def test_certificates_of_the_environment_count(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/own.pem")
+    assert settings(Client(), "https://far.invalid/")["verify"] == "/etc/own.pem"
+    assert asked == ["https://far.invalid/"]

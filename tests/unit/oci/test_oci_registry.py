@@ -1,0 +1,361 @@
+"""A registry on loopback: what is read from it, and every way in which it can say no."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from outside import Answer, Request, Server, sha256
+
+from builder.errors import RegistryError
+from builder.net.http import Client
+from builder.oci import spec as oci
+from builder.oci.auth import Login, docker_login
+from builder.oci.registry import MIRROR_VARIABLE, Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+ENV = [
+    "PATH=/usr/bin",
+    "CUDA_VERSION=11.8.0",
+    "NVIDIA_REQUIRE_CUDA=cuda>=11.8 brand=tesla,driver>=450",
+    "EMPTY=",
+]
+
+
+def digest(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class FakeRegistry:
+    """The reading half of a registry for one repository, ``nvidia/cuda``."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        config = {
+            "os": "linux",
+            "architecture": "amd64",
+            "config": {"Env": ENV, "Labels": {"b": "2", "a": "1"}},
+        }
+        self.config = json.dumps(config).encode()
+        self.layers = [b"layer one", b"layer two!"]
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": oci.MANIFEST,
+            "config": {"mediaType": "x", "digest": digest(self.config), "size": len(self.config)},
+            "layers": [{"mediaType": "y", "digest": digest(c), "size": len(c)} for c in self.layers],
+        }
+        self.manifest = json.dumps(manifest).encode()
+        index = {
+            "schemaVersion": 2,
+            "mediaType": oci.INDEX,
+            "manifests": [
+                {"digest": digest(self.manifest), "platform": {"os": "linux", "architecture": "amd64"}},
+                {"digest": "sha256:" + "0" * 64, "platform": {"os": "unknown", "architecture": "unknown"}},
+            ],
+        }
+        self.index = json.dumps(index).encode()
+        self.guard: Callable[[Request], Answer | None] = lambda _request: None
+        self.server.on("/v2/", Answer(200, b"{}"))
+        self.put("manifests/tag", self.index, oci.INDEX)
+        self.put("manifests/single", self.manifest, oci.MANIFEST)
+        self.put(f"manifests/{digest(self.manifest)}", self.manifest, oci.MANIFEST)
+        for content in (self.config, *self.layers):
+            self.put(f"blobs/{digest(content)}", content, "application/octet-stream")
+
+    def put(self, path: str, content: bytes, kind: str) -> None:
+        headers = {"Content-Type": kind}
+        if path.startswith("manifests/"):
+            headers["Docker-Content-Digest"] = digest(content)
+        self.server.on(
+            f"/v2/nvidia/cuda/{path}", lambda request: self.guard(request) or Answer(200, content, headers)
+        )
+
+    def refuse(self, path: str, answer: Answer) -> None:
+        self.server.on(f"/v2/nvidia/cuda/{path}", answer)
+
+
+@pytest.fixture
+def fake(server: Server) -> FakeRegistry:
+    return FakeRegistry(server)
+
+
+def registry(server: Server, client: Client, **options: Any) -> Registry:
+    options.setdefault("login", lambda _host: None)
+    return Registry({"docker.io": server.host}, client=client, **options)
+
+
+@pytest.mark.parametrize("tag", ["tag", "single"])
+def test_inspect(fake: FakeRegistry, server: Server, client: Client, tag: str) -> None:
+    base = registry(server, client).inspect(f"nvidia/cuda:{tag}", "linux/amd64")
+    assert base.reference == f"nvidia/cuda:{tag}"
+    assert base.digest == digest(fake.manifest)
+    assert base.variable("CUDA_VERSION") == "11.8.0"
+    assert base.variable("NVIDIA_REQUIRE_CUDA") == "cuda>=11.8 brand=tesla,driver>=450"
+    assert base.variable("EMPTY") == ""
+    assert base.labels == (("a", "1"), ("b", "2"))
+    assert base.size == sum(map(len, fake.layers))
+    layers = {f"/v2/nvidia/cuda/blobs/{digest(c)}" for c in fake.layers}
+    assert not layers & {request.path for request in server.requests}
+
+
+def test_by_digest(fake: FakeRegistry, server: Server, client: Client) -> None:
+    reference = f"nvidia/cuda:gone@{digest(fake.manifest)}"
+    assert registry(server, client).inspect(reference, "linux/amd64").digest == digest(fake.manifest)
+
+
+def test_another_platform(fake: FakeRegistry, server: Server, client: Client) -> None:
+    for tag in ("tag", "single"):
+        with pytest.raises(RegistryError, match="linux/arm64"):
+            registry(server, client).inspect(f"nvidia/cuda:{tag}", "linux/arm64")
+
+
+@pytest.mark.parametrize("what", ["manifest", "config", "tag"])
+def test_altered_content_is_refused(fake: FakeRegistry, server: Server, client: Client, what: str) -> None:
+    kind = {"Content-Type": oci.MANIFEST}
+    if what == "manifest":
+        fake.refuse(f"manifests/{digest(fake.manifest)}", Answer(200, fake.manifest + b" ", kind))
+    elif what == "config":
+        fake.refuse(f"blobs/{digest(fake.config)}", Answer(200, b"{}", kind))
+    else:
+        fake.refuse(
+            "manifests/tag", Answer(200, fake.index, kind | {"Docker-Content-Digest": "sha256:" + "0" * 64})
+        )
+    with pytest.raises(RegistryError, match="another content") as caught:
+        registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
+    assert caught.value.message.count("\n") == 2
+
+
+def error(code: str, message: str) -> bytes:
+    return json.dumps({"errors": [{"code": code, "message": message}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words", "hint"),
+    [
+        (
+            Answer(404, error("MANIFEST_UNKNOWN", "manifest unknown")),
+            "does not exist .*manifest unknown",
+            "deletes",
+        ),
+        (Answer(403, error("DENIED", "no")), "without a login", "docker login 127.0.0.1"),
+        (Answer(401), "without a login", "docker login"),
+        (Answer(429, error("TOOMANYREQUESTS", "slow down")), "too many requests .*slow down", "mirror"),
+        (Answer(500), "problem of its own: HTTP 500", "later"),
+        (Answer(503, b"<html>", {"Content-Type": "text/html"}), "problem of its own: HTTP 503", "later"),
+        (Answer(404, b"<html>", {"Content-Type": "text/html"}), "a web page", "proxy"),
+        (Answer(200, b"<html>sign in", {"Content-Type": "text/html"}), "a web page", "proxy"),
+        (Answer(200, b"hello", {"Content-Type": "text/plain"}), "no manifest", "proxy"),
+        (Answer(200, b"[]", {"Content-Type": "application/json"}), "no manifest", "proxy"),
+        (
+            Answer(200, b'{"schemaVersion": 1}', {"Content-Type": "application/json"}),
+            "does not read",
+            "schema 1",
+        ),
+        (Answer(418), "refuses: HTTP 418", "later"),
+    ],
+)
+def test_refusals(
+    fake: FakeRegistry, server: Server, client: Client, answer: Answer, words: str, hint: str
+) -> None:
+    fake.refuse("manifests/tag", answer)
+    with pytest.raises(RegistryError, match=words) as caught:
+        registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
+    assert hint in (caught.value.hint or "")
+
+
+def test_a_passing_failure_is_retried(fake: FakeRegistry, server: Server, client: Client) -> None:
+    answers = [Answer(503), Answer(429)]
+    fake.guard = lambda _request: answers.pop() if answers else None
+    assert registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64").size > 0
+
+
+def test_the_cuda_advice_is_for_cuda_only(server: Server, client: Client) -> None:
+    with pytest.raises(RegistryError) as caught:
+        registry(server, client).inspect("someone/else:tag", "linux/amd64")
+    assert "NVIDIA" not in (caught.value.hint or "")
+
+
+def test_an_unreachable_registry_fails_fast_and_once() -> None:
+    asked = Registry({"docker.io": "127.0.0.1:1"}, client=Client(retries=0), login=lambda _host: None)
+    with pytest.raises(RegistryError, match="connection refused") as caught:
+        asked.inspect("nvidia/cuda:tag", "linux/amd64")
+    assert "--registry-mirror docker.io=" in (caught.value.hint or "")
+    assert MIRROR_VARIABLE in (caught.value.hint or "")
+    asked._client = None  # type: ignore[assignment]
+    with pytest.raises(RegistryError, match="connection refused"):
+        asked.inspect("nvidia/cuda:other", "linux/amd64")
+
+
+def test_a_registry_that_swallows_connections(client: Client) -> None:
+    # TEST-NET-1 of RFC 5737: no packet to it is ever answered.
+    quick = Client(retries=2, connection_retries=1, backoff=0, connect_timeout=0.2)
+    asked = Registry({"docker.io": "192.0.2.1:5000"}, client=quick, login=lambda _host: None)
+    begun = time.monotonic()
+    with pytest.raises(RegistryError, match="did not answer"):
+        asked.inspect("nvidia/cuda:tag", "linux/amd64")
+    assert time.monotonic() - begun < 20
+
+
+def test_the_mirror_variable(monkeypatch: pytest.MonkeyPatch, fake: FakeRegistry, server: Server) -> None:
+    monkeypatch.setenv(MIRROR_VARIABLE, f"docker.io={server.host},nvcr.io=unused.invalid")
+    assert Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64").size > 0
+    base = Registry.from_user().inspect("nvidia/cuda:tag", "linux/amd64")
+    assert (Registry.from_user({"docker.io": "flag:1"}).at_mirror(base) or "").startswith(
+        "flag:1/nvidia/cuda@"
+    )
+
+
+def bearer(fake: FakeRegistry, server: Server, token: Callable[[Request], Answer]) -> None:
+    """A registry that wants a token, from a token service at ``/token``."""
+    challenge = f'Bearer realm="{server.url}/token",service="reg",scope="repository:nvidia/cuda:pull"'
+    server.on("/token", token)
+    fake.guard = lambda request: (
+        None
+        if request.headers.get("authorization") == "Bearer good"
+        else Answer(401, b"", {"WWW-Authenticate": challenge})
+    )
+
+
+def test_an_anonymous_token(fake: FakeRegistry, server: Server, client: Client) -> None:
+    bearer(fake, server, lambda _request: Answer(200, b'{"token": "good"}'))
+    asked = registry(server, client)
+    asked.inspect("nvidia/cuda:tag", "linux/amd64")
+    asked.inspect("nvidia/cuda:single", "linux/amd64")
+    (request,) = server.asked("/token")
+    assert request.query == {"service": ["reg"], "scope": ["repository:nvidia/cuda:pull"]}
+    assert "authorization" not in request.headers
+
+
+def test_a_token_for_a_login(fake: FakeRegistry, server: Server, client: Client) -> None:
+    def token(request: Request) -> Answer:
+        user = base64.b64decode(request.headers["authorization"].removeprefix("Basic "))
+        return Answer(200, b'{"access_token": "good"}') if user == b"me:secret" else Answer(401)
+
+    bearer(fake, server, token)
+    registry(server, client, login=lambda _host: Login(username="me", password="secret")).inspect(
+        "nvidia/cuda:tag", "linux/amd64"
+    )
+    wrong = registry(server, client, login=lambda _host: Login(username="me", password="old"))
+    with pytest.raises(RegistryError, match="without a login") as caught:
+        wrong.inspect("nvidia/cuda:tag", "linux/amd64")
+    assert "old" not in str(caught.value)
+
+
+def test_an_identity_token(fake: FakeRegistry, server: Server, client: Client) -> None:
+    def token(request: Request) -> Answer:
+        assert request.method == "POST"
+        assert b"refresh_token=refresh" in request.body
+        return Answer(200, b'{"access_token": "good"}')
+
+    bearer(fake, server, token)
+    login = Login(username="", password="", identity="refresh")
+    registry(server, client, login=lambda _host: login).inspect("nvidia/cuda:tag", "linux/amd64")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(Answer(200, b"<html>"), "else than JSON"), (Answer(500), "HTTP 500"), (Answer(200, b"{}"), "HTTP 200")],
+)
+def test_a_broken_token_service(
+    fake: FakeRegistry, server: Server, client: Client, answer: Answer, words: str
+) -> None:
+    bearer(fake, server, lambda _request: answer)
+    with pytest.raises(RegistryError, match=words):
+        registry(server, client).inspect("nvidia/cuda:tag", "linux/amd64")
+
+
+def test_basic_login_from_dockers_file(
+    fake: FakeRegistry, server: Server, client: Client, own_configuration: Path
+) -> None:
+    fake.guard = lambda request: (
+        None
+        if request.headers.get("authorization") == "Basic " + base64.b64encode(b"me:secret").decode()
+        else Answer(401, b"", {"WWW-Authenticate": 'Basic realm="x"'})
+    )
+    with pytest.raises(RegistryError, match="without a login"):
+        registry(server, client, login=docker_login).inspect("nvidia/cuda:tag", "linux/amd64")
+    folder = own_configuration / ".docker"
+    folder.mkdir()
+    auth = base64.b64encode(b"me:secret").decode()
+    (folder / "config.json").write_text(json.dumps({"auths": {server.host: {"auth": auth}}}))
+    base = registry(server, client, login=docker_login).inspect("nvidia/cuda:tag", "linux/amd64")
+    assert base.digest == digest(fake.manifest)
+
+
+def test_a_credential_helper(
+    own_configuration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = own_configuration / ".docker"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"credHelpers": {"reg.example": "made-up"}}')
+    with pytest.raises(RegistryError, match=r"reg\.example cannot be read"):
+        docker_login("reg.example")
+    helper = tmp_path / "docker-credential-made-up"
+    helper.write_text('#!/bin/sh\ncat >/dev/null\necho \'{"Username": "me", "Secret": "secret"}\'\n')
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert docker_login("reg.example") == Login(username="me", password="secret")
+    assert docker_login("other.example") is None
+
+
+def test_fetch_blob_carries_the_token(
+    fake: FakeRegistry, server: Server, client: Client, tmp_path: Path
+) -> None:
+    bearer(fake, server, lambda _request: Answer(200, b'{"token": "good"}'))
+    layer = fake.layers[0]
+    asked = registry(server, client)
+    path = asked.fetch_blob("nvidia/cuda", digest(layer), tmp_path / "blob", size=len(layer))
+    assert path.read_bytes() == layer
+    assert asked.exists("nvidia/cuda", digest(layer)) is True
+    with pytest.raises(RegistryError, match="does not exist"):
+        asked.fetch_blob("nvidia/cuda", "sha256:" + sha256(b"no"), tmp_path / "other")
+
+
+def test_a_tags_digest(fake: FakeRegistry, server: Server, client: Client) -> None:
+    asked = registry(server, client)
+    assert asked.digest_of("nvidia/cuda:tag") == digest(fake.index)
+    assert asked.digest_of("nvidia/cuda:absent") is None
+
+
+def page_of_tags(server: Server, pages: dict[str, list[str]]) -> None:
+    """Pages by ``last``; each but the last one names the next."""
+    keys = list(pages)
+
+    def answer(request: Request) -> Answer:
+        last = request.query.get("last", [""])[0]
+        headers = {"Content-Type": "application/json"}
+        if last != keys[-1]:
+            headers["Link"] = '</v2/nvidia/cuda/tags/list?n=1000&last=x>; rel="next"'
+        return Answer(200, json.dumps({"name": "nvidia/cuda", "tags": pages[last]}).encode(), headers)
+
+    server.on("/v2/nvidia/cuda/tags/list", answer)
+
+
+def test_all_pages_of_tags_are_read(fake: FakeRegistry, server: Server, client: Client) -> None:
+    page_of_tags(server, {"": ["a", "b"], "b": ["c"]})
+    assert registry(server, client).tags(f"{server.host}/nvidia/cuda") == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [(b"[]", "no list of tags"), (b"{}", "no list of tags"), (b"<html>", "no list of tags")],
+)
+def test_tags_in_another_form_are_refused(
+    fake: FakeRegistry, server: Server, client: Client, body: bytes, reason: str
+) -> None:
+    server.on("/v2/nvidia/cuda/tags/list", Answer(200, body, {"Content-Type": "application/json"}))
+    with pytest.raises(RegistryError, match=reason):
+        registry(server, client).tags(f"{server.host}/nvidia/cuda")
+
+
+def test_pages_of_tags_that_go_in_a_circle_end(fake: FakeRegistry, server: Server, client: Client) -> None:
+    page_of_tags(server, {"": ["a"], "a": ["a"], "never": []})
+    with pytest.raises(RegistryError, match="again and again"):
+        registry(server, client).tags(f"{server.host}/nvidia/cuda")
