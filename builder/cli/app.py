@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.boundary import guarded
-from builder.errors import UsageError
+from builder.errors import NothingSelectedError, UsageError
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -112,24 +112,33 @@ def check(
 
 @app.command()
 def explain(
-    cell: opt.OneCell,
+    cell: opt.CellOrText,
     matrices: opt.Matrices = None,
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Say why a cell gets its verdict, with every value and its source."""
+    """Say why a cell gets its verdict; or what a cause, or a text that a program printed, means."""
     from builder.cli.checking import explain_one
+    from builder.cli.diagnose import explain_text, is_text
 
-    return explain_one(
-        opt.load_all(matrices),
-        cell,
-        driver=opt.driver(driver),
-        online=read,
-        mirrors=opt.mirrors(mirror),
-        json=json_,
-    )
+    if is_text(cell) or not (matrices or opt.matrix_files()):
+        return explain_text(cell)
+    try:
+        return explain_one(
+            opt.load_all(matrices),
+            cell,
+            driver=opt.driver(driver),
+            online=read,
+            mirrors=opt.mirrors(mirror),
+            json=json_,
+        )
+    except NothingSelectedError as none:
+        try:
+            return explain_text(cell)
+        except UsageError:
+            raise none from None
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from .causes_cudnn import CUDNN_CAUSES
 from .causes_framework import FRAMEWORK_CAUSES
 from .causes_host import HOST_CAUSES
+from .data import read_signatures
 
 CAUSES = {cause.id: cause for cause in CUDNN_CAUSES + FRAMEWORK_CAUSES + HOST_CAUSES}
 
@@ -27,6 +28,20 @@ def explain(identifier):
     return "\n".join(lines)
 
 
+def _texts(cause):
+    """The texts that people meet for a cause, as Markdown: those that prove it, and those that it fits."""
+    proving, fitting = [], []
+    for signature in read_signatures():
+        row = "- `%s` ([%s](%s))" % (signature.example, ", ".join(signature.systems), signature.source)
+        sure = signature.kind == "proves" and signature.causes == [cause]
+        if sure:
+            proving.append(row)
+        elif cause in signature.causes + [outcome for _, outcome in signature.when]:
+            fitting.append(row)
+    lines = ["", "Texts that say so:", ""] + proving if proving else []
+    return lines + (["", "Texts that it fits, among other causes:", ""] + fitting if fitting else [])
+
+
 def causes_page():
     """The whole list as Markdown: ``docs/causes.md`` is this text."""
     lines = [
@@ -44,4 +59,5 @@ def causes_page():
             if cause.side == side:
                 lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
                 lines += ["What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
+                lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

@@ -13,9 +13,9 @@ from collections import namedtuple
 from .packages import satisfies
 from .versions import numbers
 
-# text: the expression as it is written; pattern: the same, compiled; causes: ids, the most frequent first;
-# when, unless: [(condition, cause)]
-Signature = namedtuple("Signature", "id text pattern systems kind causes when unless says source")
+# example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
+# first; when, unless: [(condition, cause)]
+Signature = namedtuple("Signature", "id example pattern systems kind causes when unless says source")
 
 
 def beside(name):
@@ -41,11 +41,10 @@ def _signature(section):
     for key in ("when", "unless"):
         lines = [line.partition(":") for line in section.get(key, "").splitlines() if line.strip()]
         pairs[key] = [(condition.strip(), cause.strip()) for condition, _, cause in lines]
-    text = section["text"]
     return Signature(
         section.name,
-        text,
-        re.compile(text.replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
+        section["example"],
+        re.compile(section["text"].replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
         _listed(section.get("in", "")),
         section["kind"],
         _listed(section.get("causes", "")),

@@ -61,7 +61,7 @@ class Finding(object):
         self.because = []
         causes = [cause for cause in signature.causes if not self._excluded(cause)]
         for condition, cause in signature.when:
-            reason = _CONDITIONS[condition](told, self.detail)
+            reason = CONDITIONS[condition](told, self.detail)
             if reason:
                 causes, self.strength = [cause], PROVES
                 self.because.append(reason)
@@ -72,7 +72,7 @@ class Finding(object):
 
     def _excluded(self, cause):
         for condition, out in self.signature.unless:
-            reason = _CONDITIONS[condition](self.told, self.detail) if out == cause else None
+            reason = CONDITIONS[condition](self.told, self.detail) if out == cause else None
             if reason:
                 self.because.append("not %s: %s" % (cause, reason))
                 return True
@@ -141,7 +141,7 @@ def _if_driver_old(told, detail):
     return None
 
 
-def _if_no_driver(told, _):
+def _if_no_kernel_module(told, _):
     return "there is no kernel module" if told.no_kernel_module else None
 
 
@@ -284,7 +284,7 @@ def _cuda_of_build(told):
     return None
 
 
-_CONDITIONS = {
+CONDITIONS = {
     name[len("_if_") :].replace("_", "-"): value
     for name, value in sorted(globals().items())
     if name.startswith("_if_")

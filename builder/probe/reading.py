@@ -26,8 +26,9 @@ _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
 _WORDS = re.compile(
     rb"ud[an]|UD[AN]|uD[AN]|ublas|UBLAS|vidia|VIDIA|nvrtc|nvJit|NVML|GPU|gpu|\.so|\.dll|DNN |dnn |river|"
-    rb"ernel|apability|orch|ensor|jax|JAX|onnx|ONNX|ranslate2|addle|xla|XLA|ptx|PTX|emory|OOM|EXHAUSTED|GLIBC|NumPy|"
-    rb"numpy|ttempted|ystem |LD_LIBRARY|==|ersion|onvolution|algorithm|RTX|GTX|Tesla|conda|protobuf|Descriptors|WSL|olab|MiB|/content"
+    rb"ernel|apability|orch|ensor|jax|JAX|onnx|ONNX|ranslate2|addle|xla|XLA|ptx|PTX|emory|OOM|EXHAUSTED|GLIBC|"
+    rb"NumPy|numpy|ttempted|ystem |LD_LIBRARY|==|ersion|onvolution|algorithm|RTX|GTX|Tesla|conda|protobuf|"
+    rb"Descriptors|WSL|olab|MiB|/content"
 )
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
