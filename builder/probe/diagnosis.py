@@ -51,7 +51,7 @@ _LOOKS = (
 )
 
 
-class Finding(object):
+class SignatureHit(object):
     """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
 
     def __init__(self, signature, match, line, told):
@@ -316,7 +316,7 @@ def diagnose(reading):
 
 
 def find(lines, told):
-    """[Finding], and [{line, says, source}] of lines that mean nothing."""
+    """[SignatureHit], and [{line, says, source}] of lines that mean nothing."""
     text, starts = _as_one_text(lines)
     findings, harmless, taken = [], [], []
     for signature in read_signatures():
@@ -329,7 +329,7 @@ def find(lines, told):
             row = {"line": _place(line), "says": signature.says, "source": signature.source}
             harmless.append(row)
         else:
-            findings.append(Finding(signature, match, line, told))
+            findings.append(SignatureHit(signature, match, line, told))
     return findings, harmless
 
 

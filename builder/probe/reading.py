@@ -44,7 +44,7 @@ _INSTALL = re.compile(
 )
 
 
-class Reading(object):
+class TextReading(object):
     """The lines that were kept of some texts, and what is to say about how they were read."""
 
     def __init__(self):
@@ -173,8 +173,8 @@ def redact(text):
 
 
 def read_all(names):
-    """A :class:`Reading` of files; ``-`` is the standard input. Raises OSError where one cannot be read."""
-    reading = Reading()
+    """A :class:`TextReading` of files; ``-`` is the standard input. Raises OSError where one cannot be read."""
+    reading = TextReading()
     for name in names:
         if name == "-":
             reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
@@ -185,8 +185,8 @@ def read_all(names):
 
 
 def read_text_given(text):
-    """A :class:`Reading` of one text, as an argument gives it."""
-    reading = Reading()
+    """A :class:`TextReading` of one text, as an argument gives it."""
+    reading = TextReading()
     for number, line in enumerate(text.splitlines(), 1):
         reading.lines.append(Line("the text", number, clean(line)[:_LONGEST]))
     reading.sources.append("the text")

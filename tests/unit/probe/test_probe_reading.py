@@ -14,7 +14,7 @@ from builder.facts.tables import load
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
 from builder.probe.diagnosis import CONDITIONS, diagnose
-from builder.probe.reading import Reading, redact
+from builder.probe.reading import TextReading, redact
 
 SIGNATURES = read_signatures()
 THREADS = [
@@ -23,7 +23,7 @@ THREADS = [
 
 
 def ask(*texts, name="log.txt"):
-    reading = Reading()
+    reading = TextReading()
     for text in texts:
         data = text if isinstance(text, bytes) else text.encode()
         reading.add(name, io.BytesIO(data), len(data))
