@@ -286,28 +286,6 @@ class Pinned:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecipeFile:
-    content: bytes
-    mode: int = 0o644
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """A rendered build context: ``Dockerfile`` and all that it needs.
-
-    ``blobs`` are the large files of the context, by what they are made of (``rootfs.tar``, the ``pip`` wheel
-    that installs the others); they are put beside ``files`` when the recipe is written.
-    """
-
-    cell: Cell
-    pinned: Pinned
-    files: Mapping[str, RecipeFile]
-    blobs: Mapping[str, RootfsBase | Wheel]
-    inputs: str
-    """Digest of the lock's inputs and of every file: what ``io.rtbuild.inputs`` in the image says."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Image:
     """A built image in an engine's store."""
 

@@ -15,21 +15,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from builder.evidence import Evidence, Verification
-from builder.model import (
-    Base,
-    Cell,
-    Cuda,
-    Deb,
-    Pinned,
-    Recipe,
-    RecipeFile,
-    RegistryBase,
-    RootfsBase,
-    Wheel,
-)
+from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.oci.registry import Manifest
 from builder.oci.spec import MANIFEST
 from builder.oci.staging import Staged, read_image
+from builder.recipe.values import Recipe, RecipeFile
 
 if TYPE_CHECKING:
     from pathlib import Path

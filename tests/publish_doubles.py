@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from builder.model import Cell, Matrix, Recipe
+    from builder.model import Cell, Matrix
     from builder.oci.staging import Staged
+    from builder.recipe.values import Recipe
 
 PROBE = bundle()
 T4 = {"name": "Tesla T4", "compute_capability": "7.5"}

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from builder.model import Recipe
+    from builder.recipe.values import Recipe
 
 Kind = Literal["verification", "sbom", "provenance"]
 

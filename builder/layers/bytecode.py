@@ -24,10 +24,10 @@ from builder.layers.wheel import SITE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from builder.layers.dockerfile import Step
     from builder.layers.pack import Pack
     from builder.layers.scratch import Scratch
     from builder.layers.store import LayerStore, Lease
+    from builder.recipe.values import RecipeStep
 
 FOLDER = "bytecode"
 """What the template calls the layer."""
@@ -49,9 +49,9 @@ class Part:
     key: str
 
 
-def makes_bytecode(step: Step) -> bool:
+def makes_bytecode(step: RecipeStep) -> bool:
     """Whether this is the step whose work is kept by distribution."""
-    return step.makes == {FOLDER}
+    return step.makes == (FOLDER,)
 
 
 def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[Part]:
@@ -82,7 +82,7 @@ def _part(info: str, files: Mapping[str, Packed], made_by: str) -> Part:
     )
 
 
-def compiler(step: Step, root: Path, env: Mapping[str, str]) -> str:
+def compiler(step: RecipeStep, root: Path, env: Mapping[str, str]) -> str:
     """A digest of all that decides what a source becomes: the script, Python, and what it is told."""
     return digest_of({"script": step.script, "env": dict(sorted(env.items())), "python": _interpreter(root)})
 

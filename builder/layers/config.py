@@ -11,8 +11,8 @@ from builder.layers.compose import image_config
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from builder.layers.dockerfile import Ending, Setting
     from builder.layers.types import BaseLayers, Layer
+    from builder.recipe.values import Recipe, RecipeSetting
 
 _CONFIG_ORDER = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
@@ -20,21 +20,26 @@ _CONFIG_ORDER = (
 )
 """The order of the fields of Go's structure:
 https://github.com/moby/docker-image-spec/blob/main/specs-go/v1/image.go"""
+_DURATIONS = {
+    "interval": "Interval",
+    "timeout": "Timeout",
+    "start-period": "StartPeriod",
+    "start-interval": "StartInterval",
+}
+"""Options of ``HEALTHCHECK`` and fields of Go's structure, in its order."""
 _HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
 
 
-def final_config(
-    base: BaseLayers, wheels: Sequence[Layer], added: Sequence[Layer], ending: Ending, epoch: int
-) -> bytes:
+def final_config(recipe: Recipe, base: BaseLayers, wheels: Sequence[Layer], added: Sequence[Layer]) -> bytes:
     """The image's config as BuildKit writes it, byte for byte."""
     document = image_config(base, [*wheels, *added])
-    created = datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    created = datetime.fromtimestamp(recipe.pinned.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
     history = document["history"][: len(document["history"]) - len(added)]
-    history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in ending.copies]
-    history += [{**by_kit, "created_by": one.said, "empty_layer": True} for one in ending.settings]
+    history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
+    history += [{**by_kit, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
     document["history"] = [_ordered(entry, _HISTORY_ORDER) for entry in history]
-    document["config"] = _ordered(_configured(settings_of(base), ending.settings), _CONFIG_ORDER)
+    document["config"] = _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER)
     document["rootfs"] = _ordered(document["rootfs"], ("type", "diff_ids"))
     return go_json(dict(sorted(document.items())))
 
@@ -44,7 +49,7 @@ def settings_of(base: BaseLayers) -> dict[str, Any]:
     return dict(base.config.get("config") or {})
 
 
-def _configured(config: dict[str, Any], settings: Sequence[Setting]) -> dict[str, Any]:
+def _configured(config: dict[str, Any], settings: Sequence[RecipeSetting]) -> dict[str, Any]:
     environment_ = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
     labels = dict(config.get("Labels") or {})
     for one in settings:
@@ -54,25 +59,45 @@ def _configured(config: dict[str, Any], settings: Sequence[Setting]) -> dict[str
             case "LABEL":
                 labels[one.name] = str(one.value)
             case "CMD":
-                config["Cmd"], config["ArgsEscaped"] = one.value, True
+                config["Cmd"], config["ArgsEscaped"] = list(one.value), True
             case "ENTRYPOINT":
-                config["Entrypoint"] = one.value
+                config["Entrypoint"] = list(one.value)
                 if not any(other.kind == "CMD" for other in settings):
                     config.pop("Cmd", None)
             case "HEALTHCHECK":
-                times = {name: seconds * 10**9 for name, seconds in one.durations}
-                config["Healthcheck"] = {"Test": one.value, **times}
-            case "WORKDIR":
-                config["WorkingDir"] = one.value
+                times = {_DURATIONS[name]: seconds * 10**9 for name, seconds in one.durations}
+                config["Healthcheck"] = {"Test": ["CMD", *one.value], **times}
             case "USER":
                 config["User"] = one.value
-            case _:  # EXPOSE
-                ports = one.value if "/" in str(one.value) else f"{one.value}/tcp"
-                config["ExposedPorts"] = {**(config.get("ExposedPorts") or {}), str(ports): {}}
     config["Env"] = [f"{name}={text}" for name, text in environment_.items()]
     if labels:
         config["Labels"] = dict(sorted(labels.items()))
     return config
+
+
+def _said(one: RecipeSetting) -> str:
+    """The entry of the image's history, in BuildKit's words."""
+    if one.kind in ("ENV", "LABEL"):
+        return f"{one.kind} {one.name}={one.value}"
+    if isinstance(one.value, str):
+        return f"{one.kind} {one.value}"
+    if one.kind == "HEALTHCHECK":
+        given = dict(one.durations)
+        lengths = " ".join(f'"{_go_duration(given.get(name, 0))}"' for name in _DURATIONS)
+        return f"HEALTHCHECK &{{[{_quoted('CMD', *one.value)}] {lengths} '\\x00'}}"
+    return f"{one.kind} [{_quoted(*one.value)}]"
+
+
+def _quoted(*words: str) -> str:
+    return " ".join(json.dumps(word, ensure_ascii=False) for word in words)
+
+
+def _go_duration(seconds: int) -> str:
+    """``1m0s``, as Go writes it."""
+    hours, minutes = seconds // 3600, seconds // 60
+    text = f"{hours}h" if hours else ""
+    text += f"{minutes % 60}m" if minutes else ""
+    return f"{text}{seconds % 60}s"
 
 
 def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:

@@ -32,14 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from builder.layers.dockerfile import Ending, Step
     from builder.layers.pack import Pack
     from builder.layers.store import LayerStore, Lease
-    from builder.model import Recipe, RecipeFile
+    from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
-_WHEELS = "/opt/runtime"
 _EXPANSION = 4
 """How much larger a layer is unpacked, where only its size is known."""
 _LOOKED_AT = 512 << 20
@@ -51,7 +49,6 @@ class Finisher:
     """What the steps of one recipe need."""
 
     recipe: Recipe
-    ending: Ending
     base: BaseLayers
     wheels: Sequence[Layer]
     store: LayerStore
@@ -70,7 +67,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
 
     Raises :class:`~builder.errors.MissingToolError` where this machine cannot run the steps.
     """
-    keys = layer_keys(work.recipe, work.ending, work.base.layers, work.wheels)
+    keys = layer_keys(work.recipe, work.base.layers, work.wheels)
     found = {name: work.store.find(key, work.lease) for name, key in keys.items()}
     for name, key in keys.items():
         found[name] = found[name] or work.fetched(key, work.lease)
@@ -88,7 +85,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
 
 def _made(work: Finisher, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
     """The folders with these keys, each as a layer in the store."""
-    with_wheels = any(_sees_wheels(step) for name in keys for step in work.ending.steps_of(name))
+    with_wheels = any(_sees_wheels(step) for name in keys for step in work.recipe.steps_of(name))
     with work.bench.system(work, alone=with_wheels, memory=memory) as scratch:
         _run(work, list(keys), scratch)
         return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
@@ -148,17 +145,13 @@ def _lay_base(work: Finisher, folder: Path) -> Scratch:
     return scratch
 
 
-def layer_keys(
-    recipe: Recipe, ending: Ending, base: Sequence[Layer], wheels: Sequence[Layer]
-) -> dict[str, str]:
-    """What each folder below ``/out`` is looked up by: its steps, the files they see, the layers below."""
-    return {name: _key(recipe, ending, name, base, wheels) for name in ending.copies}
+def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -> dict[str, str]:
+    """The key of each folder below ``/out``: its steps, the files that they see, the layers below."""
+    return {name: _key(recipe, name, base, wheels) for name in recipe.added}
 
 
-def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
-    steps = ending.steps_of(name)
-    if not steps:
-        raise CellError(f"no step of the recipe makes /out/{name}", hint="this is a fault of the template")
+def _key(recipe: Recipe, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
+    steps = recipe.steps_of(name)
     document = {
         "format": _FORMAT,
         "folder": name,  # steps that look at one another make several
@@ -174,7 +167,7 @@ def _key(recipe: Recipe, ending: Ending, name: str, base: Sequence[Layer], wheel
     return f"step-{made_of}-{codec(recipe.cell.options.compression)}"
 
 
-def _seen(recipe: Recipe, step: Step) -> dict[str, RecipeFile]:
+def _seen(recipe: Recipe, step: RecipeStep) -> dict[str, RecipeFile]:
     """The recipe's files that a step sees, by their paths in the image; a folder stands for what is in it."""
     seen = {}
     for source, target in step.files:
@@ -185,35 +178,34 @@ def _seen(recipe: Recipe, step: Step) -> dict[str, RecipeFile]:
     return seen
 
 
-def _sees_wheels(step: Step) -> bool:
-    return _WHEELS in step.script
+def _sees_wheels(step: RecipeStep) -> bool:
+    return step.reads != "nothing"
 
 
 def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
     """Run the steps that make these folders, in the recipe's order."""
-    needed = {step for name in names for step in work.ending.steps_of(name)}
+    needed = {step for name in names for step in work.recipe.steps_of(name)}
     packs = _lay_wheels(work, scratch) if any(map(_sees_wheels, needed)) else []
-    for step in work.ending.steps:
+    for step in work.recipe.steps:
         if step not in needed:
             continue
-        makes = ", ".join(sorted(step.makes))
-        work.progress(f"making {makes}")
+        work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
             scratch.put(path, file.content, file.mode)
         scratch.put("/dev/null", b"", 0o666)
         if makes_bytecode(step):
             _compile(work, step, scratch, packs)
         else:
-            if ".py" in step.script:
+            if step.reads == "sources":
                 lay_sources(lambda _file: True, packs, scratch)
             _run_step(work, step, scratch)
 
 
-def _run_step(work: Finisher, step: Step, scratch: Scratch) -> None:
+def _run_step(work: Finisher, step: RecipeStep, scratch: Scratch) -> None:
     run_script(
         step.script,
         scratch.root,
-        what=f"the step that makes {', '.join(sorted(step.makes))}",
+        what=f"the step `{step.name}`",
         env=environment(_given(work)),
         cancel=work.cancel,
     )
@@ -238,7 +230,7 @@ def _lay_wheels(work: Finisher, scratch: Scratch) -> list[Pack]:
     return packs
 
 
-def _compile(work: Finisher, step: Step, scratch: Scratch, packs: Sequence[Pack]) -> None:
+def _compile(work: Finisher, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
     parts = parts_of(packs, made_by=compiler(step, scratch.root, _given(work)))
     missing = lay_known(parts, scratch, store=work.store, lease=work.lease)

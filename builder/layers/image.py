@@ -12,7 +12,6 @@ from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.layers.config import final_config
-from builder.layers.dockerfile import read_ending
 from builder.layers.finish import Finisher, added_layers, layer_keys
 from builder.layers.locking import disk_errors, locked
 from builder.layers.stack import check_collisions
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.layers.types import BaseLayers, Layer
-    from builder.model import Recipe
+    from builder.recipe.values import Recipe
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -91,12 +90,10 @@ def compose_image(
     elsewhere. Raises :class:`~builder.errors.CellError` where an engine is needed, or two packages fight over
     a path, and :class:`~builder.errors.MissingToolError` where this machine cannot run the recipe's steps.
     """
-    ending = read_ending(recipe.files["Dockerfile"].content.decode())
     check_collisions(made)
     wheels = [made.known[group].record.layer for group in made.groups]
     work = Finisher(
         recipe=recipe,
-        ending=ending,
         base=base,
         wheels=wheels,
         store=made.store,
@@ -108,9 +105,9 @@ def compose_image(
         progress=progress,
     )
     added, count = added_layers(work)
-    config = final_config(base, wheels, added, ending, recipe.pinned.epoch)
+    config = final_config(recipe, base, wheels, added)
     layers = (*base.layers, *wheels, *added)
-    steps = layer_keys(recipe, ending, base.layers, wheels)
+    steps = layer_keys(recipe, base.layers, wheels)
     made_of = {one.key: one.record for one in made.every}
     made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}
     return ComposedImage(

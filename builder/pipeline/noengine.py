@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
-from builder.layers.dockerfile import read_ending
 from builder.layers.finish import Workbench
 from builder.layers.image import MANIFEST, ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
 
     from builder.layers import Layer
     from builder.layers.store import Lease
-    from builder.model import Cell, Matrix, Pinned, Recipe
+    from builder.model import Cell, Matrix, Pinned
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
     from builder.pipeline.stages import Site
+    from builder.recipe.values import Recipe
 
 
 def refuse_engine_work(pinned: Pinned) -> None:
@@ -205,7 +205,6 @@ def build_without_engine(
         there = staged.get(recipe.inputs)
         if there is not None:
             return end_staged(walk, site, there)
-        read_ending(recipe.files["Dockerfile"].content.decode())  # what only an engine runs is refused early
         image = compose_cell(walk, site, recipe, bench)
         return stages.ended(walk, Outcome.UNVERIFIED if settings.verify else Outcome.DONE, image=image)
 

@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
 
-    from builder.model import Cell, Image, Matrix, Recipe
+    from builder.model import Cell, Image, Matrix
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
+    from builder.recipe.values import Recipe
 
 _DOWNLOADS = ("wheels", "debs", "apt")
 """What the second build may share with the first: files that are checked against the lock's hashes."""

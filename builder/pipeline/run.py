@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engine import Engine, StoredImage
-    from builder.model import Cell, Image, Matrix, Pinned, Recipe
+    from builder.model import Cell, Image, Matrix, Pinned
     from builder.oci.staging import Staged
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
+    from builder.recipe.values import Recipe
 
 
 def open_site(

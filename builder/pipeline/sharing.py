@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.layers import Layer, shared
-from builder.layers.dockerfile import read_ending
 from builder.layers.finish import layer_keys
 from builder.layers.stack import plan
 from builder.layers.store import Record
@@ -24,10 +23,11 @@ if TYPE_CHECKING:
     from builder.layers import LayerStore
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
-    from builder.model import Image, Recipe
+    from builder.model import Image
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
+    from builder.recipe.values import Recipe
 
 _CONNECTIONS = 4
 """Layers that are downloaded at a time."""
@@ -182,9 +182,8 @@ def built_of(
     made = {one.key: one.record for one in every if one.record.layer.digest in pushed}
     if planned.missing or planned.rootfs is None or len(made) < len(every):
         return made
-    ending = read_ending(recipe.files["Dockerfile"].content.decode())
     wheels = [planned.known[group].record.layer for group in planned.groups]
-    keys = layer_keys(recipe, ending, [planned.rootfs.record.layer], wheels)
+    keys = layer_keys(recipe, [planned.rootfs.record.layer], wheels)
     below = [planned.rootfs.record.layer.digest, *(layer.digest for layer in wheels)]
     if pushed[: len(below)] != below or len(pushed) != len(below) + len(keys):
         return made  # which layer is which step's cannot be told

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engine import StoredImage
-    from builder.model import Recipe
     from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.stages import Site
+    from builder.recipe.values import Recipe
 
 _QUESTIONS = 16
 """Cells that a registry is asked about at a time."""

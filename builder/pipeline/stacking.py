@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
-    from builder.model import Pinned, Recipe, Wheel
+    from builder.model import Pinned, Wheel
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.stages import Site
+    from builder.recipe.values import Recipe
 
 
 def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...]) -> dict[str, Path]:

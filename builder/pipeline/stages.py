@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from builder.engine import BuildEvent, Engine, StoredImage
     from builder.index.client import Index
     from builder.layers import LayerStore
-    from builder.model import Cell, Pinned, Recipe, Report
+    from builder.model import Cell, Pinned, Report
     from builder.pipeline.locks import LockKeeper
     from builder.pipeline.schedule import Walk
     from builder.pipeline.settings import Settings
     from builder.pipeline.sharing import SharedLayers
+    from builder.recipe.values import Recipe
     from builder.verify import ReportStore
 
 

@@ -12,9 +12,10 @@ from builder.publish.reports import Candidate, Refusal
 from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
-    from builder.model import Cell, Recipe
+    from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
+    from builder.recipe.values import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

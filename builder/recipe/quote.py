@@ -6,6 +6,7 @@ was forgotten here cannot reach a file.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from builder.errors import CellError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from builder.recipe.values import RecipeSetting, RecipeStep
 
 
 class Quoted(str):
@@ -70,6 +73,14 @@ platform = _matching("platform", r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9]+)?", "linux/a
 
 compression = _matching("compression", r"zstd|gzip", "zstd")
 
+out_folder = _matching("folder below /out", r"[a-z]+(?:-[a-z]+)*", "environment")
+
+_user = _matching("user and group", r"\d+:\d+", "1000:1000")
+
+_option = _matching("option of an instruction", r"[a-z]+(?:-[a-z]+)*", "start-period")
+
+_place = _matching("path of a file", r"/?[\w.-]+(?:/[\w.-]+)*", "/mnt/expect.json")
+
 _digest = _matching("digest", r"sha256:[0-9a-f]{64}", "sha256:9f86d081… (64 characters)")
 
 _COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -104,6 +115,37 @@ def value(text: str) -> Quoted:
     """
     escaped = re.sub(r'(["$\\])', r"\\\1", _printable(text))
     return Quoted(f'"{escaped}"')
+
+
+def run(step: RecipeStep) -> Quoted:
+    """A step as the instruction ``RUN``, without its last newline."""
+    if "EOF" in step.script.splitlines() or not step.script.endswith("\n"):
+        raise CellError(f"the script of the step {step.name} cannot stand in a Dockerfile")
+    mounts = "".join(
+        f" \\\n    --mount=type=bind,source={_place(source)},target={_place(target)}"
+        for source, target in step.files
+    )
+    return Quoted(f"RUN --network=none{mounts} <<'EOF'\n{step.script}EOF")
+
+
+def setting(one: RecipeSetting) -> Quoted:
+    """A change of the image's config as the instruction of the same name."""
+    match one.kind:
+        case "ENV":
+            return Quoted(f"ENV {env_name(one.name)}={value(str(one.value))}")
+        case "LABEL":
+            return Quoted(f"LABEL {label_name(one.name)}={value(str(one.value))}")
+        case "USER":
+            return Quoted(f"USER {_user(one.value)}")
+        case "HEALTHCHECK":
+            options = " ".join(f"--{_option(name)}={seconds:d}s" for name, seconds in one.durations)
+            return Quoted(f"HEALTHCHECK {options} \\\n    CMD {_words(one)}")
+        case _:  # CMD, ENTRYPOINT
+            return Quoted(f"{one.kind} {_words(one)}")
+
+
+def _words(one: RecipeSetting) -> str:
+    return json.dumps([_printable(word) for word in one.value], ensure_ascii=False)
 
 
 def comment(text: str) -> Quoted:
@@ -152,10 +194,13 @@ FILTERS: Mapping[str, Callable[..., Quoted]] = {
     "image": image,
     "index_url": index_url,
     "label_name": label_name,
+    "out_folder": out_folder,
     "platform": platform,
     "project": project,
     "python_version": python_version,
     "release": release,
+    "run": run,
+    "setting": setting,
     "sha256": sha256,
     "value": value,
     "wheel_file": wheel_file,

@@ -10,26 +10,20 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of
 from builder.errors import CellError
-from builder.model import Pinned, Recipe, RecipeFile, RegistryBase, RootfsBase, Wheel
+from builder.model import Pinned, RegistryBase, RootfsBase, Wheel
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
 from builder.recipe.runtime import runtime_files
+from builder.recipe.steps import LAYERS, settings_of, steps_of, title
 from builder.recipe.template import fill
+from builder.recipe.values import Recipe, RecipeFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 ROOTFS = "rootfs.tar"
 _BUILT = "built"
 """The folder of wheels that no index has."""
-_EXPECT = "/usr/local/share/rtbuild/expect.json"
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What Docker sets where an image says nothing: https://docs.docker.com/engine/containers/run/"""
-
-_GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
-"""Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:
-https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"""
-
 _UNKNOWN = "sha256:" + "0" * 64
 _SLIM = Path(__file__).with_name("slim.py")
 _WITHOUT_DISTUTILS = 12
@@ -60,13 +54,16 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
             },
         }
     )
-    labels = tuple(_labels(pinned, version=version, inputs=inputs))
+    values["settings"] = tuple(settings_of(pinned, version=version, inputs=inputs))
     return Recipe(
         cell=pinned.cell,
         pinned=pinned,
-        files=files | {"Dockerfile": _text("Dockerfile.j2", values | {"labels": labels})},
+        files=files | {"Dockerfile": _text("Dockerfile.j2", values)},
         blobs=blobs,
         inputs=inputs,
+        steps=tuple(values["steps"].values()),
+        added=values["added"],
+        settings=values["settings"],
     )
 
 
@@ -83,7 +80,7 @@ def _pip(pinned: Pinned) -> Wheel:
 def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
     """What the templates are given."""
     cell, base = pinned.cell, pinned.base
-    return {
+    values = {
         "base": base,
         "built": any(wheel.source is not None for wheel in pinned.wheels),
         "cell": cell,
@@ -92,17 +89,23 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
             canonicalize_name(wheel.name).startswith("nvidia-cudnn-") and wheel.version.startswith("8.")
             for wheel in pinned.wheels
         ),
-        "env": tuple(_env(pinned)),
         "epoch": pinned.epoch,
-        "labels": tuple(_labels(pinned, version=version, inputs=_UNKNOWN)),
         "needs_distutils": int(python_version(cell.python).partition(".")[2]) < _WITHOUT_DISTUTILS,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
         "registry": isinstance(base, RegistryBase),
         "slim": cell.options.slim,
-        "title": _title(pinned),
+        "title": title(pinned),
         "version": version,
         "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),
+    }
+    steps = steps_of(pinned, values)
+    made = {folder for step in steps for folder in step.makes}
+    return {
+        **values,
+        "steps": {step.name: step for step in steps},
+        "added": tuple(folder for folder in LAYERS if folder in made),
+        "settings": tuple(settings_of(pinned, version=version, inputs=_UNKNOWN)),
     }
 
 
@@ -122,40 +125,3 @@ def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[s
 
 def _text(template: str, values: Mapping[str, Any]) -> RecipeFile:
     return RecipeFile(content=fill(template, values).encode())
-
-
-def _env(pinned: Pinned) -> Iterator[tuple[str, str]]:
-    cell, base = pinned.cell, pinned.base
-    there: Mapping[str, str] = dict(base.env) if isinstance(base, RegistryBase) else {}
-    yield "PATH", f"/opt/runtime/bin:{there.get('PATH') or _PATH}"
-    yield "CUDNN_VERIFY_EXPECT", _EXPECT
-    if cell.cuda.provider == "wheels":
-        chosen = dict(cell.env)
-        for name, text in _GPU_VARIABLES.items():
-            if name not in there and name not in chosen:
-                yield name, text
-    if cell.profile == "colab" and "HOME" not in dict(cell.env):
-        yield "HOME", "/home/colab"  # also for a user of `--user` who is not in /etc/passwd
-    yield from cell.env
-
-
-def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str, str]]:
-    """https://github.com/opencontainers/image-spec/blob/main/annotations.md and rtbuild's own."""
-    cell, base = pinned.cell, pinned.base
-    if isinstance(base, RegistryBase):
-        yield "org.opencontainers.image.base.digest", base.digest
-        yield "org.opencontainers.image.base.name", base.reference
-    yield "org.opencontainers.image.title", _title(pinned)
-    yield "org.opencontainers.image.version", cell.id
-    yield "io.rtbuild.cell", cell.id
-    yield "io.rtbuild.matrix", cell.matrix
-    if cell.profile != "plain":
-        yield "io.rtbuild.profile", cell.profile
-    yield "io.rtbuild.version", version
-    yield "io.rtbuild.inputs", inputs
-
-
-def _title(pinned: Pinned) -> str:
-    cell = pinned.cell
-    parts = [text.replace("==", " ") for text in cell.frameworks]
-    return ", ".join([*parts, f"Python {cell.python}", str(cell.base)])

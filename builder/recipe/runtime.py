@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder import resources
-from builder.model import RecipeFile
+from builder.recipe.values import RecipeFile
 
 
 def runtime_files() -> dict[str, RecipeFile]:

@@ -22,7 +22,7 @@ from builder.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from builder.model import Recipe
+    from builder.recipe.values import Recipe
 
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 _SECOND = 10**9

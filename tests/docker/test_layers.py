@@ -26,7 +26,7 @@ from layer_wheels import Builder, Made, paths, pinned, tricky
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from builder.model import Recipe
+    from builder.recipe.values import Recipe
 
 pytestmark = pytest.mark.docker
 

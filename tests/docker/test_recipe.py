@@ -11,6 +11,7 @@ import tarfile
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cuda_base
 import pytest
@@ -21,9 +22,12 @@ from builder.debian.archive import Debian
 from builder.index.client import Index
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.resolve import pin
-from builder.model import Base, Cell, Cuda, Recipe, RootfsBase
+from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry
 from builder.recipe import render, write
+
+if TYPE_CHECKING:
+    from builder.recipe.values import Recipe
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 

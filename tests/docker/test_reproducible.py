@@ -15,12 +15,13 @@ from builder.debian.archive import Debian
 from builder.engine import Engine
 from builder.errors import CellError
 from builder.index.client import Index
-from builder.model import Base, Cell, Cuda, Pinned, Recipe, RecipeFile, RootfsBase
+from builder.model import Base, Cell, Cuda, Pinned, RootfsBase
 from builder.oci.registry import Registry
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
 from builder.pipeline.stages import Site
+from builder.recipe.values import Recipe, RecipeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

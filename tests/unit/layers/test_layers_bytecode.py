@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,16 +23,18 @@ from builder.layers.bytecode import (
     makes_bytecode,
     parts_of,
 )
-from builder.layers.dockerfile import read_ending
 from builder.layers.excerpt import Excerpt
 from builder.layers.pack import Pack, keep_pack
 from builder.layers.scratch import Scratch
 from builder.layers.tar import MTIME
+from builder.recipe import render
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))
+import recipe_cells
 
 if TYPE_CHECKING:
-    from builder.layers.dockerfile import Step
+    from builder.recipe.values import RecipeStep
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "recipe" / "rootfs-wheels" / "Dockerfile"
 SITE = "opt/runtime/lib/python/site-packages"
 MOUNTS = """
 for folder in usr bin lib lib64 root; do
@@ -47,17 +51,23 @@ def pythons() -> list[str]:
     return sorted(found) + sorted(map(str, versions))
 
 
+def bytecode_step() -> RecipeStep:
+    recipe = render(recipe_cells.ROOTFS_WHEELS, probe=recipe_cells.PROBE, version="0.1.0")
+    (found,) = filter(makes_bytecode, recipe.steps)
+    return found
+
+
 @pytest.fixture(params=pythons(), ids=lambda path: path.strip("/").replace("/", "-"))
-def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Step:
+def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RecipeStep:
     """The recipe's step, run by one of this machine's interpreters, which is mounted into the scratch."""
     words = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
     if subprocess.run([*words, "mount --rbind /usr /mnt"], capture_output=True, check=False).returncode:
         pytest.skip("this machine makes no namespaces")
     monkeypatch.setattr(sandbox, "way_in", lambda: (*words, MOUNTS))
-    (found,) = filter(makes_bytecode, read_ending(GOLDEN.read_text()).steps)
+    found = bytecode_step()
     assert '"/usr/bin/$python" -B' in found.script
     script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')
-    return type(found)(script=script, files=found.files)
+    return dataclasses.replace(found, script=script)
 
 
 WORDS = "".join(f"name_{number} = 'value_{number}'\n" for number in range(40)).encode()
@@ -97,7 +107,7 @@ def packed(store: LayerStore, *names: str) -> list[Pack]:
 
 
 def compiled(
-    step: Step, root: Path, packs: list[Pack], store: LayerStore
+    step: RecipeStep, root: Path, packs: list[Pack], store: LayerStore
 ) -> tuple[list[str], dict[str, Any]]:
     """Which parts were compiled now, and the layer: each path with mode, time and content."""
     scratch = Scratch(root, threading.Event())
@@ -122,7 +132,7 @@ def compiled(
     return [part.title.removeprefix("bytecode of ") for part in missing], found
 
 
-def test_parts_of_several_runs_are_what_one_run_makes(step: Step, tmp_path: Path) -> None:
+def test_parts_of_several_runs_are_what_one_run_makes(step: RecipeStep, tmp_path: Path) -> None:
     one, two = LayerStore(tmp_path / "one"), LayerStore(tmp_path / "two")
     names = ("one", "two", "three", "")
     made, whole = compiled(step, tmp_path / "whole", packed(one, *names), one)
@@ -158,7 +168,7 @@ def test_what_a_part_is_looked_up_by(tmp_path: Path) -> None:
 
 
 def test_the_interpreter_is_its_files_and_no_others(tmp_path: Path) -> None:
-    (step,) = filter(makes_bytecode, read_ending(GOLDEN.read_text()).steps)
+    step = bytecode_step()
     root = tmp_path / "root"
     for name in (
         "usr/bin/python3.9",

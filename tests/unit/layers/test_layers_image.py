@@ -28,7 +28,7 @@ from builder.layers.image import ComposedImage, compose_image, write_layout
 from builder.layers.sandbox import way_in
 from builder.layers.scratch import Scratch
 from builder.layers.stack import make_missing, plan
-from builder.model import Recipe, RecipeFile
+from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,33 +37,38 @@ if TYPE_CHECKING:
     from builder.layers import Layer
     from builder.model import Pinned
 
-DOCKERFILE = """\
-FROM scratch AS base
-FROM base AS installer
-FROM base AS wheels
-FROM wheels AS additions
-RUN --network=none <<'EOF'
+STEPS = (
+    RecipeStep(
+        name="one",
+        script="""\
 set -eu
 umask 022
 mkdir -p /out/one/etc
 for file in /opt/runtime/lib/python/site-packages/*.py; do echo "$file" >> /out/one/etc/list; done
 touch -d @1700000000 /out/one/etc/list /out/one/etc
-EOF
-RUN --network=none --mount=type=bind,source=probe,target=/mnt/probe <<'EOF'
+""",
+        makes=("one",),
+        reads="sources",
+    ),
+    RecipeStep(
+        name="probe",
+        script="""\
 umask 022
 mkdir -p /out/probe
 cat /mnt/probe > /out/probe/probe
 touch -d @1700000000 /out/probe/probe /out/probe
-EOF
-FROM wheels AS runtime
-COPY --link --from=additions /out/one/ /
-COPY --link --from=additions /out/probe/ /
-ENV NAME="a <b> & c"
-ENV PATH="/opt/runtime/bin:/bin"
-CMD ["sh"]
-LABEL io.rtbuild.inputs="sha256:0"
-LABEL a.label="x"
-"""
+""",
+        makes=("probe",),
+        files=(("probe", "/mnt/probe"),),
+    ),
+)
+SETTINGS = (
+    RecipeSetting(kind="ENV", name="NAME", value="a <b> & c"),
+    RecipeSetting(kind="ENV", name="PATH", value="/opt/runtime/bin:/bin"),
+    RecipeSetting(kind="CMD", value=("sh",)),
+    RecipeSetting(kind="LABEL", name="io.rtbuild.inputs", value="sha256:0"),
+    RecipeSetting(kind="LABEL", name="a.label", value="x"),
+)
 PROGRAMS = ("sh", "mkdir", "touch", "cat")
 
 
@@ -97,9 +102,10 @@ class Bench:
     looked: list[str] = dataclasses.field(default_factory=list)
     workbench: Any = None
 
-    def recipe(self, lock: Pinned, *, probe: bytes = b"1", dockerfile: str = DOCKERFILE) -> Recipe:
-        files = {"Dockerfile": RecipeFile(content=dockerfile.encode()), "probe": RecipeFile(content=probe)}
-        return Recipe(cell=lock.cell, pinned=lock, files=files, blobs={}, inputs="sha256:0")
+    def recipe(self, lock: Pinned, *, probe: bytes = b"1", **changes: Any) -> Recipe:
+        values = {"steps": STEPS, "added": ("one", "probe"), "settings": SETTINGS, **changes}
+        files = {"probe": RecipeFile(content=probe)}
+        return Recipe(cell=lock.cell, pinned=lock, files=files, blobs={}, inputs="sha256:0", **values)
 
     def blob(self, layer: Layer) -> Path:
         self.looked.append(layer.title)
@@ -173,7 +179,7 @@ def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
     assert other.made == 1
     assert bench.looked == ["rootfs bookworm"]
     assert [a == b for a, b in zip(first.layers, other.layers, strict=True)][-2:] == [True, False]
-    environment = bench.compose(dockerfile=DOCKERFILE.replace("a <b>", "another"))
+    environment = bench.compose(settings=SETTINGS[1:])
     assert (environment.made, bench.looked) == (0, [])
     assert environment.layers == first.layers
     assert environment.digest != first.digest
@@ -236,7 +242,7 @@ def test_memory_that_is_not_enough_is_no_error(
 
 def test_a_step_that_leaves_nothing_is_a_fault(bench: Bench) -> None:
     with pytest.raises(CellError, match="left no /out/probe"):
-        bench.compose(dockerfile=DOCKERFILE.replace("mkdir -p /out/probe\n", "exit 0\n"))
+        bench.compose(steps=(STEPS[0], dataclasses.replace(STEPS[1], script="exit 0\n")))
 
 
 def test_layouts_share_blobs_and_keep_each_other(bench: Bench, tmp_path: Path) -> None:

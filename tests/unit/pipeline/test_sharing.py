@@ -18,9 +18,9 @@ from builder.layers import Layer, LayerStore, shared
 from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
-from builder.model import Recipe, RecipeFile
 from builder.oci.registry import Registry
 from builder.pipeline.sharing import SharedLayers, built_of
+from builder.recipe.values import Recipe, RecipeStep
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "layers"))
@@ -227,9 +227,15 @@ def built(here: Side, folder: Path) -> tuple[Recipe, Plan, dict[str, Any], dict[
     recipe = Recipe(
         cell=lock.cell,
         pinned=lock,
-        files={"Dockerfile": RecipeFile(content=DOCKERFILE)},
+        files={},
         blobs={},
         inputs="sha256:0",
+        steps=(
+            RecipeStep(
+                name="bytecode", script="mkdir -p /out/bytecode\n", makes=("bytecode",), reads="sources"
+            ),
+        ),
+        added=("bytecode",),
     )
     assert planned.rootfs is not None
     layers = [planned.rootfs.record.layer, *(planned.known[group].record.layer for group in planned.groups)]
@@ -242,18 +248,6 @@ def built(here: Side, folder: Path) -> tuple[Recipe, Plan, dict[str, Any], dict[
     entries.append({"digest": digest, "size": len(blob), "mediaType": MEDIA_TYPES["zstd"]})
     diff_ids = [*(one.diff_id for one in layers), "sha256:" + hashlib.sha256(content).hexdigest()]
     return recipe, planned, {"layers": entries}, {"rootfs": {"diff_ids": diff_ids}}
-
-
-DOCKERFILE = b"""\
-FROM scratch AS base
-FROM base AS wheels
-FROM wheels AS additions
-RUN --network=none <<'EOF'
-mkdir -p /out/bytecode
-EOF
-FROM wheels AS runtime
-COPY --link --from=additions /out/bytecode/ /
-"""
 
 
 def test_what_an_engine_pushed_is_shared_by_its_own_digests(tmp_path: Path, here: Side, there: Side) -> None:

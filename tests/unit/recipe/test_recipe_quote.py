@@ -16,6 +16,7 @@ from builder import resources
 from builder.errors import CellError
 from builder.recipe import quote, render
 from builder.recipe.template import UnquotedError, environment, only_quoted
+from builder.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (
     'a "b" \\',
@@ -95,10 +96,13 @@ def test_what_could_end_a_line_is_refused(check, character):
         check(f"https://example.invalid/{character}RUN reboot")
 
 
+OF_OTHER_TYPES = {"image", "epoch", "run", "setting"}
+
+
 @given(st.text(min_size=1))
 def test_a_filter_gives_one_line_or_refuses(text):
     for name, check in quote.FILTERS.items():
-        if name in {"image", "epoch"}:
+        if name in OF_OTHER_TYPES:
             continue
         try:
             written = check(text)
@@ -111,10 +115,45 @@ def test_a_filter_gives_one_line_or_refuses(text):
 
 
 @pytest.mark.parametrize("value", [None, 7, 3.1, b"x", ["x"], jinja2.Undefined()])
-@pytest.mark.parametrize("name", sorted(quote.FILTERS.keys() - {"image", "epoch"}))
+@pytest.mark.parametrize("name", sorted(quote.FILTERS.keys() - OF_OTHER_TYPES))
 def test_only_text_is_text(name, value):
     with pytest.raises(CellError):
         quote.FILTERS[name](value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"script": "cat <<'X'\nEOF\nX\n"},
+        {"script": "no newline at the end"},
+        {"files": (("a,readwrite", "/mnt/a"),)},
+        {"files": (("a", "/mnt/a b"),)},
+    ],
+)
+def test_a_step_stays_one_instruction(change):
+    step = RecipeStep(name="one", script="true\n", makes=("one",), files=(("a", "/mnt/a"),))
+    assert quote.run(step) == (
+        "RUN --network=none \\\n    --mount=type=bind,source=a,target=/mnt/a <<'EOF'\ntrue\nEOF"
+    )
+    with pytest.raises(CellError):
+        quote.run(dataclasses.replace(step, **change))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        RecipeSetting(kind="USER", value="root\nRUN evil"),
+        RecipeSetting(kind="ENV", name="A B", value="x"),
+        RecipeSetting(kind="ENV", name="A", value="x\nRUN evil"),
+        RecipeSetting(kind="LABEL", name="$(x)", value="x"),
+        RecipeSetting(kind="CMD", value=("a\nRUN evil",)),
+        RecipeSetting(kind="HEALTHCHECK", value=("a\nRUN evil",), durations=(("interval", 1),)),
+        RecipeSetting(kind="HEALTHCHECK", value=("a",), durations=(("interval=1s --x", 1),)),
+    ],
+)
+def test_a_setting_stays_one_instruction(setting):
+    with pytest.raises(CellError):
+        quote.setting(setting)
 
 
 @pytest.mark.parametrize("value", [None, "1", -1, 1.5, True, 1 << 40])
