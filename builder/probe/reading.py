@@ -173,7 +173,7 @@ def redact(text):
 
 
 def read_all(names):
-    """A :class:`TextReading` of files; ``-`` is the standard input. Raises OSError where one cannot be read."""
+    """A :class:`TextReading` of files; ``-`` is the standard input. OSError where one cannot be read."""
     reading = TextReading()
     for name in names:
         if name == "-":
