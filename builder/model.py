@@ -175,7 +175,7 @@ class Wheel:
     size: int
     uploaded: int = 0
     """When the index says it was uploaded, in seconds since 1970; 0 where the index does not say."""
-    source: Source | None = field(default=None, compare=False)
+    source: WheelSource | None = field(default=None, compare=False)
     """What it is built from, for one that no index has: see :mod:`builder.sdist`."""
 
 
@@ -201,7 +201,7 @@ class Compilation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class WheelSource:
     """All that the bytes of a built wheel depend on."""
 
     sdist: Sdist

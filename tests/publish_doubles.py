@@ -24,7 +24,7 @@ from builder.publish.reports import Candidate
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
-from builder.verify.entry import Entry, key_of, read_entry, seal
+from builder.verify.entry import SealedReport, key_of, read_entry, seal
 from builder.verify.expectation import Expectation
 from builder.verify.store import ReportStore
 
@@ -159,7 +159,7 @@ def entry(
     verified: datetime | None = None,
     where: str = "results/reports/x.json",
     **changes: Any,
-) -> Entry:
+) -> SealedReport:
     """A report whose seal holds, without a file."""
     document = report(**changes)
     key = key_of(content, parse(json.dumps(document)), digest)

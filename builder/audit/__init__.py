@@ -1,6 +1,6 @@
 """What published images are known to be, read from the registry alone."""
 
-from builder.audit.finding import Finding, Outcome
-from builder.audit.run import Audit, Question, audit
+from builder.audit.finding import AuditFinding, AuditOutcome, Question
+from builder.audit.run import Audit, audit
 
-__all__ = ["Audit", "Finding", "Outcome", "Question", "audit"]
+__all__ = ["Audit", "AuditFinding", "AuditOutcome", "Question", "audit"]

@@ -6,11 +6,10 @@ import re
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from builder.audit.finding import Finding, Outcome
+from builder.audit.finding import AuditFinding, AuditOutcome
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.evidence.contents import python_packages
-from builder.facts.finding import Outcome as Rule
-from builder.facts.finding import Source, Value
+from builder.facts.finding import Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs
 from builder.facts.versions import agree, at_least, key, short
 from builder.oci import spec as oci
@@ -36,35 +35,37 @@ _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,7}(?![\d.])")
 _CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
 
 
-def base(registry: Registry, image: Staged) -> Finding:
+def base(registry: Registry, image: Staged) -> AuditFinding:
     """Whether the tag of the base still leads to the digest that the image was built on."""
     name, digest = image.label(_BASE_NAME), image.label(_BASE_DIGEST)
     if not name or not digest:
-        return Finding(
+        return AuditFinding(
             what="base",
-            outcome=Outcome.NOT_RUN,
+            outcome=AuditOutcome.NOT_RUN,
             message="the base is no registry image: its Debian packages are in the SBOM",
         )
     try:
         now = _digest(registry, name, image.platform)
     except ImageMissingError:
-        return Finding(
+        return AuditFinding(
             what="base",
-            outcome=Outcome.MIND,
+            outcome=AuditOutcome.MIND,
             message=f"{name} was removed from its registry: the image cannot be built again on it",
         )
     except (RegistryError, UsageError) as error:
-        return Finding(
-            what="base", outcome=Outcome.NOT_RUN, message=f"{name} could not be asked for: {error.message}"
+        return AuditFinding(
+            what="base",
+            outcome=AuditOutcome.NOT_RUN,
+            message=f"{name} could not be asked for: {error.message}",
         )
     if now != digest:
-        return Finding(
+        return AuditFinding(
             what="base",
-            outcome=Outcome.MIND,
+            outcome=AuditOutcome.MIND,
             message=f"{name} was pushed again since: now {now[:19]}…, and the image stands on {digest[:19]}…",
             hint="the image is what it was; to have the base's fixes: rtbuild lock --upgrade, and all anew",
         )
-    return Finding(what="base", outcome=Outcome.PASSES, message=f"{name} is what it was")
+    return AuditFinding(what="base", outcome=AuditOutcome.PASSES, message=f"{name} is what it was")
 
 
 def _digest(registry: Registry, name: str, platform: str) -> str:
@@ -75,12 +76,14 @@ def _digest(registry: Registry, name: str, platform: str) -> str:
     return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name)
 
 
-def cudnn(verified: Verified, facts: Facts) -> Finding:
+def cudnn(verified: Verified, facts: Facts) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
     loaded = loaded_cudnn(verified)
     if not loaded:
-        return Finding(
-            what="cudnn-patch", outcome=Outcome.NOT_RUN, message="the report names no cuDNN that was loaded"
+        return AuditFinding(
+            what="cudnn-patch",
+            outcome=AuditOutcome.NOT_RUN,
+            message="the report names no cuDNN that was loaded",
         )
     packages = python_packages(verified.document) or {}
     names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in facts.wheels)
@@ -93,14 +96,14 @@ def cudnn(verified: Verified, facts: Facts) -> Finding:
             if agree(short(v, 2), short(version, 2)) and not at_least(short(version, 3), short(v, 3))
         ]
     if not newer:
-        return Finding(
+        return AuditFinding(
             what="cudnn-patch",
-            outcome=Outcome.PASSES,
+            outcome=AuditOutcome.PASSES,
             message=f"no newer patch of cuDNN {', '.join(loaded)} is known",
         )
-    return Finding(
+    return AuditFinding(
         what="cudnn-patch",
-        outcome=Outcome.MIND,
+        outcome=AuditOutcome.MIND,
         message=f"cuDNN {max(newer, key=key)} is out; the image loads {', '.join(loaded)}",
         hint="lock, build and verify anew: rtbuild lock --upgrade",
     )
@@ -125,7 +128,9 @@ def _versions(texts: Iterable[str]) -> list[str]:
     return sorted({text for text in texts if _VERSION.match(text)})
 
 
-def known_bad(verifications: Sequence[Verified], classes: Iterable[str], facts: Facts) -> Iterator[Finding]:
+def known_bad(
+    verifications: Sequence[Verified], classes: Iterable[str], facts: Facts
+) -> Iterator[AuditFinding]:
     """Whether a combination that was measured in the image has been listed as bad since."""
     gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
     seen: set[str] = set()
@@ -134,18 +139,18 @@ def known_bad(verifications: Sequence[Verified], classes: Iterable[str], facts: 
             if found.message in seen:
                 continue
             seen.add(found.message)
-            fails = found.outcome is Rule.IMPOSSIBLE
+            fails = found.outcome is Outcome.IMPOSSIBLE
             source = found.values[-1].source if found.values else None
-            yield Finding(
+            yield AuditFinding(
                 what="known-bad",
-                outcome=Outcome.FAILS if fails else Outcome.MIND,
+                outcome=AuditOutcome.FAILS if fails else AuditOutcome.MIND,
                 message=found.message,
                 hint=f"see {source.reference}" if source else None,
             )
     if not seen:
-        yield Finding(
+        yield AuditFinding(
             what="known-bad",
-            outcome=Outcome.PASSES,
+            outcome=AuditOutcome.PASSES,
             message="nothing in it is listed as a bad combination",
         )
 
@@ -168,16 +173,16 @@ def _measured(verified: Verified) -> dict[str, Value]:
     }
 
 
-def age(verifications: Sequence[Verified], now: datetime) -> Finding:
+def age(verifications: Sequence[Verified], now: datetime) -> AuditFinding:
     """How long ago the newest verification was."""
     newest = max(verified.when for verified in verifications)
     days = (now - newest).days
     text = "today" if days < 1 else f"{days} day{'s' if days != 1 else ''} ago"
     if now - newest > OLD:
-        return Finding(
+        return AuditFinding(
             what="age",
-            outcome=Outcome.MIND,
+            outcome=AuditOutcome.MIND,
             message=f"last verified {text}: drivers and cards have moved on",
             hint="verify it anew: rtbuild verify --from; --max-age makes this a no",
         )
-    return Finding(what="age", outcome=Outcome.PASSES, message=f"last verified {text}")
+    return AuditFinding(what="age", outcome=AuditOutcome.PASSES, message=f"last verified {text}")

@@ -1,12 +1,32 @@
-"""One thing that an audit looked at, and what came of it."""
+"""What is asked of an audit, and what it says of each thing that it looked at."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from builder.evidence import Verifier
 
 
-class Outcome(enum.StrEnum):
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What the asker wants to know, beyond whether it works at all."""
+
+    verifier: Verifier | None = None
+    """Whose signature counts. Without one, nobody's is checked."""
+    gpu: str | None = None
+    """A class of ``facts/gpus.toml``."""
+    driver: str | None = None
+    """``535`` or ``535.104.05``."""
+    max_age: timedelta | None = None
+    """Verifications older than this do not count."""
+
+
+class AuditOutcome(enum.StrEnum):
     """``fails`` alone makes a no; what could not be looked at is never counted as a yes or a no."""
 
     PASSES = "passes"
@@ -16,10 +36,10 @@ class Outcome(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class AuditFinding:
     """``what`` is a stable id, listed in ``docs/evidence.md``: ``base``, ``cudnn-patch``, ``machine`` …"""
 
     what: str
-    outcome: Outcome
+    outcome: AuditOutcome
     message: str
     hint: str | None = None

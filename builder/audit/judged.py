@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from builder.audit.finding import Finding, Outcome
+from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.errors import EvidenceError
 from builder.evidence import judge, judge_failure
 from builder.evidence.attach import KINDS
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from builder.audit.run import Question
     from builder.evidence.gather import Gathered, Piece
     from builder.oci.staging import Staged
 
@@ -55,28 +54,28 @@ class Judged:
     unheard: tuple[Failure, ...]
     """What would be among them if it were signed by whom was asked for."""
 
-    def findings(self, question: Question) -> Iterator[Finding]:
+    def findings(self, question: Question) -> Iterator[AuditFinding]:
         """What is to be said of them."""
         for found in broken(self.against):
-            yield Finding(
+            yield AuditFinding(
                 what=found.verdict,
-                outcome=Outcome.FAILS,
+                outcome=AuditOutcome.FAILS,
                 message=f"it was found {found.text}",
                 hint="use another digest; its publisher can mend it, or verify it again where it was found",
             )
         left = any(found.claims for found in self.verified)
         for found in self.denied:
             mine = question.gpu == found.gpu_class or not left
-            yield Finding(
+            yield AuditFinding(
                 what=found.verdict,
-                outcome=Outcome.FAILS if mine else Outcome.MIND,
+                outcome=AuditOutcome.FAILS if mine else AuditOutcome.MIND,
                 message=f"it is no longer known to work on {found.gpu_class}: found {found.text}",
                 hint="use another digest on this GPU",
             )
         for found in self.unheard:
-            yield Finding(
+            yield AuditFinding(
                 what=found.verdict,
-                outcome=Outcome.MIND,
+                outcome=AuditOutcome.MIND,
                 message=f"a statement says {found.text}; it is not signed by {question.verifier}, and does "
                 "not count",
                 hint="ask the publisher; without the check of signatures it counts",

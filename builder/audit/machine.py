@@ -14,9 +14,9 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
-from builder.audit.finding import Finding, Outcome
+from builder.audit.finding import AuditFinding, AuditOutcome
 from builder.facts import BaseTruth, Truth, WheelTruth, check
-from builder.facts.finding import Outcome as Rule
+from builder.facts.finding import Outcome
 from builder.facts.versions import at_least, key, major
 from builder.model import Base, Cell, Cuda
 
@@ -30,7 +30,7 @@ _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 """Those that speak of a machine; what else a cell may have wrong, its verification has answered."""
 
 
-def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None) -> Finding:
+def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None) -> AuditFinding:
     """What the verifications say of this machine. ``driver`` is a branch or a whole version."""
     mine = "this machine" if gpu is None else gpu
     of_class = [v for v in verifications if gpu is None or gpu in v.claims]
@@ -38,9 +38,9 @@ def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None)
         elsewhere = sorted({name for v in verifications for name in v.claims})
         ran = {v.gpu_class for v in verifications}
         taken = f"; it ran on {gpu}, but is not published for it" if gpu in ran else ""
-        return Finding(
+        return AuditFinding(
             what="machine",
-            outcome=Outcome.FAILS,
+            outcome=AuditOutcome.FAILS,
             message=f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
             hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
         )
@@ -48,17 +48,17 @@ def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None)
         fitting = [v for v in of_class if _not_older(driver, v.driver)]
         if not fitting:
             drivers = ", ".join(sorted({v.driver for v in of_class}, key=key))
-            return Finding(
+            return AuditFinding(
                 what="machine",
-                outcome=Outcome.FAILS,
+                outcome=AuditOutcome.FAILS,
                 message=f"driver {driver} is older than every driver that it was verified with ({drivers})",
                 hint="install a newer driver, or run cudnn-verify in it on your machine",
             )
         of_class = fitting
     best = max(of_class, key=lambda v: v.when)
-    return Finding(
+    return AuditFinding(
         what="machine",
-        outcome=Outcome.PASSES,
+        outcome=AuditOutcome.PASSES,
         message=f"verified on {best.gpu} with driver {best.driver}"
         + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
     )
@@ -75,13 +75,13 @@ def ruled(
     gpu: str | None,
     driver: str | None,
     facts: Facts,
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Why the compatibility rules say that it cannot work there, if they do."""
     made = cell_of(provenance) if provenance is not None else None
     if made is None:
-        yield Finding(
+        yield AuditFinding(
             what="rules",
-            outcome=Outcome.NOT_RUN,
+            outcome=AuditOutcome.NOT_RUN,
             message="no provenance says what is in the image, so the rules cannot be asked",
         )
         return
@@ -91,22 +91,24 @@ def ruled(
     try:
         findings = check(asked, truth, driver=driver, facts=facts, suggest=False)
     except (ValueError, LookupError, TypeError) as error:  # whoever may push writes what he likes into it
-        yield Finding(
+        yield AuditFinding(
             what="rules",
-            outcome=Outcome.NOT_RUN,
+            outcome=AuditOutcome.NOT_RUN,
             message=f"the provenance holds values that no rule understands: {error}",
         )
         return
-    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Rule.POSSIBLE, Rule.UNKNOWN)]
+    told = [f for f in findings if f.rule in _RULES and f.outcome not in (Outcome.POSSIBLE, Outcome.UNKNOWN)]
     for found in told:
-        fails = found.outcome is Rule.IMPOSSIBLE
-        yield Finding(
+        fails = found.outcome is Outcome.IMPOSSIBLE
+        yield AuditFinding(
             what=f"rules:{found.rule}",
-            outcome=Outcome.FAILS if fails else Outcome.MIND,
+            outcome=AuditOutcome.FAILS if fails else AuditOutcome.MIND,
             message=found.message,
         )
     if not told:
-        yield Finding(what="rules", outcome=Outcome.PASSES, message="no rule speaks against this machine")
+        yield AuditFinding(
+            what="rules", outcome=AuditOutcome.PASSES, message="no rule speaks against this machine"
+        )
 
 
 def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from builder.audit import drift, machine
-from builder.audit.finding import Finding, Outcome
+from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.judged import judge_all
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence import Cosign, Verifier
@@ -28,27 +28,12 @@ from builder.oci.staging import Staged, read_image
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import timedelta
 
     from builder.audit.judged import Held
     from builder.evidence import Failure, Verified
     from builder.oci.registry import Registry
 
 PLATFORM = "linux/amd64"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """What the asker wants to know, beyond whether it works at all."""
-
-    verifier: Verifier | None = None
-    """Whose signature counts. Without one, nobody's is checked."""
-    gpu: str | None = None
-    """A class of ``facts/gpus.toml``."""
-    driver: str | None = None
-    """``535`` or ``535.104.05``."""
-    max_age: timedelta | None = None
-    """Verifications older than this do not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +57,15 @@ class Audit:
     """The verifications that hold."""
     failed: tuple[Failure, ...]
     """What was found against the image, and nothing newer has taken back."""
-    findings: tuple[Finding, ...] = field(default=())
+    findings: tuple[AuditFinding, ...] = field(default=())
 
     @property
     def claims(self) -> tuple[str, ...]:
         return tuple(sorted({name for found in self.verified for name in found.claims}))
 
     @property
-    def against(self) -> tuple[Finding, ...]:
-        return tuple(found for found in self.findings if found.outcome is Outcome.FAILS)
+    def against(self) -> tuple[AuditFinding, ...]:
+        return tuple(found for found in self.findings if found.outcome is AuditOutcome.FAILS)
 
 
 def audit(
@@ -103,7 +88,7 @@ def audit(
     name = parse_reference(image.repository).at(image.digest)
     note("reading evidence")
     gathered = gather(registry, name)
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     if question.verifier is not None:
         note("checking signatures")
         address = _address(registry, image)
@@ -132,7 +117,7 @@ def audit(
         image=image,
         when=when,
         question=question,
-        works=bool(verified) and all(found.outcome is not Outcome.FAILS for found in findings),
+        works=bool(verified) and all(found.outcome is not AuditOutcome.FAILS for found in findings),
         evidence=held,
         refused=gathered.refused,
         kept=gathered.kept,
@@ -160,31 +145,31 @@ def _address(registry: Registry, image: Staged) -> str:
     return f"{registry.address(image.repository)}@{image.digest}"
 
 
-def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> Finding:
+def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> AuditFinding:
     signed = [piece for piece in gathered.pieces if piece.signed]
     tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
     if not tests:
         why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
-        return Finding(
+        return AuditFinding(
             what="signature",
-            outcome=Outcome.FAILS,
+            outcome=AuditOutcome.FAILS,
             message=f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
             hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
         )
-    return Finding(
+    return AuditFinding(
         what="signature",
-        outcome=Outcome.PASSES if not reasons else Outcome.MIND,
+        outcome=AuditOutcome.PASSES if not reasons else AuditOutcome.MIND,
         message=f"{len(signed)} statements are signed by {verifier}"
         + "".join(f"; {text}" for text in reasons),
     )
 
 
-def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterator[Finding]:
+def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterator[AuditFinding]:
     if verified:
         cards = sorted({found.gpu for found in verified})
-        yield Finding(
+        yield AuditFinding(
             what="verification",
-            outcome=Outcome.PASSES,
+            outcome=AuditOutcome.PASSES,
             message=f"a convolution ran on {', '.join(cards)} in this very image",
         )
         return
@@ -195,9 +180,9 @@ def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterato
         if tests
         else "there is no verification of this image in its registry"
     )
-    yield Finding(
+    yield AuditFinding(
         what="verification",
-        outcome=Outcome.FAILS,
+        outcome=AuditOutcome.FAILS,
         message=message,
         hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
     )
@@ -205,7 +190,7 @@ def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterato
 
 def _since(
     registry: Registry, image: Staged, verified: Sequence[Verified], question: Question, now: datetime
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
     yield drift.age(verified, now)

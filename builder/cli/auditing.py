@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from builder.audit import Question, audit
-from builder.audit.page import clean, document, lines, page
 from builder.cli.options import card
 from builder.cli.options import driver as checked
 from builder.console import print_json
+from builder.console.audit import clean, document, lines, page
 from builder.errors import UsageError
 from builder.evidence import Verifier
 from builder.oci.registry import Registry

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder import resources
 from builder.cli.boundary import INTERRUPTED
-from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, Row, Status, compare, labelled
+from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, ParityRow, ParityStatus, compare, labelled
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
 from builder.colab.listed import listed
 from builder.colab.measure import measure
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from builder.pipeline.events import CellResult
 
 _WORDS = {
-    Status.SAME: "same",
-    Status.OTHER: "other version",
-    Status.MISSING: "missing",
-    Status.EXTRA: "extra",
+    ParityStatus.SAME: "same",
+    ParityStatus.OTHER: "other version",
+    ParityStatus.MISSING: "missing",
+    ParityStatus.EXTRA: "extra",
 }
 _SHOWN = 40
 """Rows of each kind in the table; --verbose and --json have them all."""
@@ -181,7 +181,7 @@ def _table(image: str, parity: Parity, *, verbose: bool) -> str:
     same = f"same version {parity.same:.1f} % (goal {SAME_GOAL:g} %)"
     counts = (f"{name} {parity.count(status)}" for status, name in _WORDS.items())
     lines += ["", f"  {parity.listed} other packages: {present}, {same}", f"  {', '.join(counts)}"]
-    for status in (Status.OTHER, Status.MISSING, Status.EXTRA):
+    for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.EXTRA):
         rows = [row for row in parity.packages if row.status is status]
         if not rows:
             continue
@@ -193,6 +193,6 @@ def _table(image: str, parity: Parity, *, verbose: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(row: Row) -> str:
+def _line(row: ParityRow) -> str:
     text = f"  {row.status.value:<8} {row.name:<26} {row.asked or '-':<16} {row.found or '-':<16}"
     return f"{text} {row.why}".rstrip()

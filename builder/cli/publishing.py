@@ -11,7 +11,7 @@ from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.cli.walking import job_files, record
 from builder.console import print_json, reporter
-from builder.console.case import Case, Status
+from builder.console.case import Case, CaseStatus
 from builder.errors import PublishRefusedError, UsageError
 from builder.evidence import Signer
 from builder.publish.publication import Order
@@ -110,16 +110,16 @@ def exit_code(rows: Sequence[Publication]) -> int:
 def _cases(rows: Sequence[Publication]) -> list[Case]:
     """The cells for JUnit and the job's page: one that is refused failed, whatever is to blame."""
     status = {
-        "published": Status.PASSED,
-        "unchanged": Status.PASSED,
-        "cancelled": Status.SKIPPED,
-        "failed": Status.ERROR,  # the registry, or cosign: the gate has said nothing against it
+        "published": CaseStatus.PASSED,
+        "unchanged": CaseStatus.PASSED,
+        "cancelled": CaseStatus.SKIPPED,
+        "failed": CaseStatus.ERROR,  # the registry, or cosign: the gate has said nothing against it
     }
     return [
         Case(
             suite=row.cell.matrix,
             name=row.cell.id,
-            status=status.get(row.state, Status.FAILED),
+            status=status.get(row.state, CaseStatus.FAILED),
             word=_WORDS[row.state],
             seconds=row.seconds,
             kind=row.refusals[0].kind if row.refusals else type(row.error).__name__ if row.error else "",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from builder import resources
 from builder.cli import options as opt
 from builder.colab import devcontainer
-from builder.colab.launch import IMAGE_USER, Machine, Plan, Wish, address_in, plan, verdict_exit
+from builder.colab.launch import IMAGE_USER, LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
 from builder.console import print_json
 from builder.engine import Engine
 from builder.engine.network import ca_bundle, proxies
@@ -246,7 +246,7 @@ def _free(port: int) -> bool:
         return True
 
 
-def _make(folder: Path, planned: Plan) -> None:
+def _make(folder: Path, planned: LaunchPlan) -> None:
     """A folder that the container's user may write to; only root can give it to another."""
     folder.mkdir(parents=True, exist_ok=True)
     if planned.user is not None and os.getuid() == 0 and folder.stat().st_uid != planned.user[0]:
@@ -256,7 +256,7 @@ def _make(folder: Path, planned: Plan) -> None:
 # -- running
 
 
-def _start(planned: Plan, document: dict[str, Any] | None) -> int:
+def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
     """Run the command; its exit status, or 0 where it was stopped by a signal to rtbuild."""
     if planned.name is None:
         return _in_front(planned)
@@ -287,7 +287,7 @@ def _relay(process: subprocess.Popen[str], document: dict[str, Any]) -> None:
         sys.stderr.write(line)
 
 
-def _stop(planned: Plan, process: subprocess.Popen[str]) -> None:
+def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
     """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
     assert planned.name is not None  # noqa: S101 - only a container with a name is stopped by it
     docker = planned.command[: planned.command.index("run")]
@@ -307,7 +307,7 @@ def _quietly(command: Sequence[str]) -> None:
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _in_front(planned: Plan) -> int:
+def _in_front(planned: LaunchPlan) -> int:
     """With the terminal: Ctrl-C is for the program inside."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -316,7 +316,7 @@ def _in_front(planned: Plan) -> int:
         signal.signal(signal.SIGINT, before)
 
 
-def _outcome(planned: Plan, status: int) -> int:
+def _outcome(planned: LaunchPlan, status: int) -> int:
     """rtbuild's exit code for the container's."""
     if status == _NOT_STARTED:
         _refuse_namesake(planned)
@@ -341,7 +341,7 @@ def _outcome(planned: Plan, status: int) -> int:
     return status if status in {0, 2, 5} else 1  # the start program's own: 2 asked wrongly, 5 missing here
 
 
-def _refuse_namesake(planned: Plan) -> None:
+def _refuse_namesake(planned: LaunchPlan) -> None:
     """Raise MissingToolError where a container has the name already: port and name go together."""
     if planned.name is None:
         return
@@ -356,7 +356,7 @@ def _refuse_namesake(planned: Plan) -> None:
         )
 
 
-def _document(image: str, planned: Plan) -> dict[str, Any]:
+def _document(image: str, planned: LaunchPlan) -> dict[str, Any]:
     return {
         "schema": 1,
         "image": image,

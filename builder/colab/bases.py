@@ -20,7 +20,7 @@ _WHEELS = "CUDA and cuDNN are NVIDIA's wheels"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class BaseChoice:
     """One base for the runtime. ``note`` says in what it is not Colab's own system."""
 
     base: str
@@ -30,13 +30,15 @@ class Choice:
     note: str = ""
 
 
-def choose_bases(runtime: Runtime, facts: Facts | None = None) -> tuple[tuple[Choice, ...], tuple[str, ...]]:
+def choose_bases(
+    runtime: Runtime, facts: Facts | None = None
+) -> tuple[tuple[BaseChoice, ...], tuple[str, ...]]:
     """The bases, most faithful first, and for each kind that has none, why.
 
     Most faithful is NVIDIA's image with the runtime's CUDA and cuDNN; Debian's own packages need no registry.
     """
     known = facts or load()
-    choices: list[Choice] = []
+    choices: list[BaseChoice] = []
     reasons: list[str] = []
     image = _nvidia_image(runtime, known)
     if isinstance(image, str):
@@ -49,7 +51,7 @@ def choose_bases(runtime: Runtime, facts: Facts | None = None) -> tuple[tuple[Ch
     if suite is not None:
         note = f"Debian {suite} in place of {runtime.system or 'Ubuntu'}; {_WHEELS}"
         choices.append(
-            Choice(base=f"rootfs:debian/{suite}", system=f"debian/{suite}", provider="wheels", note=note)
+            BaseChoice(base=f"rootfs:debian/{suite}", system=f"debian/{suite}", provider="wheels", note=note)
         )
     else:
         has = ", ".join(f"{s} {known.systems[f'debian/{s}'].python[0]}" for s in SUITES)
@@ -57,7 +59,7 @@ def choose_bases(runtime: Runtime, facts: Facts | None = None) -> tuple[tuple[Ch
     return tuple(choices), tuple(reasons)
 
 
-def _nvidia_image(runtime: Runtime, facts: Facts) -> Choice | str:
+def _nvidia_image(runtime: Runtime, facts: Facts) -> BaseChoice | str:
     rows = [row for row in facts.tags if row.cuda == runtime.cuda and row.state == "listed"]
     if runtime.cuda is None or not rows:
         return f"nvidia/cuda has no image of CUDA {runtime.cuda or '(not in the apt list)'} with cuDNN"
@@ -73,7 +75,7 @@ def _nvidia_image(runtime: Runtime, facts: Facts) -> Choice | str:
     notes = [] if own.startswith(ubuntu) else [f"Ubuntu {ubuntu}, whose own Python is {runtime.python_minor}"]
     if runtime.cudnn is not None and row.cudnn != runtime.cudnn:
         notes.append(f"the image's cuDNN is {row.cudnn or 'not known'}, Colab's {runtime.cudnn}")
-    return Choice(
+    return BaseChoice(
         base=f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-ubuntu{ubuntu}",
         system=f"ubuntu{ubuntu}",
         provider="base",
@@ -89,11 +91,11 @@ def _with_python(runtime: Runtime, rows: list[TagRow], facts: Facts) -> Iterator
                 yield row, ubuntu
 
 
-def _plain_ubuntu(runtime: Runtime, facts: Facts) -> Choice | None:
+def _plain_ubuntu(runtime: Runtime, facts: Facts) -> BaseChoice | None:
     """Ubuntu's own image, with NVIDIA's wheels in it."""
     for name, system in facts.systems.items():
         if name.startswith("ubuntu") and runtime.python_minor in system.python:
             ubuntu = name.removeprefix("ubuntu")
             note = f"Ubuntu {ubuntu}, whose own Python is {runtime.python_minor}; {_WHEELS}"
-            return Choice(base=f"ubuntu:{ubuntu}", system=name, provider="wheels", note=note)
+            return BaseChoice(base=f"ubuntu:{ubuntu}", system=name, provider="wheels", note=note)
     return None

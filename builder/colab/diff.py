@@ -13,7 +13,7 @@ from builder.verify.expectation import first_parts
 
 if TYPE_CHECKING:
     from builder.colab.listed import Listed
-    from builder.colab.measure import Measured
+    from builder.colab.measure import Inventory
 
 FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 PRESENT_GOAL = 99.0
@@ -22,7 +22,7 @@ SAME_GOAL = 97.0
 """Percent of them that are to have Colab's version."""
 
 
-class Status(enum.StrEnum):
+class ParityStatus(enum.StrEnum):
     """What became of one thing that the runtime has, or that the image has besides."""
 
     SAME = "same"
@@ -32,13 +32,13 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ParityRow:
     """One thing compared."""
 
     name: str
     asked: str | None
     found: str | None
-    status: Status
+    status: ParityStatus
     why: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -50,33 +50,33 @@ class Parity:
     """An image compared with a runtime."""
 
     runtime: str
-    core: tuple[Row, ...]
+    core: tuple[ParityRow, ...]
     """Python, CUDA, cuDNN and the frameworks: to be exact."""
-    packages: tuple[Row, ...]
+    packages: tuple[ParityRow, ...]
     """The other pip packages, by name, those that the image has besides among them."""
 
-    def count(self, status: Status) -> int:
+    def count(self, status: ParityStatus) -> int:
         return sum(row.status is status for row in self.packages)
 
     @property
     def listed(self) -> int:
         """How many other packages the runtime has."""
-        return len(self.packages) - self.count(Status.EXTRA)
+        return len(self.packages) - self.count(ParityStatus.EXTRA)
 
     @property
     def present(self) -> float:
         """Percent of the other packages that are there, at whatever version."""
-        return _percent(self.count(Status.SAME) + self.count(Status.OTHER), self.listed)
+        return _percent(self.count(ParityStatus.SAME) + self.count(ParityStatus.OTHER), self.listed)
 
     @property
     def same(self) -> float:
         """Percent of the other packages that have the runtime's version."""
-        return _percent(self.count(Status.SAME), self.listed)
+        return _percent(self.count(ParityStatus.SAME), self.listed)
 
     @property
     def exact(self) -> bool:
         """Python, CUDA, cuDNN and all frameworks are the runtime's."""
-        return all(row.status is Status.SAME for row in self.core)
+        return all(row.status is ParityStatus.SAME for row in self.core)
 
     @property
     def reached(self) -> bool:
@@ -91,9 +91,9 @@ class Parity:
             "present_percent": round(self.present, 2),
             "same_percent": round(self.same, 2),
             "reached": self.reached,
-            "counts": {status.value: self.count(status) for status in Status},
+            "counts": {status.value: self.count(status) for status in ParityStatus},
             "core": [row.as_json() for row in self.core],
-            "packages": [row.as_json() for row in self.packages if row.status is not Status.SAME],
+            "packages": [row.as_json() for row in self.packages if row.status is not ParityStatus.SAME],
         }
 
 
@@ -104,12 +104,12 @@ def labelled(runtime: Listed) -> tuple[str, ...]:
     )
 
 
-def compare(runtime: Listed, image: Measured) -> Parity:
+def compare(runtime: Listed, image: Inventory) -> Parity:
     """Every package of the runtime, and every one of the image."""
     asked = {str(canonicalize_name(name)): (name, version) for name, version in runtime.packages.items()}
     rows = {key: _package(name, version, key, runtime, image) for key, (name, version) in asked.items()}
     extra = [
-        Row(name=key, asked=None, found=version, status=Status.EXTRA)
+        ParityRow(name=key, asked=None, found=version, status=ParityStatus.EXTRA)
         for key, version in image.packages.items()
         if key not in asked
     ]
@@ -122,12 +122,12 @@ def compare(runtime: Listed, image: Measured) -> Parity:
     )
 
 
-def _package(name: str, version: str | None, key: str, runtime: Listed, image: Measured) -> Row:
+def _package(name: str, version: str | None, key: str, runtime: Listed, image: Inventory) -> ParityRow:
     found = image.packages.get(key)
     reason = runtime.reasons.get(name, "")
     if found is None:
         why = reason or "not in the image, although it could be: the image was made of other packages"
-        return Row(name=name, asked=version, found=None, status=Status.MISSING, why=why)
+        return ParityRow(name=name, asked=version, found=None, status=ParityStatus.MISSING, why=why)
     inside = image.inside.get(key)
     if version is None or _equal(version, found) or (inside is not None and _equal(version, inside)):
         why = reason
@@ -135,8 +135,8 @@ def _package(name: str, version: str | None, key: str, runtime: Listed, image: M
             why = f"the list gives no version to compare with: {reason or 'installed from an address'}"
         elif not _equal(version, found):
             why = f"its metadata says {found}, its code {inside}: the same build"
-        return Row(name=name, asked=version, found=found, status=Status.SAME, why=why)
-    return Row(name=name, asked=version, found=found, status=Status.OTHER, why=reason)
+        return ParityRow(name=name, asked=version, found=found, status=ParityStatus.SAME, why=why)
+    return ParityRow(name=name, asked=version, found=found, status=ParityStatus.OTHER, why=reason)
 
 
 def _equal(one: str, other: str) -> bool:
@@ -146,19 +146,21 @@ def _equal(one: str, other: str) -> bool:
         return one == other
 
 
-def _python(runtime: Listed, image: Measured) -> Row:
+def _python(runtime: Listed, image: Inventory) -> ParityRow:
     same = first_parts(runtime.python, 2) == first_parts(image.python, 2)
     why = "the same minor version; the patch is the base's" if runtime.python != image.python else ""
-    return Row(
+    return ParityRow(
         name="Python",
         asked=runtime.python,
         found=image.python,
-        status=Status.SAME if same else Status.OTHER,
+        status=ParityStatus.SAME if same else ParityStatus.OTHER,
         why=why if same else "an image's Python is its base's own",
     )
 
 
-def _libraries(runtime: Listed, image: Measured, asked: dict[str, tuple[str, str | None]]) -> tuple[Row, ...]:
+def _libraries(
+    runtime: Listed, image: Inventory, asked: dict[str, tuple[str, str | None]]
+) -> tuple[ParityRow, ...]:
     """CUDA and cuDNN as the frameworks load them, by the probe; on Colab the wheels' cuDNN goes first."""
     wheels = [v for key, (_, v) in asked.items() if key.startswith("nvidia-cudnn")]
     cudnn = wheels[0] if wheels and wheels[0] else runtime.cudnn
@@ -169,23 +171,23 @@ def _libraries(runtime: Listed, image: Measured, asked: dict[str, tuple[str, str
     return tuple(row for row in rows if row is not None)
 
 
-def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> Row | None:
+def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> ParityRow | None:
     if asked is None:
         return None
     if not found:
         why = "no framework in the image says what it loads"
-        return Row(name=name, asked=asked, found=None, status=Status.MISSING, why=why)
+        return ParityRow(name=name, asked=asked, found=None, status=ParityStatus.MISSING, why=why)
     same = all(first_parts(version, parts) == first_parts(asked, parts) for version in found)
-    return Row(
+    return ParityRow(
         name=name,
         asked=asked,
         found=", ".join(found),
-        status=Status.SAME if same else Status.OTHER,
+        status=ParityStatus.SAME if same else ParityStatus.OTHER,
         why=f"compared to {parts} numbers, as the library tells them",
     )
 
 
-def _versions(image: Measured, key: str, soname: str) -> list[str]:
+def _versions(image: Inventory, key: str, soname: str) -> list[str]:
     """What the probe saw loaded; the frameworks' word where they give one, else the library's own."""
     said = {str(row.loaded[key]) for row in image.report.frameworks if row.loaded and row.loaded.get(key)}
     mapped = {row.version for row in image.report.libraries if row.version and row.name.startswith(soname)}

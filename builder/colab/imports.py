@@ -22,13 +22,13 @@ from builder.index.target import Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from builder.colab.bases import Choice
+    from builder.colab.bases import BaseChoice
     from builder.colab.conflicts import Conflict
     from builder.colab.match import Match, Matching
     from builder.colab.runtimes import Runtime
     from builder.debian.archive import Debian
     from builder.index.client import Index
-    from builder.lock.sources import Workshop
+    from builder.lock.sources import SdistBuilder
     from builder.model import Profile
 
 PLATFORM = "linux/amd64"
@@ -50,7 +50,7 @@ class Imported:
     """A runtime with all that was found out about it."""
 
     runtime: Runtime
-    choices: tuple[Choice, ...]
+    choices: tuple[BaseChoice, ...]
     no_base: tuple[str, ...]
     """Why a kind of base is not among :attr:`choices`."""
     matching: Matching
@@ -83,7 +83,7 @@ def import_runtime(
     profile: Profile = "colab",
     progress: Callable[[str, int, int], None] | None = None,
     debian: Debian | None = None,
-    workshop: Workshop | None = None,
+    workshop: SdistBuilder | None = None,
 ) -> Imported:
     """Ask the index about every package of the runtime, and choose what its image can stand on.
 
@@ -146,7 +146,7 @@ def import_runtime(
 
 
 def _loaded(
-    matching: Matching, choices: Sequence[Choice], apt: Sequence[str], debian: Debian
+    matching: Matching, choices: Sequence[BaseChoice], apt: Sequence[str], debian: Debian
 ) -> tuple[str, ...]:
     """What compiled packages load and neither the small system nor ``apt`` brings."""
     loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
@@ -240,7 +240,7 @@ def _quoted(text: str) -> str:
     return f'"{text}"'
 
 
-def _cuda(choice: Choice, found: Sequence[Match]) -> list[str]:
+def _cuda(choice: BaseChoice, found: Sequence[Match]) -> list[str]:
     if choice.provider == "base":
         return ["cuda: base"]
     if not any(match.package.key.startswith("nvidia-") for match in found):

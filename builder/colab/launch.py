@@ -87,7 +87,7 @@ class Wish:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """What is run."""
 
     mode: Mode
@@ -101,7 +101,7 @@ class Plan:
     user: tuple[int, int] | None = field(default=None)
 
 
-def plan(wish: Wish, machine: Machine) -> Plan:
+def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     """The command that starts ``wish`` on ``machine``.
 
     Raises:
@@ -125,7 +125,7 @@ def plan(wish: Wish, machine: Machine) -> Plan:
     if mode == "verify":
         # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
         command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
-        return Plan(
+        return LaunchPlan(
             mode=mode, command=(*command, wish.image, "cudnn-verify"), name=None, port=None, notes=notes
         )
     user, said = _user(wish, machine)
@@ -142,7 +142,7 @@ def plan(wish: Wish, machine: Machine) -> Plan:
         command += ["--interactive", "--tty"] if wish.terminal else ["--interactive"]
         command += [] if wish.colab else ["--env", "HOME=/tmp"]  # the user has none in a plain image
         tail = [wish.image, "bash"]
-    return Plan(
+    return LaunchPlan(
         mode=mode,
         command=(*command, *tail),
         name=name,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from packaging.tags import Tag
 
-    from builder.colab.parse import Package
+    from builder.colab.parse import PipPackage
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
     from builder.model import Compilation
@@ -51,7 +51,7 @@ _TORCH_INDEX = "https://download.pytorch.org/whl/{}"
 class Match:
     """One package of the runtime and what becomes of it. Either ``requirement`` or ``reason`` is given."""
 
-    package: Package
+    package: PipPackage
     requirement: str | None = None
     """``torch==2.6.0``, for the matrix."""
     index: str | None = None
@@ -85,7 +85,7 @@ class Matching:
 
 
 def match_packages(
-    packages: Sequence[Package],
+    packages: Sequence[PipPackage],
     *,
     index: Index,
     target: targets.Target,
@@ -99,7 +99,7 @@ def match_packages(
     named = further_indexes(packages)
     answering, silent = _answering(named, index)
     asker = _Asker(index=index, target=target, fitting=target.tags(), named=named, answering=answering)
-    found: dict[Package, Match] = {}
+    found: dict[PipPackage, Match] = {}
     pool = ThreadPoolExecutor(_THREADS)
     try:
         futures = {pool.submit(asker.match, package): package for package in packages}
@@ -112,7 +112,7 @@ def match_packages(
     return Matching(matches=tuple(found[package] for package in packages), silent=silent)
 
 
-def further_indexes(packages: Sequence[Package]) -> dict[Package, str]:
+def further_indexes(packages: Sequence[PipPackage]) -> dict[PipPackage, str]:
     """The further index of each package that needs one.
 
     A freeze gives NVIDIA's index away where a wheel was named by its address; the other packages of that
@@ -125,11 +125,11 @@ def further_indexes(packages: Sequence[Package]) -> dict[Package, str]:
     return named
 
 
-def _of_nvidia(package: Package) -> bool:
+def _of_nvidia(package: PipPackage) -> bool:
     return re.search(r"-cu\d\d$", package.key) is not None and not package.key.startswith("nvidia-")
 
 
-def further_index(package: Package) -> str | None:
+def further_index(package: PipPackage) -> str | None:
     """The index that a wheel's address lies on, or that PyTorch's label of a CUDA version stands for."""
     if package.kind == "wheel" and package.url is not None:
         parts = urlsplit(package.url)
@@ -146,7 +146,7 @@ def further_index(package: Package) -> str | None:
     return None
 
 
-def _answering(named: Mapping[Package, str], index: Index) -> tuple[frozenset[str], tuple[str, ...]]:
+def _answering(named: Mapping[PipPackage, str], index: Index) -> tuple[frozenset[str], tuple[str, ...]]:
     """Which further indexes answer, each asked once; one that is down must not be waited for every time."""
     answering: set[str] = set()
     silent: list[str] = []
@@ -166,10 +166,10 @@ class _Asker:
     index: Index
     target: targets.Target
     fitting: Mapping[Tag, int]
-    named: Mapping[Package, str]
+    named: Mapping[PipPackage, str]
     answering: frozenset[str]
 
-    def match(self, package: Package) -> Match:
+    def match(self, package: PipPackage) -> Match:
         if package.key in _OWN:
             return _no(package, "own", "Google's own package, published nowhere")
         if package.kind == "vcs":
@@ -184,7 +184,7 @@ class _Asker:
             return self._on_further(package, package.version, further) or first
         return _unasked(first, further)
 
-    def _on_default(self, package: Package, version: str) -> Match:
+    def _on_default(self, package: PipPackage, version: str) -> Match:
         files = self.index.offers(package.name)
         if not files:
             return _unknown(package)
@@ -202,7 +202,7 @@ class _Asker:
             detail=_remark(package, best),
         )
 
-    def _by_its_word(self, package: Package, wanted: Version, best: IndexFile) -> Match:
+    def _by_its_word(self, package: PipPackage, wanted: Version, best: IndexFile) -> Match:
         """A wheel whose name has no label may be the same build all the same: its own code says so."""
         declared = self._declared(package, best)
         if declared != str(wanted):
@@ -215,7 +215,7 @@ class _Asker:
             detail=f"the index's wheel says {declared} of itself: the same build",
         )
 
-    def _on_further(self, package: Package, version: str, further: str) -> Match | None:
+    def _on_further(self, package: PipPackage, version: str, further: str) -> Match | None:
         offered = self.index.with_extra((further,)).offers_of(further, package.name)
         exact = [file for file in offered if _is(file, version, local=True)]
         best = self._best(exact)
@@ -242,7 +242,7 @@ class _Asker:
             return True  # pip installs those as well
 
     def _why_not(
-        self, package: Package, version: str, files: Sequence[IndexFile], same: Sequence[IndexFile]
+        self, package: PipPackage, version: str, files: Sequence[IndexFile], same: Sequence[IndexFile]
     ) -> Match:
         if not same:
             if any(_is_source(file, package, version) for file in files):
@@ -257,7 +257,7 @@ class _Asker:
         place = f"Python {self.target.python}, {self.target.machine}, glibc {self.target.glibc}"
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
 
-    def _declared(self, package: Package, file: IndexFile) -> str | None:
+    def _declared(self, package: PipPackage, file: IndexFile) -> str | None:
         """The version that the package's own code says, with its CUDA: ``2.6.0+cu124``."""
         member = f"{package.key.replace('-', '_')}/version.py"
         remote = read_remote(
@@ -272,7 +272,7 @@ class _Asker:
         return said if isinstance(said, str) else None
 
 
-def _unknown(package: Package) -> Match:
+def _unknown(package: PipPackage) -> Match:
     match package.kind:
         case "wheel":
             return _no(package, "address", f"not on the index; installed from {package.url}")
@@ -293,11 +293,11 @@ def _unasked(first: Match, further: str) -> Match:
     return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
 
 
-def _no(package: Package, reason: Reason, detail: str) -> Match:
+def _no(package: PipPackage, reason: Reason, detail: str) -> Match:
     return Match(package=package, reason=reason, detail=detail)
 
 
-def _remark(package: Package, file: IndexFile) -> str:
+def _remark(package: PipPackage, file: IndexFile) -> str:
     remarks = []
     if package.kind == "file":
         remarks.append("Colab has a build of Google's own; this is the index's of the same version")
@@ -326,7 +326,7 @@ def _label(file: IndexFile) -> str | None:
     return parse_wheel_filename(file.name)[1].local
 
 
-def _is_source(file: IndexFile, package: Package, version: str) -> bool:
+def _is_source(file: IndexFile, package: PipPackage, version: str) -> bool:
     name, _, rest = file.name.rpartition("-")
     bare = re.sub(r"\.(tar\.gz|tar\.bz2|zip)$", "", rest)
     return bare != rest and canonicalize_name(name) == package.key and bare == version

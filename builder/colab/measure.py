@@ -51,7 +51,7 @@ print(json.dumps({"python": platform.python_version(), "packages": packages, "in
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class Inventory:
     """An image's own account."""
 
     python: str
@@ -71,7 +71,7 @@ def measure(
     timeout: float = 900.0,
     gpus: bool = False,
     cancel: threading.Event | None = None,
-) -> Measured:
+) -> Inventory:
     """Look into an image; it need not be rtbuild's. ``probe`` is cudnn-verify, run on the image's Python.
 
     ``labelled`` are the packages to ask for the version in their code.
@@ -108,7 +108,7 @@ def measure(
 
         found: dict[str, Any] = json.loads(run(["-I", "/mnt/packages.py", *labelled], _SECONDS))
         report = parse(run(["/mnt/cudnn_verify.py", "--json"], timeout))
-    return Measured(
+    return Inventory(
         python=found["python"],
         packages={canonicalize_name(name): version for name, version in found["packages"].items()},
         inside={canonicalize_name(name): version for name, version in found["inside"].items()},

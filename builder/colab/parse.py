@@ -41,7 +41,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Package:
+class PipPackage:
     """One line of a pip freeze."""
 
     name: str
@@ -59,7 +59,7 @@ class Package:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Apt:
+class AptPackage:
     """One line of an apt list."""
 
     version: str
@@ -70,16 +70,16 @@ class Apt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class System:
+class RuntimeSystem:
     """``Ubuntu 22.04.4 LTS`` and ``Python 3.11.13``; None where the list does not say."""
 
     distribution: str | None = None
     python: str | None = None
 
 
-def parse_freeze(text: str, file: str) -> tuple[tuple[Package, ...], tuple[Problem, ...]]:
+def parse_freeze(text: str, file: str) -> tuple[tuple[PipPackage, ...], tuple[Problem, ...]]:
     """The packages of a ``pip freeze``, in its order, and the lines that are none."""
-    found: dict[str, Package] = {}
+    found: dict[str, PipPackage] = {}
     problems: list[Problem] = []
     for number, line in _lines(text):
         read = _package(line, number)
@@ -99,23 +99,23 @@ def _lines(text: str) -> list[tuple[int, str]]:
     return [(number, line) for number, line in stripped if line and not line.startswith("#")]
 
 
-def _package(line: str, number: int) -> Package | str:
+def _package(line: str, number: int) -> PipPackage | str:
     if found := _PINNED.fullmatch(line):
         try:
             version = str(Version(found["version"]))
         except InvalidVersion:
             return f"'{found['version']}' is no version of a Python package"
-        return Package(name=found["name"], version=version, line=number)
+        return PipPackage(name=found["name"], version=version, line=number)
     if found := _DIRECT.fullmatch(line):
         return _direct(found["name"], found["url"], number)
     if found := _EDITABLE.fullmatch(line):
         if found["name"] is None:
             return "an editable installation that does not say its name"
-        return Package(name=found["name"], version=None, line=number, url=found["url"], kind="vcs")
+        return PipPackage(name=found["name"], version=None, line=number, url=found["url"], kind="vcs")
     return "neither 'name==version' nor 'name @ address': pip cannot read this line either"
 
 
-def _direct(name: str, url: str, number: int) -> Package | str:
+def _direct(name: str, url: str, number: int) -> PipPackage | str:
     bare = urldefrag(url).url
     try:
         scheme = urlsplit(bare).scheme
@@ -123,13 +123,13 @@ def _direct(name: str, url: str, number: int) -> Package | str:
         return f"'{url}' is no address: {error}"
     version = _version_of(unquote(bare.rpartition("/")[2]))
     if "+" in scheme:
-        return Package(name=name, version=None, line=number, url=url, kind="vcs")
+        return PipPackage(name=name, version=None, line=number, url=url, kind="vcs")
     if scheme == "file":
-        return Package(name=name, version=version, line=number, url=url, kind="file")
+        return PipPackage(name=name, version=version, line=number, url=url, kind="file")
     if scheme not in {"http", "https"}:
         return f"'{url}' is no address that pip understands"
     kind: Literal["wheel", "url"] = "wheel" if bare.endswith(".whl") and version else "url"
-    return Package(name=name, version=version, line=number, url=url, kind=kind)
+    return PipPackage(name=name, version=version, line=number, url=url, kind=kind)
 
 
 def _version_of(file: str) -> str | None:
@@ -144,9 +144,9 @@ def _version_of(file: str) -> str | None:
         return None
 
 
-def parse_apt(text: str, file: str) -> tuple[Mapping[str, Apt], tuple[Problem, ...]]:
+def parse_apt(text: str, file: str) -> tuple[Mapping[str, AptPackage], tuple[Problem, ...]]:
     """The packages of an ``apt list --installed``, and the lines that are none."""
-    found: dict[str, Apt] = {}
+    found: dict[str, AptPackage] = {}
     problems: list[Problem] = []
     for number, line in _lines(text):
         if line == "Listing..." or line.startswith("WARNING: apt "):
@@ -157,7 +157,7 @@ def parse_apt(text: str, file: str) -> tuple[Mapping[str, Apt], tuple[Problem, .
             problems.append(Problem(file=file, line=number, text=line, message=message))
             continue
         states = read["state"].split(",")
-        found[read["name"]] = Apt(
+        found[read["name"]] = AptPackage(
             version=read["version"],
             manual=states[0] == "installed" and "automatic" not in states,
             ubuntu=read["suites"].split(",")[0] not in {"unknown", "now"},
@@ -165,7 +165,7 @@ def parse_apt(text: str, file: str) -> tuple[Mapping[str, Apt], tuple[Problem, .
     return found, tuple(problems)
 
 
-def parse_system(text: str, file: str) -> tuple[System, tuple[Problem, ...]]:
+def parse_system(text: str, file: str) -> tuple[RuntimeSystem, tuple[Problem, ...]]:
     """The distribution and the Python out of an OS info; R and Julia stand there too and are passed over."""
     distribution = python = None
     problems: list[Problem] = []
@@ -177,4 +177,4 @@ def parse_system(text: str, file: str) -> tuple[System, tuple[Problem, ...]]:
         elif not re.match(r"(R version|julia version) ", line):
             message = "neither a distribution nor the version of Python, R or Julia"
             problems.append(Problem(file=file, line=number, text=line, message=message))
-    return System(distribution=distribution, python=python), tuple(problems)
+    return RuntimeSystem(distribution=distribution, python=python), tuple(problems)

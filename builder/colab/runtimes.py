@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.colab.parse import Apt, Package, Problem, System, parse_apt, parse_freeze, parse_system
+from builder.colab.parse import (
+    AptPackage,
+    PipPackage,
+    Problem,
+    RuntimeSystem,
+    parse_apt,
+    parse_freeze,
+    parse_system,
+)
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -48,8 +56,8 @@ class Runtime:
     """The toolkit that apt installed, ``12.5.1``."""
     cudnn: str | None
     """The cuDNN that apt installed, ``9.2.1.18``; the wheels may bring another."""
-    packages: tuple[Package, ...]
-    apt: Mapping[str, Apt]
+    packages: tuple[PipPackage, ...]
+    apt: Mapping[str, AptPackage]
     problems: tuple[Problem, ...] = ()
     """Lines that could not be read."""
 
@@ -57,7 +65,7 @@ class Runtime:
     def python_minor(self) -> str:
         return ".".join(self.python.split(".")[:2])
 
-    def package(self, key: str) -> Package | None:
+    def package(self, key: str) -> PipPackage | None:
         return next((package for package in self.packages if package.key == key), None)
 
 
@@ -90,7 +98,7 @@ def read_runtime(
         )
     packages, problems = parse_freeze(*texts[0])
     listed, more = parse_apt(*texts[1]) if texts[1] else ({}, ())
-    info, rest = parse_system(*texts[2]) if texts[2] else (System(), ())
+    info, rest = parse_system(*texts[2]) if texts[2] else (RuntimeSystem(), ())
     if not packages:
         raise UsageError(
             f"{texts[0][1]} names no package"
@@ -196,16 +204,16 @@ def _name_of(source: Path | None, file: str) -> str:
     return source.resolve().name if source is not None else Path(file).stem
 
 
-def _cuda(listed: Mapping[str, Apt]) -> str | None:
+def _cuda(listed: Mapping[str, AptPackage]) -> str | None:
     """The newest toolkit that apt installed: Colab has had several side by side."""
     return _newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+")
 
 
-def _cudnn(listed: Mapping[str, Apt]) -> str | None:
+def _cudnn(listed: Mapping[str, AptPackage]) -> str | None:
     return _newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}")
 
 
-def _newest(listed: Mapping[str, Apt], name: str, version: str) -> str | None:
+def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | None:
     found = [
         number[0]
         for package, row in listed.items()

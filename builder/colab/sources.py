@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.index.client import Index, LocalWheel
     from builder.index.target import Target
-    from builder.lock.sources import Workshop
+    from builder.lock.sources import SdistBuilder
     from builder.model import RootfsBase
 
 _THREADS = 2
@@ -38,7 +38,7 @@ def build_missing(
     index: Index,
     target: Target,
     debian: Debian,
-    workshop: Workshop,
+    workshop: SdistBuilder,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Matching:
     """The same, with a match in the place of each package that came out as a wheel; others say why not.
@@ -89,7 +89,7 @@ class _Builder:
     index: Index
     target: Target
     debian: Debian
-    workshop: Workshop
+    workshop: SdistBuilder
     pins: Sequence[str]
     systems: tuple[RootfsBase, RootfsBase | None]
     compiles: str | None

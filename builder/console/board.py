@@ -36,7 +36,7 @@ _WIDE = 100
 
 
 @dataclass
-class _Row:
+class _BoardRow:
     stage: Stage
     since: float | None
     """When the stage began; None once it has ended and the cell waits for its turn."""
@@ -45,7 +45,7 @@ class _Row:
     total: int | None = None
 
 
-def _clock(row: _Row, now: float) -> str:
+def _clock(row: _BoardRow, now: float) -> str:
     """How long the stage has taken; and how long it will, by its pace so far."""
     if row.since is None:
         return ""
@@ -60,7 +60,7 @@ class Board:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._console = terminal.console()
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _BoardRow] = {}
         self._waiting: list[str] = []
         self._total = 0
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Board:
         with self._lock:
             if event.cell in self._waiting:
                 self._waiting.remove(event.cell)
-            self._rows[event.cell] = _Row(stage=event.stage, since=time.monotonic())
+            self._rows[event.cell] = _BoardRow(stage=event.stage, since=time.monotonic())
 
     def _finish(self, event: CellFinished) -> None:
         result = event.result
@@ -140,7 +140,7 @@ class Board:
             table.add_row(Text(f"{left} of {self._total} waiting", style="dim"))
         return table
 
-    def _bar(self, row: _Row) -> str:
+    def _bar(self, row: _BoardRow) -> str:
         if row.done is None or not row.total:
             return ""
         filled = min(_BAR, _BAR * row.done // row.total)

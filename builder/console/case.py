@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Status(enum.StrEnum):
+class CaseStatus(enum.StrEnum):
     """How a case ended, in JUnit's words."""
 
     PASSED = "passed"
@@ -32,7 +32,7 @@ class Case:
     suite: str
     """The matrix."""
     name: str
-    status: Status
+    status: CaseStatus
     word: str
     """What is said of it in the table: ``works``, ``not verified: the machine``."""
     seconds: float = 0.0
@@ -46,12 +46,12 @@ class Case:
 
 
 _STATUS = {
-    Outcome.DONE: (Status.PASSED, "done"),
-    Outcome.WORKS: (Status.PASSED, "works"),
-    Outcome.UNVERIFIED: (Status.SKIPPED, "UNVERIFIED: no GPU"),
-    Outcome.FAILED: (Status.FAILED, "FAILED"),
-    Outcome.HOST: (Status.SKIPPED, "not verified: the machine"),
-    Outcome.CANCELLED: (Status.SKIPPED, "cancelled"),
+    Outcome.DONE: (CaseStatus.PASSED, "done"),
+    Outcome.WORKS: (CaseStatus.PASSED, "works"),
+    Outcome.UNVERIFIED: (CaseStatus.SKIPPED, "UNVERIFIED: no GPU"),
+    Outcome.FAILED: (CaseStatus.FAILED, "FAILED"),
+    Outcome.HOST: (CaseStatus.SKIPPED, "not verified: the machine"),
+    Outcome.CANCELLED: (CaseStatus.SKIPPED, "cancelled"),
 }
 
 
@@ -63,7 +63,7 @@ def cases_of(results: Sequence[CellResult]) -> tuple[Case, ...]:
 def _case(result: CellResult) -> Case:
     status, word = _STATUS[result.outcome]
     if result.outcome is Outcome.FAILED and result.report is None:
-        status, word = Status.ERROR, f"FAILED at {result.stage}"
+        status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
     kind = message = ""
     if result.error is not None:
         kind, message = type(result.error).__name__, result.error.message

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from builder.console.case import Case, Status
+from builder.console.case import Case, CaseStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that no XML document may hold, not even escaped (https://www.w3.org/TR/xml/#charsets)."""
 
-_TAG = {Status.FAILED: "failure", Status.ERROR: "error", Status.SKIPPED: "skipped"}
+_TAG = {CaseStatus.FAILED: "failure", CaseStatus.ERROR: "error", CaseStatus.SKIPPED: "skipped"}
 
 
 def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> bytes:
@@ -28,7 +28,7 @@ def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> byte
             "timestamp": started.replace(tzinfo=None).isoformat(timespec="seconds"),
         }
         # Jenkins' schema knows this one on a suite only.
-        skipped = {"skipped": str(sum(case.status is Status.SKIPPED for case in inside))}
+        skipped = {"skipped": str(sum(case.status is CaseStatus.SKIPPED for case in inside))}
         element = ET.SubElement(root, "testsuite", head | _counts(inside) | skipped)
         for case in inside:
             _add(element, case)
@@ -40,8 +40,8 @@ def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> byte
 def _counts(cases: Sequence[Case]) -> dict[str, str]:
     return {
         "tests": str(len(cases)),
-        "failures": str(sum(case.status is Status.FAILED for case in cases)),
-        "errors": str(sum(case.status is Status.ERROR for case in cases)),
+        "failures": str(sum(case.status is CaseStatus.FAILED for case in cases)),
+        "errors": str(sum(case.status is CaseStatus.ERROR for case in cases)),
         "time": f"{sum(case.seconds for case in cases):.2f}",
     }
 
@@ -54,7 +54,7 @@ def _add(suite: ET.Element, case: Case) -> None:
         classname=_clean(f"rtbuild.{case.suite}"),
         time=f"{case.seconds:.2f}",
     )
-    if case.status is not Status.PASSED:
+    if case.status is not CaseStatus.PASSED:
         said = ET.SubElement(element, _TAG[case.status], type=_clean(case.kind or case.word))
         said.set("message", _clean(case.message or case.word))
         said.text = _clean(case.text)

@@ -6,7 +6,7 @@ import html
 import re
 from typing import TYPE_CHECKING
 
-from builder.console.case import Case, Status
+from builder.console.case import Case, CaseStatus
 from builder.console.terminal import human_seconds
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 """Bytes that one step may add to the page (GitHub Actions: "Adding a job summary", docs.github.com)."""
 
-_MARK = {Status.PASSED: "✅", Status.FAILED: "❌", Status.ERROR: "❌", Status.SKIPPED: "⚠️"}
+_MARK = {CaseStatus.PASSED: "✅", CaseStatus.FAILED: "❌", CaseStatus.ERROR: "❌", CaseStatus.SKIPPED: "⚠️"}
 _ROOM = 4096
 """Bytes that are kept for the last line."""
 
@@ -32,7 +32,7 @@ def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
     cells = ("cell", "", *columns, "time")
     blocks = ["\n".join([*heading, "", _row(cells), _row(["---"] * len(cells))])]
     blocks += [_row(_values(case, columns)) for case in cases]
-    if any(case.status is Status.SKIPPED for case in cases):
+    if any(case.status is CaseStatus.SKIPPED for case in cases):
         blocks.append(
             "\n⚠️ says nothing against an image, and nothing for it: the machine could not try it. "
             "Try again on another one."

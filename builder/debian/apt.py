@@ -28,7 +28,7 @@ _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class AptSource:
     """One line of ``sources.list``. An ``optional`` one may be absent from the archive."""
 
     uri: str
@@ -77,7 +77,7 @@ class Apt:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
-    def update(self, sources: Sequence[Source]) -> tuple[Source, ...]:
+    def update(self, sources: Sequence[AptSource]) -> tuple[AptSource, ...]:
         """Fetch the package lists; the sources that exist.
 
         Raises:

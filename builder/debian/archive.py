@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from builder import resources
-from builder.debian.apt import Apt, HostSource, Source, host_proxies, host_sources
+from builder.debian.apt import Apt, AptSource, HostSource, host_proxies, host_sources
 from builder.errors import CellError, MissingToolError, PackageIndexError
 from builder.model import Deb, RootfsBase
 from builder.net import download
@@ -158,7 +158,7 @@ class Debian:
         return download.fetch(
             self._client,
             lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
-            download.Content(what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size),
+            download.ExpectedFile(what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size),
             cache_path(deb, cache),
             error=PackageIndexError,
             hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "
@@ -183,18 +183,20 @@ class Debian:
         self._updated[suite, architecture] = apt
         return apt
 
-    def _sources(self, suite: str) -> list[Source]:
+    def _sources(self, suite: str) -> list[AptSource]:
         archives = self._archives()
         # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
         named = self._given is not None or any(os.environ.get(name) for name in VARIABLES.values())
         check = suite not in _CLOSED and not named
         sources = [
-            Source(uri=archives["debian"], suite=suite, check_valid_until=check),
-            Source(uri=archives["debian"], suite=f"{suite}-updates", optional=True, check_valid_until=check),
+            AptSource(uri=archives["debian"], suite=suite, check_valid_until=check),
+            AptSource(
+                uri=archives["debian"], suite=f"{suite}-updates", optional=True, check_valid_until=check
+            ),
         ]
         if archives["debian-security"]:
             sources.append(
-                Source(
+                AptSource(
                     uri=archives["debian-security"],
                     suite=f"{suite}-security",
                     optional=True,

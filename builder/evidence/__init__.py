@@ -7,7 +7,7 @@ them proves, and what it does not, is in docs/evidence.md.
 from builder.errors import EvidenceError
 from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
 from builder.evidence.cosign import Cosign, Signed, Signer, Verifier
-from builder.evidence.documents import Attached, Evidence, Subject, Verification
+from builder.evidence.documents import Attached, Evidence, Verification
 from builder.evidence.failure import Failure, judge_failure
 from builder.evidence.statement import Statement
 from builder.evidence.verification import Verified, judge
@@ -21,7 +21,6 @@ __all__ = [
     "Signed",
     "Signer",
     "Statement",
-    "Subject",
     "Verification",
     "Verified",
     "Verifier",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
 from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
-from builder.evidence.documents import Attached, Evidence, Kind, Subject, Verification
+from builder.evidence.documents import Attached, Evidence, Kind, Verification
 from builder.evidence.failure import failure_predicate, judge_failure
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
 
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
@@ -39,7 +40,7 @@ KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PRO
 
 def attach_all(
     registry: Registry,
-    image: Subject,
+    image: Staged,
     evidence: Evidence,
     *,
     signer: Signer | None = None,
@@ -60,7 +61,7 @@ def attach_all(
 
 def attach_failures(
     registry: Registry,
-    image: Subject,
+    image: Staged,
     verifications: Sequence[Verification],
     *,
     signer: Signer | None = None,
@@ -74,7 +75,7 @@ def attach_failures(
     return _put(registry, image, made, signer, note or _silent)
 
 
-def failure_statement(image: Subject, verification: Verification) -> Statement:
+def failure_statement(image: Staged, verification: Verification) -> Statement:
     """What would be attached for a report against the image. Raises EvidenceError."""
     _refuse_other_digest(image, verification)
     predicate = failure_predicate(verification, image)
@@ -84,7 +85,7 @@ def failure_statement(image: Subject, verification: Verification) -> Statement:
 
 def _put(
     registry: Registry,
-    image: Subject,
+    image: Staged,
     made: Sequence[Statement],
     signer: Signer | None,
     say: Callable[[str], None],
@@ -122,7 +123,7 @@ def _put(
 
 def statements(
     registry: Registry,
-    image: Subject,
+    image: Staged,
     evidence: Evidence,
     *,
     note: Callable[[str], None] | None = None,
@@ -141,7 +142,7 @@ def statements(
     )
 
 
-def _about(image: Subject, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
+def _about(image: Staged, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
     name = parse_reference(image.repository)
     return Statement(
         subjects=(image.digest,),
@@ -151,7 +152,7 @@ def _about(image: Subject, predicate_type: str, predicate: Mapping[str, Any]) ->
     )
 
 
-def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
+def _refuse_other_image(image: Staged, evidence: Evidence) -> None:
     label = image.label("io.rtbuild.inputs")
     if label != evidence.recipe.inputs:
         raise EvidenceError(
@@ -168,12 +169,12 @@ def _refuse_other_image(image: Subject, evidence: Evidence) -> None:
         _refuse_other_digest(image, verification)
 
 
-def _refuse_other_digest(image: Subject, verification: Verification) -> None:
+def _refuse_other_digest(image: Staged, verification: Verification) -> None:
     if verification.manifest != image.digest:
         raise EvidenceError(f"the report is about {verification.manifest}, not about {image.digest}")
 
 
-def _test(verification: Verification, image: Subject, evidence: Evidence) -> Mapping[str, Any]:
+def _test(verification: Verification, image: Staged, evidence: Evidence) -> Mapping[str, Any]:
     """One report as a predicate that would pass the audit."""
     predicate = predicate_of(
         verification, image, claims=evidence.claims, exempt=evidence.exempt, as_of=evidence.as_of

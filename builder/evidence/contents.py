@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import zstandard
 from packaging.utils import canonicalize_name
@@ -19,8 +19,8 @@ from builder.oci.spec import parse_reference
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from builder.evidence.documents import Subject
-    from builder.oci.spec import Reference
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
 
 STATUS = "var/lib/dpkg/status"
 _HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
@@ -35,14 +35,8 @@ _LARGEST_LAYER = 8 << 30
 """Bytes unpacked after which reading stops: no operating system is as large, a bomb is."""
 
 
-class Fetching(Protocol):
-    """As much of :class:`builder.lock.Registry` as reading layers needs."""
-
-    def fetch_blob(self, reference: str | Reference, digest: str, to: Path, *, size: int = 0) -> Path: ...
-
-
 @dataclass(frozen=True, kw_only=True, order=True)
-class Package:
+class DebianPackage:
     """A Debian package that is installed."""
 
     name: str
@@ -51,17 +45,17 @@ class Package:
 
 
 @dataclass(frozen=True, kw_only=True)
-class System:
+class DpkgList:
     """dpkg's list. ``packages`` is None where the image has none."""
 
-    packages: tuple[Package, ...] | None
+    packages: tuple[DebianPackage, ...] | None
     skipped: int = 0
     """Layers that were too large to be read on the way down to the list."""
 
 
 def read_system(
-    registry: Fetching, image: Subject, layers: list[dict[str, Any]], *, note: Callable[[str], None]
-) -> System:
+    registry: Registry, image: Staged, layers: list[dict[str, Any]], *, note: Callable[[str], None]
+) -> DpkgList:
     """dpkg's list in the topmost layer that has one; ``layers`` is the manifest's, lowest first.
 
     Large layers are not read, except the lowest: it is an operating system. Raises RegistryError, and
@@ -86,11 +80,11 @@ def read_system(
             finally:
                 blob.unlink()
             if text is not None:
-                return System(packages=parse_status(text) if text else None, skipped=skipped)
-    return System(packages=None, skipped=skipped)
+                return DpkgList(packages=parse_status(text) if text else None, skipped=skipped)
+    return DpkgList(packages=None, skipped=skipped)
 
 
-def parse_status(text: str) -> tuple[Package, ...]:
+def parse_status(text: str) -> tuple[DebianPackage, ...]:
     """The packages that are installed, in dpkg's own form:
     https://manpages.debian.org/trixie/dpkg/dpkg-query.1.en.html"""
     found = []
@@ -99,7 +93,7 @@ def parse_status(text: str) -> tuple[Package, ...]:
         fields = {key: value.strip() for key, _, value in lines}
         if fields.get("Status", "").split()[-1:] == ["installed"] and "Package" in fields:
             found.append(
-                Package(
+                DebianPackage(
                     name=fields["Package"],
                     version=fields.get("Version", ""),
                     architecture=fields.get("Architecture", ""),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,24 +12,6 @@ if TYPE_CHECKING:
     from builder.recipe.values import Recipe
 
 Kind = Literal["verification", "sbom", "provenance"]
-
-
-class Subject(Protocol):
-    """An image in a repository, by digest; see :class:`builder.oci.staging.Staged`."""
-
-    @property
-    def repository(self) -> str: ...
-    @property
-    def digest(self) -> str: ...
-    @property
-    def manifest(self) -> bytes: ...
-    @property
-    def media_type(self) -> str: ...
-    @property
-    def content(self) -> str: ...
-    @property
-    def platform(self) -> str: ...
-    def label(self, name: str, /) -> str | None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

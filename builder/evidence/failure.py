@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from builder.evidence.documents import Subject, Verification
+    from builder.evidence.documents import Verification
     from builder.evidence.standing import Side
+    from builder.oci.staging import Staged
     from builder.verify.entry import ReportKey
 
 
@@ -65,12 +66,12 @@ def is_failure(predicate: Mapping[str, Any]) -> bool:
     return predicate.get("result") == "FAILED"
 
 
-def failure_predicate(verification: Verification, image: Subject) -> dict[str, Any]:
+def failure_predicate(verification: Verification, image: Staged) -> dict[str, Any]:
     """The predicate for a report against the image; it claims and exempts nothing."""
     return predicate_of(verification, image, claims=(), exempt=())
 
 
-def judge_failure(predicate: Mapping[str, Any], image: Subject) -> Failure:
+def judge_failure(predicate: Mapping[str, Any], image: Staged) -> Failure:
     """What speaks against the image, if it is this image and the report says so.
 
     It does not grow old, and one from the future counts as well: what was found at fault was found, whatever

@@ -17,15 +17,16 @@ from builder.model import Pinned, RegistryBase, RootfsBase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.evidence.documents import Evidence, Subject
+    from builder.evidence.documents import Evidence
     from builder.model import Deb
+    from builder.oci.staging import Staged
 
 BUILD_TYPE = "https://rtbuild.io/build/v1"
 """An identifier, described in docs/evidence.md; nothing is fetched from there."""
 BUILDER = "https://rtbuild.io/cli/v1"
 
 
-def provenance(evidence: Evidence, image: Subject) -> dict[str, Any]:
+def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
     """The predicate. No time and no run is in it: the same lock and recipe give the same document."""
     recipe = evidence.recipe
     cell, pinned = recipe.cell, recipe.pinned

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from builder.evidence.documents import Subject
     from builder.model import Sdist, Wheel
+    from builder.oci.staging import Staged
 
 
 def of_wheel(wheel: Wheel) -> str:
@@ -31,7 +31,7 @@ def of_deb(package: str, version: str, architecture: str, *, vendor: str = "debi
     return f"pkg:deb/{vendor}/{quote(package, safe='')}@{quote(version, safe='')}?arch={architecture}"
 
 
-def of_image(image: Subject) -> str:
+def of_image(image: Staged) -> str:
     """https://github.com/package-url/purl-spec/blob/main/types-doc/oci-definition.md, without the
     registry's host: a mirror of the repository has the same SBOM."""
     return f"pkg:oci/{image.repository.rpartition('/')[2].lower()}@{quote(image.digest, safe='')}"

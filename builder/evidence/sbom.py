@@ -17,15 +17,16 @@ from packaging.version import InvalidVersion, Version
 from builder import __version__
 from builder.errors import EvidenceError
 from builder.evidence import purl
-from builder.evidence.contents import Package, python_packages, system_packages
+from builder.evidence.contents import DebianPackage, python_packages, system_packages
 from builder.evidence.verification import timestamp
-from builder.model import Pinned, RegistryBase, RootfsBase, Source
+from builder.model import Pinned, RegistryBase, RootfsBase, WheelSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from builder.evidence.contents import System
-    from builder.evidence.documents import Evidence, Subject
+    from builder.evidence.contents import DpkgList
+    from builder.evidence.documents import Evidence
+    from builder.oci.staging import Staged
 
 SPEC_VERSION = "1.5"
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")
@@ -35,7 +36,7 @@ _SYSTEM_LABEL = "org.opencontainers.image.ref.name"
 _SHOWN = 8
 
 
-def sbom(evidence: Evidence, image: Subject, system: System) -> dict[str, Any]:
+def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
     """The document. The same image gives the same one: its time is the lock's, its number the digest's."""
     pinned = evidence.recipe.pinned
     components = [*_python(pinned), *_debian(pinned, system.packages or ())]
@@ -65,7 +66,7 @@ def sbom(evidence: Evidence, image: Subject, system: System) -> dict[str, Any]:
     }
 
 
-def refuse_difference(evidence: Evidence, system: System, reports: list[Mapping[str, Any]]) -> None:
+def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mapping[str, Any]]) -> None:
     """Compare the lock with what the image itself says.
 
     Raises EvidenceError naming every difference: then the image is not what its lock says, or the SBOM would
@@ -110,7 +111,7 @@ def _same(one: str, other: str) -> bool:
         return one == other
 
 
-def _debian_differences(pinned: Pinned, system: System, probed: Mapping[str, str]) -> Iterator[str]:
+def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:
     packages = system.packages
     if packages is None:
         if isinstance(pinned.base, RootfsBase):
@@ -122,7 +123,7 @@ def _debian_differences(pinned: Pinned, system: System, probed: Mapping[str, str
             yield f"{name} is {versions.get(name, 'absent')} by dpkg and {version} by the report"
     if isinstance(pinned.base, RootfsBase):
         locked = {
-            Package(name=deb.package, version=deb.version, architecture=deb.architecture)
+            DebianPackage(name=deb.package, version=deb.version, architecture=deb.architecture)
             for deb in pinned.base.debs
         }
         for package in sorted(locked ^ set(packages)):
@@ -147,7 +148,7 @@ def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _sources(source: Source) -> dict[str, Any]:
+def _sources(source: WheelSource) -> dict[str, Any]:
     """What a wheel was built from: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     sdist = source.sdist
     compilers = source.system.debs if source.compiled is not None else ()
@@ -168,7 +169,7 @@ def _sources(source: Source) -> dict[str, Any]:
     }
 
 
-def _debian(pinned: Pinned, packages: tuple[Package, ...]) -> Iterator[dict[str, Any]]:
+def _debian(pinned: Pinned, packages: tuple[DebianPackage, ...]) -> Iterator[dict[str, Any]]:
     base = pinned.base
     hashes = (
         {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in base.debs}
@@ -191,7 +192,7 @@ def _debian(pinned: Pinned, packages: tuple[Package, ...]) -> Iterator[dict[str,
         yield row
 
 
-def _properties(evidence: Evidence, system: System) -> list[dict[str, str]]:
+def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
     pinned = evidence.recipe.pinned
     rows = {
         "rtbuild:cell": pinned.cell.id,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError, RegistryError
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
 from builder.oci.spec import parse_reference
-from builder.verify.entry import Damaged, Entry, read_entry
+from builder.verify.entry import Damaged, SealedReport, read_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
 
 
-def share(registry: Registry, image: Staged, entries: Iterable[Entry]) -> int:
+def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) -> int:
     """Attach reports to the image that they are about; how many it did not have. Raises RegistryError."""
     place = parse_reference(image.reference)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
@@ -42,13 +42,13 @@ def share(registry: Registry, image: Staged, entries: Iterable[Entry]) -> int:
     return new
 
 
-def shared(registry: Registry, image: Staged) -> list[Entry | Damaged]:
+def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
     """The reports that are attached to an image, by digest; what cannot be believed says why.
 
     Raises RegistryError where the registry does not list all that is attached: what is not read may speak
     against the image.
     """
-    found: list[Entry | Damaged] = []
+    found: list[SealedReport | Damaged] = []
     listing = referrers(registry, parse_reference(image.reference))
     if not listing.complete:
         raise RegistryError(
@@ -69,7 +69,7 @@ def shared(registry: Registry, image: Staged) -> list[Entry | Damaged]:
     return found
 
 
-def _read(registry: Registry, image: Staged, where: str) -> Entry | None:
+def _read(registry: Registry, image: Staged, where: str) -> SealedReport | None:
     """One report by its artifact; None where the artifact is something else."""
     document = registry.manifest(where).document
     if document.get("artifactType") != REPORT_TYPE:

@@ -23,8 +23,9 @@ from builder.verify.entry import key_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from builder.evidence.documents import Subject, Verification
+    from builder.evidence.documents import Verification
     from builder.evidence.standing import Side
+    from builder.oci.staging import Staged
     from builder.verify.document import ProbeDocument
     from builder.verify.entry import ReportKey
 
@@ -38,11 +39,11 @@ _DRIVER = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
 
 
-class _Part(BaseModel):
+class _PredicatePart(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class Details(_Part):
+class Details(_PredicatePart):
     """What the test-result predicate has no field for."""
 
     schema_version: Literal[1] = Field(alias="schema")
@@ -65,14 +66,14 @@ class Details(_Part):
     """What ``cudnn-verify --json`` printed, unchanged; its schema is docs/report.schema.json."""
 
 
-class Resource(_Part):
+class Resource(_PredicatePart):
     """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
 
     name: str
     digest: dict[str, str]
 
 
-class TestResult(_Part):
+class TestResult(_PredicatePart):
     """The predicate ``https://in-toto.io/attestation/test-result/v0.1`` as rtbuild writes it."""
 
     __test__ = False  # pytest takes every class of this name for one of its own
@@ -121,7 +122,7 @@ class Verified:
 
 def predicate_of(
     verification: Verification,
-    image: Subject,
+    image: Staged,
     *,
     claims: tuple[str, ...],
     exempt: tuple[str, ...],
@@ -166,7 +167,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def judge(predicate: Mapping[str, Any], image: Subject, *, now: datetime) -> Verified:
+def judge(predicate: Mapping[str, Any], image: Staged, *, now: datetime) -> Verified:
     """The verification, if it proves that this image works on a GPU.
 
     Nothing is taken from the summary that the report itself does not bear out. Raises EvidenceError with all
@@ -243,7 +244,7 @@ def without_exempt(verified: Sequence[Verified]) -> list[Verified]:
     ]
 
 
-def about_another(found: TestResult, image: Subject) -> Iterator[str]:
+def about_another(found: TestResult, image: Staged) -> Iterator[str]:
     """Why a predicate is about another image than this one."""
     details = found.details
     if details.content != image.content:

@@ -23,7 +23,7 @@ DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tag:
+class CudaTag:
     """An ``nvidia/cuda`` reference taken apart. ``row`` is what the tables say of it."""
 
     text: str
@@ -39,7 +39,7 @@ class Tag:
         return self.registry in DOCKER_HUB
 
 
-def system_of(cell: Cell, truth: Truth, tag: Tag | None, facts: Facts) -> SystemRow | None:
+def system_of(cell: Cell, truth: Truth, tag: CudaTag | None, facts: Facts) -> SystemRow | None:
     if cell.base.kind == "rootfs":
         return facts.systems.get(cell.base.name)
     read = truth.base.system if truth.base is not None else None
@@ -55,13 +55,13 @@ def _official(name: str) -> str:
     return f"debian/{debian[1]}" if debian else ""
 
 
-def tag_of(base: Base, facts: Facts) -> Tag | None:
+def tag_of(base: Base, facts: Facts) -> CudaTag | None:
     """The parts of an ``nvidia/cuda`` reference; None for any other base."""
     found = TAG.fullmatch(base.name) if base.kind == "registry" else None
     if found is None:
         return None
     cuda, infix, system = found["cuda"], found["infix"], found["system"]
-    return Tag(
+    return CudaTag(
         text=base.name,
         registry=found["registry"],
         cuda=cuda,
@@ -82,7 +82,7 @@ LABELS = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the 
 
 
 def base_value(
-    tag: Tag | None, truth: Truth, variable: str, by_table: str | None, notes: list[Finding]
+    tag: CudaTag | None, truth: Truth, variable: str, by_table: str | None, notes: list[Finding]
 ) -> Value | None:
     """What the base's environment says of a variable, checked against what the tables say of its tag."""
     what = LABELS[variable]

@@ -32,7 +32,7 @@ _TOOLKITS = ("cudatoolkit", "pytorch-cuda", "cuda-version")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Package:
+class CondaPackage:
     """A conda package as an environment names it. ``build`` may end in ``*``."""
 
     name: str
@@ -53,7 +53,7 @@ class Environment:
     """What of the environment is not in them."""
 
 
-def read(text: str) -> tuple[list[Package], list[str]]:
+def read(text: str) -> tuple[list[CondaPackage], list[str]]:
     """Packages, and what pip is to install, out of ``environment.yml`` or ``conda list --export|--explicit``.
 
     Raises:
@@ -65,7 +65,7 @@ def read(text: str) -> tuple[list[Package], list[str]]:
     return [_package(line) for line in lines], []
 
 
-def _from_yaml(text: str) -> tuple[list[Package], list[str]]:
+def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
     try:
         document: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts and nothing else
     except yaml.YAMLError as problem:
@@ -78,18 +78,18 @@ def _from_yaml(text: str) -> tuple[list[Package], list[str]]:
     return packages, [str(line) for line in pip]
 
 
-def _package(line: str) -> Package:
+def _package(line: str) -> CondaPackage:
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)
     if found is None:
         # a range or a bracket: nothing that says what is installed
         name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)", line)
         if name is None:
             raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
-        return Package(name=canonical(name[1]))
-    return Package(name=canonical(found["name"]), version=found["version"], build=found["build"])
+        return CondaPackage(name=canonical(name[1]))
+    return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
 
 
-def in_wheels(packages: Sequence[Package], pip: Sequence[str], known: Facts) -> Environment:
+def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts) -> Environment:
     """The wheels of the same PyTorch for the same CUDA.
 
     Raises:
@@ -116,7 +116,7 @@ def in_wheels(packages: Sequence[Package], pip: Sequence[str], known: Facts) -> 
     )
 
 
-def _python(pytorch: Package, python: str | None) -> str | None:
+def _python(pytorch: CondaPackage, python: str | None) -> str | None:
     """``3.9`` of ``py3.9_cuda11.3_…`` or conda-forge's ``cuda112py39h…``."""
     found = re.search(r"py(?:(\d\.\d+)_|(\d)(\d+))", pytorch.build or "")
     if found is None:
@@ -127,7 +127,7 @@ def _python(pytorch: Package, python: str | None) -> str | None:
     return built
 
 
-def _wheel(pytorch: Package, by_name: dict[str, Package], known: Facts) -> tuple[str, list[str]]:
+def _wheel(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts) -> tuple[str, list[str]]:
     """The requirement, and what is different with it."""
     if pytorch.version is None:
         raise UsageError(
@@ -169,7 +169,7 @@ def _serves(row: FrameworkRow, version: str) -> bool:
     return contains(row.versions, version) or (len(key(version)) == 2 and short(row.latest, 2) == version)
 
 
-def _cuda(pytorch: Package, by_name: dict[str, Package]) -> str | None:
+def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None:
     """The CUDA of the build, else of the toolkit beside it; two that differ are refused."""
     found = re.search(r"cuda_?(\d+\.\d+|\d{3})", pytorch.build or "")
     built = None
@@ -186,7 +186,7 @@ def _cuda(pytorch: Package, by_name: dict[str, Package]) -> str | None:
     return built
 
 
-def _toolkits(by_name: dict[str, Package]) -> Iterator[tuple[str, str]]:
+def _toolkits(by_name: dict[str, CondaPackage]) -> Iterator[tuple[str, str]]:
     for name in _TOOLKITS:
         package = by_name.get(name)
         if package is not None and package.version is not None:

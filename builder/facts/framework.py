@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Framework:
+class CellFramework:
     """One framework of the cell with all that is known of its wheel."""
 
     requirement: str
@@ -52,7 +52,7 @@ ALIASES = {
 }
 
 
-def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> Framework:
+def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> CellFramework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
     distribution = canonical(parsed.name) if parsed else text
@@ -75,7 +75,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
             from_wheel = Value(what=label, text=read, source=Source(kind="wheel", reference=wheel.reference))
         return decide(from_wheel, from_table, notes)
 
-    return Framework(
+    return CellFramework(
         requirement=text,
         name=name,
         title=table.title if table else distribution,

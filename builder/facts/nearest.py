@@ -15,9 +15,9 @@ from builder.model import Base, Cuda
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from builder.facts.base import Tag
+    from builder.facts.base import CudaTag
     from builder.facts.candidates import Choice
-    from builder.facts.framework import Framework
+    from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
     from builder.facts.tables import Facts, TagRow
     from builder.model import Cell
@@ -136,7 +136,7 @@ def _distance(wanted: str, found: str) -> int:
     return away if away >= 0 else 100 - away
 
 
-def _system_distance(ubuntu: str, tag: Tag | None) -> float:
+def _system_distance(ubuntu: str, tag: CudaTag | None) -> float:
     if tag is None or not tag.system.startswith("ubuntu"):
         return -float(ubuntu)
     return abs(float(ubuntu) - float(tag.system.removeprefix("ubuntu")))
@@ -202,7 +202,7 @@ def _ways(text: str, known: Facts) -> list[Choice]:
     return list(choices(text, known, {}))
 
 
-def _without_extras(framework: Framework) -> str:
+def _without_extras(framework: CellFramework) -> str:
     parsed = requirement(framework.requirement)
     name = parsed.name if parsed is not None else framework.name
     return f"{name}=={(framework.version or '').split('+', 1)[0]}"

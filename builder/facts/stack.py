@@ -19,9 +19,9 @@ from builder.facts.versions import canonical, key, lower_bound, pinned, requirem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.base import Tag
+    from builder.facts.base import CudaTag
     from builder.facts.finding import Finding
-    from builder.facts.framework import Framework
+    from builder.facts.framework import CellFramework
     from builder.facts.tables import Facts, SystemRow
     from builder.facts.truth import Truth
     from builder.model import Cell
@@ -50,8 +50,8 @@ class Stack:
     truth: Truth
     facts: Facts
     driver: str | None
-    frameworks: tuple[Framework, ...]
-    tag: Tag | None
+    frameworks: tuple[CellFramework, ...]
+    tag: CudaTag | None
     system: SystemRow | None
     base_cuda: Value | None
     copies: tuple[Copy, ...]
@@ -102,7 +102,7 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
 
 
 def _copies(
-    cell: Cell, truth: Truth, frameworks: tuple[Framework, ...], tag: Tag | None, notes: list[Finding]
+    cell: Cell, truth: Truth, frameworks: tuple[CellFramework, ...], tag: CudaTag | None, notes: list[Finding]
 ) -> Iterator[Copy]:
     if tag is not None and tag.infix is not None:
         known = tag.row.cudnn if tag.row else None
@@ -121,7 +121,7 @@ def _copies(
 
 
 def _from_wheels(
-    cell: Cell, truth: Truth, frameworks: tuple[Framework, ...], name: re.Pattern[str], what: str
+    cell: Cell, truth: Truth, frameworks: tuple[CellFramework, ...], name: re.Pattern[str], what: str
 ) -> Copy | None:
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
     for wheel in truth.wheels:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class WheelMember:
     """What was read of one member: its content, and hash and size to show for it."""
 
     name: str
@@ -49,7 +49,7 @@ class Remote:
     """What was read of a remote wheel. ``unknown`` says why something that was asked for is missing."""
 
     file: str
-    members: tuple[Member, ...] = ()
+    members: tuple[WheelMember, ...] = ()
     unknown: tuple[str, ...] = ()
     transferred: int = 0
     """Bytes of all answers; 0 where everything came from the cache."""
@@ -114,7 +114,7 @@ def read_remote(
         stored.write({name: found.get(name) for name in wanted} | have)
     return Remote(
         file=file,
-        members=tuple(Member(name=name, content=found[name]) for name in wanted if name in found),
+        members=tuple(WheelMember(name=name, content=found[name]) for name in wanted if name in found),
         unknown=tuple(unknown),
         transferred=reader.transferred,
     )

@@ -174,7 +174,7 @@ class Index:
         return download.fetch(
             self._client,
             lambda: self._addresses(wheel),
-            download.Content(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
+            download.ExpectedFile(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
             cache_path(wheel, cache),
             error=PackageIndexError,
             hint="if the file is gone from the index for good: `rtbuild lock --upgrade`",

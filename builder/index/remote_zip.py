@@ -70,8 +70,8 @@ class RemoteZip:
 
     def _find(
         self, names: Sequence[str], optional: Collection[str]
-    ) -> tuple[dict[str, _Entry], tuple[str, ...]]:
-        entries: dict[str, _Entry] = {}
+    ) -> tuple[dict[str, _ZipEntry], tuple[str, ...]]:
+        entries: dict[str, _ZipEntry] = {}
         try:
             for entry in self._entries():
                 if entry.name in names:
@@ -84,7 +84,7 @@ class RemoteZip:
             return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
         return entries, ()
 
-    def _entries(self) -> Iterator[_Entry]:
+    def _entries(self) -> Iterator[_ZipEntry]:
         """Entries of the directory, from its start, then from its end; each part is read when needed."""
         self._end, total = self._suffix(TAIL)
         start, length = _directory(self._end, total)
@@ -111,7 +111,7 @@ class RemoteZip:
         """What of the directory lies in the tail that was read already."""
         return self._end[: max(0, start + length - first)]
 
-    def _content(self, entry: _Entry) -> bytes:
+    def _content(self, entry: _ZipEntry) -> bytes:
         # the local header repeats the name and may carry another extra field, hence the room
         data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + entry.packed, cut=True)
         if data[:4] != b"PK\x03\x04" or len(data) < 30:
@@ -185,7 +185,7 @@ def _content_range(answer: requests.Response) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _ZipEntry:
     name: str
     method: int
     crc: int
@@ -210,7 +210,7 @@ def _directory(end: bytes, total: int) -> tuple[int, int]:
     return start, length
 
 
-def _walk(directory: bytes) -> Iterator[_Entry]:
+def _walk(directory: bytes) -> Iterator[_ZipEntry]:
     """Entries of a part of the directory, up to the first that is cut off."""
     at = 0
     while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
@@ -222,11 +222,11 @@ def _walk(directory: bytes) -> Iterator[_Entry]:
             return
         text = directory[at + 46 : at + 46 + name].decode("utf-8", "replace")
         more = directory[at + 46 + name : at + 46 + name + extra]
-        yield _entry64(_Entry(text, method, crc, packed, offset), size, more)
+        yield _entry64(_ZipEntry(text, method, crc, packed, offset), size, more)
         at = after
 
 
-def _entry64(entry: _Entry, size: int, extra: bytes) -> _Entry:
+def _entry64(entry: _ZipEntry, size: int, extra: bytes) -> _ZipEntry:
     """Fills in from the zip64 field what does not fit into 32 bits."""
     if 0xFFFFFFFF not in {entry.packed, entry.offset}:
         return entry
@@ -239,7 +239,7 @@ def _entry64(entry: _Entry, size: int, extra: bytes) -> _Entry:
                 values.pop(0)
             packed = values.pop(0) if entry.packed == 0xFFFFFFFF and values else entry.packed
             offset = values.pop(0) if entry.offset == 0xFFFFFFFF and values else entry.offset
-            return _Entry(entry.name, entry.method, entry.crc, packed, offset)
+            return _ZipEntry(entry.name, entry.method, entry.crc, packed, offset)
         at += 4 + length
     return entry
 

@@ -6,9 +6,9 @@ beside the matrix.
 """
 
 from builder.lock.file import (
-    Entry,
+    LockEntry,
     Lockfile,
-    Status,
+    LockStatus,
     lock_path,
     merge,
     pinned_cell,
@@ -18,9 +18,9 @@ from builder.lock.file import (
 )
 
 __all__ = [
-    "Entry",
+    "LockEntry",
+    "LockStatus",
     "Lockfile",
-    "Status",
     "lock_path",
     "merge",
     "pinned_cell",

@@ -20,7 +20,7 @@ from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.lock import schema
-from builder.model import Base, Compilation, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Source, Wheel
+from builder.model import Base, Compilation, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ _Item = TypeVar("_Item", Wheel, Deb, Sdist)
 _AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
 
 
-class Status(enum.StrEnum):
+class LockStatus(enum.StrEnum):
     """Where a cell stands in the lock."""
 
     FRESH = "fresh"
@@ -41,7 +41,7 @@ class Status(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LockEntry:
     """One cell of a lock file."""
 
     inputs: str
@@ -56,7 +56,7 @@ class Entry:
 @dataclass(frozen=True, kw_only=True)
 class Lockfile:
     matrix: str
-    cells: Mapping[str, Entry]
+    cells: Mapping[str, LockEntry]
 
 
 def lock_path(matrix: Path) -> Path:
@@ -119,11 +119,11 @@ def merge(path: Path, matrix: Matrix, pinned: Mapping[str, Pinned]) -> Lockfile:
     return new
 
 
-def status(cell: Cell, lockfile: Lockfile | None) -> Status:
+def status(cell: Cell, lockfile: Lockfile | None) -> LockStatus:
     entry = lockfile.cells.get(cell.id) if lockfile is not None else None
     if entry is None:
-        return Status.MISSING
-    return Status.FRESH if entry.inputs == digest_of(cell.inputs()) else Status.STALE
+        return LockStatus.MISSING
+    return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) else LockStatus.STALE
 
 
 def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
@@ -133,10 +133,10 @@ def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinne
     then names the base and the ``apt`` packages that the entry was made with.
     """
     found = status(cell, lockfile)
-    if found is Status.MISSING or (found is Status.STALE and not stale):
+    if found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
         return None
     entry = lockfile.cells[cell.id]
-    if found is Status.STALE:
+    if found is LockStatus.STALE:
         base = entry.base
         kept = (
             Base(kind="rootfs", name=f"debian/{base.suite}")
@@ -162,7 +162,7 @@ def render(lockfile: Lockfile) -> str:
     names = {base: _system_key(base) for base in systems}
     images = {entry.base.digest: entry.base for entry in entries if isinstance(entry.base, RegistryBase)}
 
-    def base_of(entry: Entry) -> dict[str, Any]:
+    def base_of(entry: LockEntry) -> dict[str, Any]:
         if isinstance(entry.base, RootfsBase):
             return {"rootfs": names[entry.base]}
         return {"image": entry.base.reference, "digest": entry.base.digest}
@@ -209,9 +209,9 @@ def render(lockfile: Lockfile) -> str:
     return _layout(document) + "\n"
 
 
-def _entry(pinned: Pinned) -> Entry:
+def _entry(pinned: Pinned) -> LockEntry:
     cell = pinned.cell
-    return Entry(
+    return LockEntry(
         inputs=digest_of(cell.inputs()),
         platform=cell.platform,
         base=pinned.base,
@@ -279,7 +279,7 @@ def _from_document(document: schema.Document) -> Lockfile:
     wheels = dict(plain)
     for key, item in document.wheels.items():
         if item.source is not None:
-            source = Source(
+            source = WheelSource(
                 sdist=sdists[item.source.sdist],
                 requires=tuple(plain[name] for name in item.source.requires),
                 system=systems[item.source.rootfs],
@@ -301,7 +301,7 @@ def _from_document(document: schema.Document) -> Lockfile:
         )
 
     cells = {
-        key: Entry(
+        key: LockEntry(
             inputs=cell.inputs,
             platform=cell.platform,
             base=base_of(cell.base),

@@ -9,7 +9,7 @@ from builder.errors import CellError, PackageIndexError
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
-from builder.lock.file import Status, status
+from builder.lock.file import LockStatus, status
 from builder.model import Pinned, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.index.client import Index, LocalWheel
     from builder.lock.file import Lockfile
-    from builder.lock.sources import Workshop
+    from builder.lock.sources import SdistBuilder
     from builder.model import Cell, Matrix, Wheel
     from builder.oci.registry import Registry
 
@@ -39,7 +39,7 @@ def pin(
     previous: Pinned | None = None,
     upgrade: Collection[str] | bool = False,
     note: Callable[[str], None] | None = None,
-    workshop: Workshop | None = None,
+    workshop: SdistBuilder | None = None,
 ) -> Pinned:
     """Resolve a cell.
 
@@ -111,7 +111,7 @@ def pin(
     return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs))
 
 
-def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, Status]]:
+def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, LockStatus]]:
     """Where each cell of the matrix stands, in file order and without the excluded ones."""
     return [(cell.id, status(cell, lockfile)) for cell in matrix.cells if cell.excluded is None]
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
 
 
-class Workshop(Protocol):
+class SdistBuilder(Protocol):
     """What builds: :class:`builder.sdist.Workshop`."""
 
     @property
@@ -65,7 +65,7 @@ def built(
     *,
     index: Index,
     debian: Debian,
-    workshop: Workshop,
+    workshop: SdistBuilder,
     target: Target,
     base: object,
     previous: Sequence[Wheel] = (),

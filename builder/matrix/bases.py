@@ -22,7 +22,7 @@ _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
+class BaseReference:
     """``host/path:tag@digest``; ``path`` and at least one of the latter two are always there."""
 
     host: str | None
@@ -31,7 +31,7 @@ class Reference:
     digest: str | None
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> BaseReference:
     """An image reference in its parts. Raises :class:`BadValue`."""
     rest, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
@@ -69,7 +69,7 @@ def parse_reference(text: str) -> Reference:
             f"the image '{text}' has neither a tag nor a digest",
             f"say which one is meant: '{text}:TAG', or '{text}@sha256:…'",
         )
-    return Reference(host=host, path=path, tag=tag or None, digest=digest or None)
+    return BaseReference(host=host, path=path, tag=tag or None, digest=digest or None)
 
 
 def _is_host(first: str) -> bool:

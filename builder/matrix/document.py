@@ -21,7 +21,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class CellSettings:
     """Keys of a cell: those of ``defaults``, or of one entry of ``include``."""
 
     settings: Mapping[str, Setting]
@@ -95,12 +95,12 @@ class PublishSection:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class MatrixDocument:
     name: str
     description: str
-    defaults: Layer
+    defaults: CellSettings
     axes: Axes | None
-    include: tuple[Layer, ...]
+    include: tuple[CellSettings, ...]
     exclude: tuple[Rule, ...]
     options: Options
     publish: PublishSection

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Literal
 
-    from builder.matrix.document import Axes, Document, Rule
+    from builder.matrix.document import Axes, MatrixDocument, Rule
     from builder.matrix.source import Problems
     from builder.model import Profile, Span
 
@@ -27,7 +27,7 @@ MOST_CELLS = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _CellDraft:
     """A cell to be: its settings, and where they come from."""
 
     settings: Mapping[str, Setting]
@@ -36,7 +36,7 @@ class _Row:
     span: Span
 
 
-def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
+def expand(document: MatrixDocument, problems: Problems) -> tuple[Cell, ...]:
     """All cells, the excluded ones with their reason. Where an error is noted, they are not all there."""
     before = problems.noted
     rows = [*_product(document, problems), *_included(document, problems)]
@@ -56,7 +56,7 @@ def expand(document: Document, problems: Problems) -> tuple[Cell, ...]:
 # -- cells
 
 
-def _product(document: Document, problems: Problems) -> Iterator[_Row]:
+def _product(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraft]:
     axes = document.axes
     if axes is None:
         return
@@ -80,7 +80,7 @@ def _product(document: Document, problems: Problems) -> Iterator[_Row]:
         point = {key: setting for part in combination for key, setting in part.items()}
         ordered = {axis.key: point[axis.key] for axis in axes.axes}
         settings = _over(document.defaults.settings, ordered)
-        yield _Row(settings, ordered, next(iter(ordered.values())).span)
+        yield _CellDraft(settings, ordered, next(iter(ordered.values())).span)
 
 
 def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
@@ -99,13 +99,13 @@ def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
     return dimensions
 
 
-def _included(document: Document, problems: Problems) -> Iterator[_Row]:
+def _included(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraft]:
     for layer in document.include:
         missing = _missing(document.defaults.given | layer.given)
         if missing:
             problems.add(f"this cell has no {_listed(missing)}", layer.span, "add it here or to 'defaults'")
         elif layer.sound and document.defaults.sound:
-            yield _Row(_over(document.defaults.settings, layer.settings), {}, layer.span)
+            yield _CellDraft(_over(document.defaults.settings, layer.settings), {}, layer.span)
 
 
 def _missing(given: frozenset[str]) -> list[str]:
@@ -159,7 +159,7 @@ def _compiled(items: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]
     return tuple((_name(item), tuple(item.partition(":")[2].split())) for item in items if ":" in item)
 
 
-def _cell(row: _Row, document: Document) -> Cell:
+def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     def items(key: str) -> tuple[str, ...]:
         return row.settings[key].items if key in row.settings else ()
 
@@ -201,11 +201,11 @@ def _cell(row: _Row, document: Document) -> Cell:
     )
 
 
-def _profile(row: _Row) -> Profile:
+def _profile(row: _CellDraft) -> Profile:
     return cast("Profile", row.settings["profile"].items[0] if "profile" in row.settings else "plain")
 
 
-def _check_profiles(rows: list[_Row], problems: Problems) -> None:
+def _check_profiles(rows: list[_CellDraft], problems: Problems) -> None:
     """Notes a Python that is too old for a cell's profile, once for each place where they meet."""
     seen = set()
     for row in rows:
@@ -223,7 +223,7 @@ def _check_profiles(rows: list[_Row], problems: Problems) -> None:
 # -- equal ids
 
 
-def _check_ids(rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
+def _check_ids(rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
     """Notes cells of the same id: once for each pair of rules, however many cells they make."""
     first: dict[str, int] = {}
     pairs: dict[tuple[Span, Span], tuple[str, list[str]]] = {}
@@ -241,7 +241,7 @@ def _check_ids(rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
         )
 
 
-def _clash(one: _Row, other: _Row) -> tuple[Span, Span, str]:
+def _clash(one: _CellDraft, other: _CellDraft) -> tuple[Span, Span, str]:
     """The two places that make the same id, and how to call them."""
     differ = [
         key for key in one.point if key in other.point and one.point[key].items != other.point[key].items
@@ -258,7 +258,7 @@ def _clash(one: _Row, other: _Row) -> tuple[Span, Span, str]:
 # -- exclude
 
 
-def _values(key: str, row: _Row, cell: Cell) -> tuple[str, ...]:
+def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
     """What a glob on a key is tried on: any of these."""
     if key == "id":
         return (cell.id,)
@@ -269,14 +269,14 @@ def _values(key: str, row: _Row, cell: Cell) -> tuple[str, ...]:
     return row.settings[key].items if key in row.settings else ()
 
 
-def _takes_out(rule: Rule, row: _Row, cell: Cell) -> bool:
+def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:
     return all(
         any(matches(value, glob.text) for value in _values(key, row, cell))
         for key, glob in rule.globs.items()
     )
 
 
-def _idle_rule(rule: Rule, rows: list[_Row], cells: list[Cell], problems: Problems) -> None:
+def _idle_rule(rule: Rule, rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
     """Notes a rule that matches nothing, at the glob that is to blame where there is one."""
     for key, glob in rule.globs.items():
         values = sorted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.matrix import keys
-from builder.matrix.document import Layer, Setting
+from builder.matrix.document import CellSettings, Setting
 from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
 from builder.matrix.source import character, did_you_mean, nearest
 from builder.matrix.values import APT, ENV_NAME, BadValue, Syntax
@@ -136,7 +136,7 @@ class Reader:
                 items = self._builds(node, key.syntax, what)
         return Setting(items, node.span) if self.problems.noted == before else None
 
-    def layer(self, table: Table, where: str) -> Layer:
+    def layer(self, table: Table, where: str) -> CellSettings:
         """Keys of a cell, as in ``defaults`` and in an entry of ``include``."""
         before = self.problems.noted
         self.unknown(table, keys.CELL, f" {where}")
@@ -149,7 +149,7 @@ class Reader:
                 if setting is not None:
                     settings[name] = setting
         sound = self.problems.noted == before and not holes(table)
-        return Layer(settings, meant(table), table.span, sound)
+        return CellSettings(settings, meant(table), table.span, sound)
 
     def _variables(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         table = self.table(node, what, "a mapping of names to values", "as in {TF_CPP_MIN_LOG_LEVEL: 1}")

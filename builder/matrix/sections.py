@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from builder.matrix import keys
-from builder.matrix.document import Axes, Axis, Document, Glob, Layer, Rule
+from builder.matrix.document import Axes, Axis, CellSettings, Glob, MatrixDocument, Rule
 from builder.matrix.globs import BadGlob, braces
 from builder.matrix.nodes import Items, Scalar, Table, is_empty
 from builder.matrix.publishing import read_publish
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from builder.matrix.source import Problems
 
 
-def read_document(root: Node, path: Path, problems: Problems) -> Document:
+def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     """The whole file. Errors are in ``problems``; raises MatrixError only where nothing can be read."""
     reader = Reader(problems)
     top = reader.table(root, "a matrix", "a mapping", "start with 'version: 1'")
@@ -42,7 +42,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> Document:
     defaults, axes, include = _defaults(reader, top), _axes(reader, top), _include(reader, top)
     complete = problems.noted == 0
     head = _head(reader, top)
-    return Document(
+    return MatrixDocument(
         name=head["name"] or "" if "name" in head else _name_of(path, problems),
         description=head.get("description") or "",
         defaults=defaults,
@@ -86,14 +86,14 @@ def _section(top: Table, name: str) -> Node | None:
     return top.entries[name][1] if name in top.entries else None
 
 
-def _defaults(reader: Reader, top: Table) -> Layer:
+def _defaults(reader: Reader, top: Table) -> CellSettings:
     node = _section(top, "defaults")
     table = reader.table(node, "'defaults'", "a mapping of a cell's keys")
     if table is not None:
         return reader.layer(table, "in 'defaults'")
     # Where it is there and unreadable, it may have held any key.
     given = frozenset[str]() if node is None else frozenset(keys.CELL)
-    return Layer({}, given, top.span, sound=node is None)
+    return CellSettings({}, given, top.span, sound=node is None)
 
 
 def _axes(reader: Reader, top: Table) -> Axes | None:
@@ -214,7 +214,7 @@ def _entries(reader: Reader, top: Table, name: str, wanted: str) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def _include(reader: Reader, top: Table) -> tuple[Layer, ...]:
+def _include(reader: Reader, top: Table) -> tuple[CellSettings, ...]:
     return tuple(reader.layer(table, "in 'include'") for table in _entries(reader, top, "include", "cells"))
 
 

@@ -34,7 +34,7 @@ class StoppedError(CancelledError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class ExpectedFile:
     """What must arrive. ``size`` is in bytes, 0 where it is not known."""
 
     what: str
@@ -63,7 +63,7 @@ class _DifferentError(Exception):
 def fetch(
     client: Client,
     urls: Callable[[], Iterable[str]],
-    content: Content,
+    content: ExpectedFile,
     to: Path,
     *,
     error: type[CellError],
@@ -149,7 +149,7 @@ def _silent(_count: int) -> None:
     return None
 
 
-def _complete(path: Path, content: Content, progress: Callable[[int], None]) -> bool:
+def _complete(path: Path, content: ExpectedFile, progress: Callable[[int], None]) -> bool:
     # A name is given only to bytes that were checked, so the size tells a file cut by a broken disk or copy.
     try:
         size = path.stat().st_size
@@ -175,7 +175,7 @@ class _Download:
     def __init__(
         self,
         client: Client,
-        content: Content,
+        content: ExpectedFile,
         to: Path,
         *,
         progress: Callable[[int], None],

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.errors import RegistryError
@@ -20,6 +20,7 @@ from builder.errors import RegistryError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
     Advance = Callable[[str, int], None]
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
 
 _AT_A_TIME = 4
 """Blobs: a registry far away answers slowly, not little."""
-
-
-class Writing(Protocol):
-    """As much of :class:`builder.lock.Registry` as pushing needs."""
-
-    def digest_of(self, reference: str) -> str | None: ...
-    def exists(self, reference: str, digest: str) -> bool: ...
-    def push_blob(self, reference: str, digest: str, file: Path) -> bool: ...
-    def mount_blob(self, reference: str, digest: str, source: str) -> bool: ...
-    def put_manifest(self, reference: str, content: bytes, media_type: str) -> str: ...
-    def fetch_blob(self, reference: str, digest: str, to: Path, *, size: int = 0) -> Path: ...
 
 
 @dataclass
@@ -75,7 +65,7 @@ class Tally:
 
 
 def push_image(
-    registry: Writing,
+    registry: Registry,
     repository: str,
     manifest: bytes,
     media_type: str,
@@ -111,7 +101,9 @@ def push_image(
     return digest
 
 
-def copy_image(registry: Writing, image: Staged, repository: str, *, advance: Advance | None = None) -> Tally:
+def copy_image(
+    registry: Registry, image: Staged, repository: str, *, advance: Advance | None = None
+) -> Tally:
     """Bring an image into another repository under the same digest, without a tag. Raises RegistryError.
 
     Blobs that are there are left alone; those of the same registry are mounted; the others pass through a
@@ -147,7 +139,7 @@ def _each(blobs: Mapping[str, int], work: Callable[[str, int], None]) -> None:
                 job.cancel()
 
 
-def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
+def put_by_digest(registry: Registry, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:
     """A manifest under no name but its digest, unless it is there; the digest, and whether it was sent."""
     digest = sha256_of(manifest)
     reference = f"{repository}@{digest}"
@@ -157,7 +149,7 @@ def put_by_digest(registry: Writing, repository: str, manifest: bytes, media_typ
     return digest, missing
 
 
-def put_tag(registry: Writing, reference: str, manifest: bytes, media_type: str, digest: str) -> None:
+def put_tag(registry: Registry, reference: str, manifest: bytes, media_type: str, digest: str) -> None:
     """Have a tag name a manifest, and ask the registry whether it does. Raises RegistryError."""
     registry.put_manifest(reference, manifest, media_type)
     found = registry.digest_of(reference)

@@ -215,7 +215,9 @@ class Registry:
         return download.fetch(
             self._wire.client,
             addresses,
-            download.Content(what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size),
+            download.ExpectedFile(
+                what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size
+            ),
             to,
             error=RegistryError,
             hint="try again; if the registry lost it for good, take another base",

@@ -29,12 +29,12 @@ class NoImageError(RegistryError):
     """What a digest names is no single image: an index, a chart, a document that cannot be read."""
 
 
-class Reading(Protocol):
-    """As much of :class:`builder.lock.Registry` as reading an image needs."""
+class ImageReader(Protocol):
+    """A registry, or one whose configs are remembered."""
 
-    def manifest(self, reference: str) -> Manifest: ...
-    def digest_of(self, reference: str) -> str | None: ...
-    def blob(self, reference: str, digest: str) -> bytes: ...
+    def manifest(self, reference: str, /) -> Manifest: ...
+    def digest_of(self, reference: str, /) -> str | None: ...
+    def blob(self, reference: str, digest: str, /) -> bytes: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def repository_of(text: str) -> str:
     return text
 
 
-def find_staged(registry: Reading, repository: str, inputs: str) -> Staged | None:
+def find_staged(registry: ImageReader, repository: str, inputs: str) -> Staged | None:
     """The image that these inputs gave, if the repository has it under its unlisted tag.
 
     The tag is a hint that anyone who may push can move; the label in the image's own config decides. Raises
@@ -110,7 +110,7 @@ def find_staged(registry: Reading, repository: str, inputs: str) -> Staged | Non
     return found
 
 
-def look(registry: Reading, reference: str) -> Staged | None:
+def look(registry: ImageReader, reference: str) -> Staged | None:
     """The image behind a tag; None where there is no such tag. Raises RegistryError."""
     try:
         manifest = registry.manifest(reference)
@@ -119,12 +119,12 @@ def look(registry: Reading, reference: str) -> Staged | None:
     return _image(registry, reference.rpartition(":")[0], manifest)
 
 
-def read_image(registry: Reading, repository: str, digest: str) -> Staged:
+def read_image(registry: ImageReader, repository: str, digest: str) -> Staged:
     """An image by its digest, each document checked against its own. Raises RegistryError."""
     return _image(registry, repository, registry.manifest(f"{repository}@{digest}"))
 
 
-def _image(registry: Reading, repository: str, manifest: Manifest) -> Staged:
+def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged:
     digest = manifest.digest
     if manifest.media_type in INDEXES:
         raise NoImageError(

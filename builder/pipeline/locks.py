@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from builder.errors import StaleLockError
-from builder.lock import Status, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ class LockKeeper:
         self._guard = threading.Lock()
         self._lockfile = read_lock(self.path)
 
-    def status(self, cell: Cell) -> Status:
+    def status(self, cell: Cell) -> LockStatus:
         return status(cell, self._lockfile)
 
     def pinned(self, cell: Cell) -> Pinned | None:
@@ -48,9 +48,9 @@ class LockKeeper:
 def refuse_stale(keeper_of: Mapping[str, LockKeeper], cells: Iterable[Cell]) -> None:
     """Raise StaleLockError with every cell that ``--locked`` cannot accept, and what would mend it."""
     wrong = [(cell, keeper_of[cell.matrix].status(cell)) for cell in cells]
-    lines = [f"  {cell.id}: {found.value}" for cell, found in wrong if found is not Status.FRESH]
+    lines = [f"  {cell.id}: {found.value}" for cell, found in wrong if found is not LockStatus.FRESH]
     if lines:
-        files = sorted({str(keeper_of[cell.matrix].path) for cell, s in wrong if s is not Status.FRESH})
+        files = sorted({str(keeper_of[cell.matrix].path) for cell, s in wrong if s is not LockStatus.FRESH})
         raise StaleLockError(
             f"the lock does not belong to the matrix as it stands ({', '.join(files)}):\n" + "\n".join(lines),
             hint="run `rtbuild lock` with the same matrix, and commit what it writes",

@@ -12,7 +12,7 @@ from builder.oci.staging import find_staged, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import Stage
 from builder.verify import Expectation
-from builder.verify.entry import Entry
+from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from builder.engine import Engine
@@ -98,7 +98,7 @@ def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
     kept = [
         entry
         for entry in site.reports.entries()
-        if isinstance(entry, Entry) and entry.key.digest == staged.digest and not entry.test_double
+        if isinstance(entry, SealedReport) and entry.key.digest == staged.digest and not entry.test_double
     ]
     if not kept:
         walk.note(f"no report goes to {staged.repository}: this one is about this machine", warning=True)

@@ -210,7 +210,7 @@ CUDNN_CAUSES = (
         "A convolution fails on a working GPU",
         "Read the status in the evidence; try the framework's current release with its own cuDNN.",
         "Driver, memory and library checks passed, and cuDNN still returns an error for a small standard "
-        "convolution.",
+        "convolution: by any of the algorithms tried, unless it says NOT_SUPPORTED and another one ran.",
         "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html",
     ),
     Cause(
@@ -218,8 +218,9 @@ CUDNN_CAUSES = (
         "image",
         "The convolution ran and gave wrong numbers",
         "Do not use this combination. Run it on another GPU to tell a library fault from a hardware fault.",
-        "The probe convolves small whole numbers, which FP32, TF32 and FP16 represent exactly, and "
-        "demands equality with a result computed by plain Python.",
+        "The probe convolves whole numbers that FP32, TF32 and FP16 represent exactly. A direct algorithm "
+        "has to match plain Python exactly; Winograd and FFT may be off by the rounding error that is "
+        "proven for them, which is less than half of the distance between two answers.",
         "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/core-concepts.html",
     ),
     Cause(

@@ -24,6 +24,8 @@ RESULT_CAUSES = {
     34: "driver-stub",
     46: "device-busy",
     100: "no-device",
+    209: "cudnn-arch-dropped",
+    222: "driver-too-old",
     802: "fabric-not-ready",
     803: "driver-library-mismatch",
     804: "compat-unsupported",
@@ -48,6 +50,27 @@ RESULT_NAMES = {
 }
 
 
+# Result and parameters of every function called, by kind: i an int or an enum, n a size_t, p a pointer or a
+# handle, u a device address (CUdeviceptr), s a C string, v nothing. A test compares them with cuda.h.
+DRIVER_PROTOTYPES = {
+    "cuInit": "i(i)",
+    "cuDriverGetVersion": "i(p)",
+    "cuDeviceGetCount": "i(p)",
+    "cuDeviceGet": "i(pi)",
+    "cuDeviceGetName": "i(pii)",
+    "cuDeviceGetAttribute": "i(pii)",
+    "cuDeviceTotalMem_v2": "i(pi)",
+    "cuDevicePrimaryCtxRetain": "i(pi)",
+    "cuCtxSetCurrent": "i(p)",
+    "cuCtxSynchronize": "i()",
+    "cuMemGetInfo_v2": "i(pp)",
+    "cuMemAlloc_v2": "i(pn)",
+    "cuMemFree_v2": "i(u)",
+    "cuMemcpyHtoD_v2": "i(upn)",
+    "cuMemcpyDtoH_v2": "i(pun)",
+}
+
+
 class CudaError(Exception):
     """A driver call returned something other than success."""
 
@@ -55,6 +78,11 @@ class CudaError(Exception):
         Exception.__init__(self, "%s returned %d (%s)" % (call, result, result_name(result)))
         self.call = call
         self.result = result
+
+    @property
+    def cause(self):
+        """The cause that the result names by itself, or None."""
+        return RESULT_CAUSES.get(self.result)
 
 
 class MissingSymbolError(Exception):
@@ -74,6 +102,19 @@ def need_ctypes():
     if ctypes is None:
         raise ImportError("this Python has no ctypes module, without which no library can be tested")
     return ctypes
+
+
+def bind(library, path, symbol, prototype):
+    """The function ``symbol`` with the types of its ``prototype``; raises MissingSymbolError."""
+    kinds = {"i": ctypes.c_int, "n": ctypes.c_size_t, "p": ctypes.c_void_p, "u": ctypes.c_uint64}
+    kinds.update(s=ctypes.c_char_p, v=None)
+    try:
+        function = getattr(library, symbol)
+    except AttributeError:
+        raise MissingSymbolError(path, symbol)
+    function.restype = kinds[prototype[0]]
+    function.argtypes = [kinds[letter] for letter in prototype[2:-1]]
+    return function
 
 
 def is_test_double(library):
@@ -98,10 +139,7 @@ class Driver(object):
 
     def raw(self, symbol, *arguments):
         """Call a function; returns its result number."""
-        try:
-            function = getattr(self.library, symbol)
-        except AttributeError:
-            raise MissingSymbolError("libcuda.so.1", symbol)
+        function = bind(self.library, "libcuda.so.1", symbol, DRIVER_PROTOTYPES[symbol])
         with self.ctx.call(symbol) as call:
             call.result = function(*arguments)
         return call.result
@@ -166,19 +204,19 @@ class Driver(object):
     def allocate(self, size):
         """A device address of ``size`` bytes."""
         address = ctypes.c_uint64(0)
-        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.call("cuMemAlloc_v2", ctypes.byref(address), size)
         return address.value
 
     def upload(self, address, data):
-        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+        self.call("cuMemcpyHtoD_v2", address, data, len(data))
 
     def download(self, address, size):
         data = ctypes.create_string_buffer(size)
-        self.call("cuMemcpyDtoH_v2", data, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        self.call("cuMemcpyDtoH_v2", data, address, size)
         return data.raw
 
     def free(self, address):
-        self.call("cuMemFree_v2", ctypes.c_uint64(address))
+        self.call("cuMemFree_v2", address)
 
     def synchronize(self):
         self.call("cuCtxSynchronize")

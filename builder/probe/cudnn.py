@@ -1,17 +1,17 @@
 """cuDNN 7, 8 and 9 through ctypes: versions, self-checks, descriptors and the three convolutions.
 
-Every symbol is looked up before it is called: the three majors do not export the same ones. The legacy
-convolution calls used here are in all of 7.6 to 9.28; enum values are equal in their headers. Reference:
-https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
+Every symbol is looked up before it is called: the three majors do not export the same ones. A test compares
+prototypes, enumerators and the layout of the one struct with NVIDIA's headers of every release from 8.5 on.
+Reference: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
 """
 
-from .cuda import MissingSymbolError, ctypes, is_test_double, need_ctypes
+from .cuda import bind, ctypes, is_test_double, need_ctypes
 from .versions import cudnn_tuple
 
 FLOAT, HALF = 0, 2
 _NCHW, _CROSS_CORRELATION = 0, 1
 
-_STATUS_OLD = {
+STATUS_OLD = {
     1: "NOT_INITIALIZED",
     2: "ALLOC_FAILED",
     3: "BAD_PARAM",
@@ -21,25 +21,67 @@ _STATUS_OLD = {
     7: "MAPPING_ERROR",
     8: "EXECUTION_FAILED",
     9: "NOT_SUPPORTED",
+    10: "LICENSE_ERROR",
     11: "RUNTIME_PREREQUISITE_MISSING",
+    12: "RUNTIME_IN_PROGRESS",
+    13: "RUNTIME_FP_OVERFLOW",
     14: "VERSION_MISMATCH",
 }
-_STATUS_NEW = {
+STATUS_NEW = {
     1001: "NOT_INITIALIZED",
     1002: "SUBLIBRARY_VERSION_MISMATCH",
+    1005: "LICENSE_ERROR",
     1008: "SUBLIBRARY_LOADING_FAILED",
+    2000: "BAD_PARAM",
+    3000: "NOT_SUPPORTED",
     3005: "NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER",
     3006: "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
     3007: "NOT_SUPPORTED_ARCH_MISMATCH",
     3008: "NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",
     3009: "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE",
+    4000: "INTERNAL_ERROR",
     4001: "INTERNAL_ERROR_COMPILATION_FAILED",
     4003: "INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
     4004: "INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    5000: "EXECUTION_FAILED",
     5001: "EXECUTION_FAILED_CUDA_DRIVER",
     5002: "EXECUTION_FAILED_CUBLAS",
     5003: "EXECUTION_FAILED_CUDART",
 }
+# A status that says more than that something failed -> the cause that it stands for by itself.
+_STATUS_CAUSES = (
+    ("ARCH_MISMATCH", "cudnn-arch-dropped"),
+    ("INCOMPATIBLE_CUDA_DRIVER", "driver-too-old"),
+    ("INCOMPATIBLE_CUDART", "cudnn-cuda-flavour"),
+    ("RUNTIME_PREREQUISITE_MISSING", "nvrtc-missing"),
+    ("SUBLIBRARY_UNAVAILABLE", "cudnn-sublibrary-missing"),
+    ("SUBLIBRARY_LOADING_FAILED", "cudnn-sublibrary-missing"),
+)
+# What an algorithm does, by its number in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and ...BwdFilterAlgo_t.
+ALGORITHMS = {
+    "Forward": ("direct", "direct", "direct", "direct", "fft", "fft", "winograd", "winograd"),
+    "BackwardData": ("direct", "direct", "fft", "fft", "winograd", "winograd"),
+    "BackwardFilter": ("direct", "direct", "fft", "direct", "winograd", "winograd", "fft"),
+}
+# As DRIVER_PROTOTYPES.
+CUDNN_PROTOTYPES = {
+    "cudnnGetVersion": "n()",
+    "cudnnGetCudartVersion": "n()",
+    "cudnnGetMaxDeviceVersion": "n()",
+    "cudnnGetErrorString": "s(i)",
+    "cudnnGetLastErrorString": "v(pn)",
+    "cudnnCreate": "i(p)",
+    "cudnnCreateTensorDescriptor": "i(p)",
+    "cudnnCreateFilterDescriptor": "i(p)",
+    "cudnnCreateConvolutionDescriptor": "i(p)",
+    "cudnnSetTensor4dDescriptor": "i(piiiiii)",
+    "cudnnSetFilter4dDescriptor": "i(piiiiii)",
+    "cudnnSetConvolution2dDescriptor": "i(piiiiiiii)",
+    "cudnnGetConvolution2dForwardOutputDim": "i(ppppppp)",
+}
+CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sAlgorithm_v7" % way: "i(pppppipp)" for way in ALGORITHMS})
+CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sWorkspaceSize" % way: "i(pppppip)" for way in ALGORITHMS})
+CUDNN_PROTOTYPES.update({"cudnnConvolution%s" % way: "i(pppppppipnppp)" for way in ALGORITHMS})
 _CHECKS = {
     8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
     9: ("Graph", "Ops", "Cnn", "Adv"),
@@ -56,6 +98,16 @@ class CudnnError(Exception):
         self.status = status
         self.name = name
         self.reason = reason
+
+    @property
+    def unsupported(self):
+        """True where cuDNN says that it has no such algorithm for this problem on this GPU."""
+        return self.name.startswith("CUDNN_STATUS_NOT_SUPPORTED")
+
+    @property
+    def cause(self):
+        """The cause that the status names by itself, or None."""
+        return next((cause for word, cause in _STATUS_CAUSES if word in self.name), None)
 
 
 def perf_type():
@@ -82,28 +134,24 @@ class Cudnn(object):
             self.library = need_ctypes().CDLL(path)
         self.test_double = is_test_double(self.library)
         with ctx.call("cudnnGetVersion") as call:
-            call.result = self.number = int(self.function("cudnnGetVersion", ctypes.c_size_t)())
+            call.result = self.number = int(self.function("cudnnGetVersion")())
         self.version = cudnn_tuple(self.number)
         self.major = self.version[0]
 
     def has(self, symbol):
         return hasattr(self.library, symbol)
 
-    def function(self, symbol, result=None):
-        """The function ``symbol``, returning an int unless told otherwise."""
-        try:
-            found = getattr(self.library, symbol)
-        except AttributeError:
-            raise MissingSymbolError(self.path, symbol)
-        found.restype = ctypes.c_int if result is None else result
-        return found
+    def function(self, symbol):
+        """The function ``symbol``; raises MissingSymbolError."""
+        checks = "i()" if symbol.endswith("VersionCheck") else None
+        return bind(self.library, self.path, symbol, checks or CUDNN_PROTOTYPES[symbol])
 
     def number_of(self, symbol):
         """A function without arguments that returns a size_t, or None where it does not exist."""
         if not self.has(symbol):
             return None
         with self.ctx.call(symbol) as call:
-            call.result = int(self.function(symbol, ctypes.c_size_t)())
+            call.result = int(self.function(symbol)())
         return call.result
 
     def status(self, symbol, *arguments):
@@ -120,10 +168,10 @@ class Cudnn(object):
             raise CudnnError(symbol, status, self.status_name(status), self.last_error())
 
     def status_name(self, status):
-        table = _STATUS_NEW if self.major >= 9 else _STATUS_OLD
+        table = STATUS_NEW if self.major >= 9 else STATUS_OLD
         name = table.get(status)
         if name is None and self.has("cudnnGetErrorString"):
-            text = self.function("cudnnGetErrorString", ctypes.c_char_p)(status)
+            text = self.function("cudnnGetErrorString")(status)
             return (text or b"unknown").decode("ascii", "replace")
         return "CUDNN_STATUS_%s" % (name or "UNKNOWN")
 
@@ -132,7 +180,7 @@ class Cudnn(object):
         if not self.has("cudnnGetLastErrorString"):
             return ""
         text = ctypes.create_string_buffer(1024)
-        self.function("cudnnGetLastErrorString", ctypes.c_int)(text, ctypes.c_size_t(1023))
+        self.function("cudnnGetLastErrorString")(text, 1023)
         return text.value.decode("utf-8", "replace").strip()
 
     def version_checks(self):
@@ -189,3 +237,15 @@ class Cudnn(object):
             "cudnnGetConvolution%sWorkspaceSize" % direction, handle, *(arguments + (ctypes.byref(size),))
         )
         return size.value
+
+    def convolve(self, direction, handle, operands, convolution, algorithm, workspace, output):
+        """Start one convolution: 1 * result + 0 * what is there.
+
+        ``operands`` are two pairs of descriptor and device address, ``output`` is one, ``workspace`` is a
+        device address (0 for none) and its size in bytes.
+        """
+        one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+        (first, first_at), (second, second_at) = operands
+        head = (handle, ctypes.byref(one), first, first_at, second, second_at, convolution, algorithm)
+        tail = workspace + (ctypes.byref(zero),) + output
+        self.call("cudnnConvolution%s" % direction, *(head + tail))

@@ -5,10 +5,11 @@ import time
 
 from .fw_libraries import cause_of_missing, framework_cudnn, unloadable
 from .maps import mapped_libraries
-from .reference import answers, bias_relu, largest_difference
+from .reference import ROUNDING, answers, bias_relu, largest_difference
 from .versions import dotted, numbers
 
-_EPSILON = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+# A framework chooses its algorithm itself; BF16, too, has every whole number here exactly.
+_FRAMEWORK_ROUNDING = ROUNDING["winograd"]
 _OLDEST = {"float16": (6, 0), "bfloat16": (8, 0)}
 _NOT_OFFERED = (
     "no opkernel was registered",
@@ -25,15 +26,6 @@ def training_data():
     x = [((13 * i) % 17 - 8) / 8.0 for i in range(8 * 3 * 8 * 8)]
     w = [((5 * i) % 7 - 3) / 16.0 for i in range(4 * 3 * 3 * 3)]
     return {"x": x, "w": w, "v": [0.5, -0.25, 0.75, 0.25], "targets": [1.0 + (i % 4) / 4.0 for i in range(8)]}
-
-
-def tolerance(dtype, wanted):
-    """How far an answer may be off. The answers are whole numbers and exact in every type used.
-
-    A direct or implicit-GEMM kernel gives them exactly, in TF32 too. The frameworks may also choose a
-    Winograd or FFT kernel, which rounds in between: an answer is wrong if it rounds to another whole number.
-    """
-    return max(0.05, 2 * _EPSILON[dtype] * max(abs(value) for value in wanted))
 
 
 def check_gpu(ctx, framework, about):
@@ -77,7 +69,7 @@ def check_cpu(ctx, framework, reason):
     with ctx.call("%s: convolution on the CPU" % framework.module):
         found = framework.convolve(None, "float32", case)
     off = largest_difference(found["y"], case["y"])
-    if not off <= tolerance("float32", case["y"]):
+    if not off <= _FRAMEWORK_ROUNDING:
         summary = "%s computes a convolution wrongly on the CPU already" % framework.title
         evidence = {"difference": off, "devices": found["devices"]}
         ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
@@ -178,8 +170,7 @@ def _check_convolutions(ctx, framework, device, capability, case):
     evidence = {"types": done, "skipped": skipped, "answers": list(framework.answers) + ["bias+relu"]}
     for dtype in sorted(done):
         for key, off in sorted(done[dtype]["differences"].items()):
-            wanted = fused if key == "bias+relu" else case[key]
-            if not off <= tolerance(dtype, wanted):
+            if not off <= _FRAMEWORK_ROUNDING:
                 summary = "%s gives wrong numbers on %s: %s in %s is off by %g"
                 summary = summary % (framework.title, device, key, dtype, off)
                 ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)

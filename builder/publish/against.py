@@ -8,7 +8,7 @@ on, or that reports in the results folder name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -23,39 +23,21 @@ from builder.evidence.verification import CLOCKS, without_exempt
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
 from builder.publish.gate import Policy, decide
+from builder.publish.publication import Failing
 from builder.publish.reports import Candidate, verification
-from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
+from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from builder.evidence import Attached, Signer
+    from builder.evidence import Signer
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
     from builder.publish.publication import Publication
 
     Warn = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failing:
-    """A report against a public image, and the statement that says so there."""
-
-    image: Staged
-    """In the public repository."""
-    entry: Entry
-    failure: Failure
-    tags: tuple[str, ...]
-    """Of the names that move with the cell those that are on it."""
-    there: bool
-    """Whether the statement was there when it was looked for."""
-    attached: Attached | None = None
-
-    @property
-    def new(self) -> bool:
-        return self.attached is not None and self.attached.new
 
 
 def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Failure, ...]:
@@ -83,7 +65,7 @@ def find_failures(
     row: Publication,
     *,
     names: Sequence[str],
-    reports: Sequence[Entry | Damaged],
+    reports: Sequence[SealedReport | Damaged],
     warn: Warn,
 ) -> tuple[Failing, ...]:
     """What is to be said of the cell's public images; nothing is written. Raises RegistryError.
@@ -92,7 +74,7 @@ def find_failures(
     """
     cell, now = row.cell, datetime.now(UTC)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
-    own = [report for report in reports if isinstance(report, Entry) and _names(report, cell)]
+    own = [report for report in reports if isinstance(report, SealedReport) and _names(report, cell)]
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
     digests |= {digest for digest in on.values() if digest is not None}
     staged = row.found.staged.digest if row.found is not None else None
@@ -128,7 +110,7 @@ def say_failures(
     return tuple(done)
 
 
-def _names(report: Entry, cell: Cell) -> bool:
+def _names(report: SealedReport, cell: Cell) -> bool:
     return (report.cell, report.matrix) == (cell.id, cell.matrix)
 
 
@@ -147,17 +129,17 @@ def _against(
     registry: Registry,
     row: Publication,
     image: Staged,
-    own: Sequence[Entry],
+    own: Sequence[SealedReport],
     *,
     now: datetime,
     warn: Warn,
-) -> tuple[Entry, ...]:
+) -> tuple[SealedReport, ...]:
     """The reports that stand against an image which is not the one that is staged now.
 
     By the gate's rule, as far as it is known what to ask of that image: its matrix and lock may have changed
     since, so a report that takes one back has to prove a convolution, and no more.
     """
-    reports: list[Entry | Damaged] = [*own]
+    reports: list[SealedReport | Damaged] = [*own]
     if registry.digest_of(f"{row.source}@{image.digest}") is not None:
         reports += shared(registry, replace(image, repository=row.source))
     for report in reports:
@@ -172,7 +154,7 @@ def _against(
 def _failing(
     registry: Registry,
     image: Staged,
-    against: Sequence[Entry],
+    against: Sequence[SealedReport],
     tags: tuple[str, ...],
     *,
     now: datetime,

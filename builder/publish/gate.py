@@ -16,7 +16,7 @@ from builder.facts.gpus import known_class
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
 from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, why_not
-from builder.verify.entry import AGAINST_IMAGE, Damaged, Entry
+from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class Decision:
 
     cell: Cell
     refusals: tuple[Refusal, ...]
-    counted: tuple[Entry, ...] = ()
+    counted: tuple[SealedReport, ...] = ()
     """The reports that it stands on, the newest first."""
     claims: tuple[str, ...] = ()
     """GPU classes that the image may be published for: those that it was verified on, and no other."""
@@ -51,7 +51,7 @@ class Decision:
     measured: Measured | None = None
     as_of: datetime | None = None
     """The time of the newest report about the image, whatever it says."""
-    against: tuple[Entry, ...] = ()
+    against: tuple[SealedReport, ...] = ()
     """Reports that speak against this very image, and that no newer one has mended."""
 
     @property
@@ -68,7 +68,7 @@ class _Judged:
     verdict: str
     gpu_class: str | None
     reason: Refusal | None
-    entry: Entry | None = None
+    entry: SealedReport | None = None
     """None for what stands beside the public image."""
 
     @property
@@ -80,7 +80,7 @@ class _Judged:
 
 def decide(
     candidate: Candidate,
-    reports: Iterable[Entry | Damaged],
+    reports: Iterable[SealedReport | Damaged],
     *,
     now: datetime,
     policy: Policy,
@@ -124,7 +124,7 @@ def decide(
     )
 
 
-def _judged(entry: Entry, candidate: Candidate, now: datetime, policy: Policy) -> _Judged:
+def _judged(entry: SealedReport, candidate: Candidate, now: datetime, policy: Policy) -> _Judged:
     return _Judged(
         key=entry.key,
         when=entry.verified,
@@ -149,9 +149,11 @@ def _said(failure: Failure) -> _Judged:
     )
 
 
-def _about(candidate: Candidate, reports: Iterable[Entry | Damaged]) -> tuple[list[Entry], list[Damaged]]:
+def _about(
+    candidate: Candidate, reports: Iterable[SealedReport | Damaged]
+) -> tuple[list[SealedReport], list[Damaged]]:
     """What concerns the candidate."""
-    entries: list[Entry] = []
+    entries: list[SealedReport] = []
     unreadable: list[Damaged] = []
     prefix = candidate.content.removeprefix("sha256:")[:16]
     for report in reports:
@@ -204,7 +206,7 @@ def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refu
     return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
-def _nothing_to_claim(cell: Cell, counting: Sequence[Entry], classes: set[str | None]) -> Refusal:
+def _nothing_to_claim(cell: Cell, counting: Sequence[SealedReport], classes: set[str | None]) -> Refusal:
     if classes == {None}:
         names = sorted({name for entry in counting for name, _ in entry.key.gpus})
         return Refusal(
@@ -220,7 +222,7 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[Entry], classes: set[str | 
     )
 
 
-def _measured(cell: Cell, counting: Sequence[Entry]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[SealedReport]) -> tuple[Measured | None, list[Refusal]]:
     """What the reports measured, if they say the same."""
     found: dict[Measured, str] = {}
     for entry in counting:

@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.errors import CellError
-    from builder.evidence import Attached, Signer
+    from builder.evidence import Attached, Failure, Signer
     from builder.model import Cell
     from builder.oci.copying import Tally
-    from builder.publish.against import Failing
+    from builder.oci.staging import Staged
     from builder.publish.candidate import Found
     from builder.publish.gate import Decision
     from builder.publish.reports import Refusal
-    from builder.publish.tags import Step
+    from builder.publish.tags import TagStep
+    from builder.verify.entry import SealedReport
 
 State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
 
@@ -39,6 +40,25 @@ class Order:
     """Images at a time."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Failing:
+    """A report against a public image, and the statement that says so there."""
+
+    image: Staged
+    """In the public repository."""
+    entry: SealedReport
+    failure: Failure
+    tags: tuple[str, ...]
+    """Of the names that move with the cell those that are on it."""
+    there: bool
+    """Whether the statement was there when it was looked for."""
+    attached: Attached | None = None
+
+    @property
+    def new(self) -> bool:
+        return self.attached is not None and self.attached.new
+
+
 @dataclass(kw_only=True)
 class Publication:
     """One cell on its way to the public: what was found, decided and done so far."""
@@ -50,7 +70,7 @@ class Publication:
     found: Found | None = None
     decision: Decision | None = None
     refusals: list[Refusal] = field(default_factory=list)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TagStep, ...] = ()
     copied: Tally | None = None
     evidence: tuple[Attached, ...] = ()
     failures: tuple[Failing, ...] = ()

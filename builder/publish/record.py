@@ -10,9 +10,8 @@ from builder import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from builder.publish.against import Failing
-    from builder.publish.publication import Publication
-    from builder.verify import Entry
+    from builder.publish.publication import Failing, Publication
+    from builder.verify import SealedReport
 
 SCHEMA = 1
 
@@ -86,7 +85,7 @@ def _failure(found: Failing) -> dict[str, Any]:
     }
 
 
-def _report(entry: Entry) -> dict[str, Any]:
+def _report(entry: SealedReport) -> dict[str, Any]:
     return {
         "where": entry.where,
         "gpus": [list(gpu) for gpu in entry.key.gpus],

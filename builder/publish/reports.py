@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from builder.model import Cell
     from builder.verify.document import ProbeDocument
-    from builder.verify.entry import Damaged, Entry
+    from builder.verify.entry import Damaged, SealedReport
     from builder.verify.expectation import Expectation
 
 Kind = Literal[
@@ -70,7 +70,7 @@ class Candidate:
 
 
 def why_not(
-    entry: Entry, candidate: Candidate, *, now: datetime, max_age: timedelta | None
+    entry: SealedReport, candidate: Candidate, *, now: datetime, max_age: timedelta | None
 ) -> Refusal | None:
     """Why a report does not count for the candidate; None for one that does."""
     reasons = (
@@ -82,7 +82,7 @@ def why_not(
     return next(iter(reasons), None)
 
 
-def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
+def _about_another(entry: SealedReport, candidate: Candidate) -> Iterator[Refusal]:
     key, where = entry.key, entry.where
     if entry.test_double:
         yield Refusal(kind="test-double", text=f"{where}: a test double stood in for the GPU or driver")
@@ -101,7 +101,7 @@ def _about_another(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
         )
 
 
-def _image_at_fault(entry: Entry) -> Iterator[Refusal]:
+def _image_at_fault(entry: SealedReport) -> Iterator[Refusal]:
     """Before its age: what was found at fault does not mend by waiting."""
     match entry.verdict:
         case "broken":
@@ -113,7 +113,7 @@ def _image_at_fault(entry: Entry) -> Iterator[Refusal]:
             pass
 
 
-def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iterator[Refusal]:
+def _out_of_time(entry: SealedReport, now: datetime, max_age: timedelta | None) -> Iterator[Refusal]:
     if entry.verified > now + CLOCKS:
         yield Refusal(
             kind="future",
@@ -129,7 +129,7 @@ def _out_of_time(entry: Entry, now: datetime, max_age: timedelta | None) -> Iter
         )
 
 
-def _no_proof(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
+def _no_proof(entry: SealedReport, candidate: Candidate) -> Iterator[Refusal]:
     match entry.verdict:
         case "unverified" | "host" | "busy" as kind:
             yield Refusal(kind=kind, text=says(entry), hint=_HINTS.get(kind))
@@ -144,12 +144,12 @@ def _no_proof(entry: Entry, candidate: Candidate) -> Iterator[Refusal]:
         yield Refusal(kind="differs", text=f"{entry.where} found something else than the lock says: {listed}")
 
 
-def read(entry: Entry) -> ProbeDocument:
+def read(entry: SealedReport) -> ProbeDocument:
     """The probe's report in an entry."""
     return parse(canonical_json(entry.document))
 
 
-def verification(entry: Entry) -> Verification:
+def verification(entry: SealedReport) -> Verification:
     """An entry as evidence is made from it."""
     return Verification(
         document=entry.document,
@@ -159,7 +159,7 @@ def verification(entry: Entry) -> Verification:
     )
 
 
-def gpu_class(entry: Entry) -> str | None:
+def gpu_class(entry: SealedReport) -> str | None:
     """:func:`builder.evidence.verification.covered_class` of the report in an entry."""
     return covered_class(read(entry))
 
@@ -171,7 +171,7 @@ _HINTS = {
 }
 
 
-def says(entry: Entry) -> str:
+def says(entry: SealedReport) -> str:
     """What a report says, in one line."""
     cause = f", {entry.document['cause']}" if entry.document.get("cause") else ""
     gpus = ", ".join(name for name, _ in entry.key.gpus)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from builder.model import Cell, Matrix
     from builder.pipeline.schedule import Emit
     from builder.publish.publication import Order
-    from builder.publish.tags import Step, Tag
+    from builder.publish.tags import ImageTag, TagStep
 
     Station = Callable[[Walk, Publication], CellResult | None]
 
@@ -309,8 +309,8 @@ class _Line:
         return bool(changed)
 
     def _steps(
-        self, row: Publication, found: Found, tags: Sequence[Tag]
-    ) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+        self, row: Publication, found: Found, tags: Sequence[ImageTag]
+    ) -> tuple[tuple[TagStep, ...], tuple[Refusal, ...]]:
         cells = self.matrices[row.cell.matrix].cells
         return steps(
             self.registry,

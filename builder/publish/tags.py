@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
     from builder.model import Cell
-    from builder.oci.staging import Reading
+    from builder.oci.registry import Registry
     from builder.publish.measure import Measured
 
 TagKind = Literal["immutable", "measured", "cell", "alias"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tag:
+class ImageTag:
     """A name that an image is to have."""
 
     name: str
@@ -28,10 +28,10 @@ class Tag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class TagStep:
     """What is to be done for a tag: nothing where it points there already."""
 
-    tag: Tag
+    tag: ImageTag
     was: str | None
     """The digest that it points at before; None where there is no such tag."""
     digest: str
@@ -45,21 +45,21 @@ class Step:
 
 def tags_of(
     cell: Cell, measured: Measured, digest: str, aliases: Sequence[tuple[str, str]]
-) -> tuple[Tag, ...]:
+) -> tuple[ImageTag, ...]:
     """All names of one image, in the order in which they are put: what never moves first, aliases last."""
     tags = [
-        Tag(name=immutable_tag(measured, cell, digest), kind="immutable"),
-        Tag(name=tag_of(measured, cell), kind="measured"),
-        Tag(name=cell.id, kind="cell"),
-        *(Tag(name=alias, kind="alias") for alias, named in aliases if named == cell.id),
+        ImageTag(name=immutable_tag(measured, cell, digest), kind="immutable"),
+        ImageTag(name=tag_of(measured, cell), kind="measured"),
+        ImageTag(name=cell.id, kind="cell"),
+        *(ImageTag(name=alias, kind="alias") for alias, named in aliases if named == cell.id),
     ]
-    unique: dict[str, Tag] = {}
+    unique: dict[str, ImageTag] = {}
     for tag in tags:
         unique.setdefault(tag.name, tag)
     return tuple(unique.values())
 
 
-def clashes(wanted: Mapping[tuple[str, str], Sequence[Tag]]) -> dict[tuple[str, str], Refusal]:
+def clashes(wanted: Mapping[tuple[str, str], Sequence[ImageTag]]) -> dict[tuple[str, str], Refusal]:
     """Images that want the same name, by repository and who they are: none of them may have it."""
     owners: dict[tuple[str, str], list[str]] = {}
     for (repository, cell), tags in wanted.items():
@@ -78,15 +78,15 @@ def clashes(wanted: Mapping[tuple[str, str], Sequence[Tag]]) -> dict[tuple[str, 
 
 
 def steps(
-    registry: Reading,
+    registry: Registry,
     repository: str,
     cell: Cell,
-    tags: Sequence[Tag],
+    tags: Sequence[ImageTag],
     digest: str,
     *,
     others: Container[str] = (),
     overwrite: bool,
-) -> tuple[tuple[Step, ...], tuple[Refusal, ...]]:
+) -> tuple[tuple[TagStep, ...], tuple[Refusal, ...]]:
     """What each tag needs, and which may not be moved. Raises RegistryError.
 
     A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
@@ -96,7 +96,7 @@ def steps(
     found, against = [], []
     for tag in tags:
         was = registry.digest_of(f"{repository}:{tag.name}")
-        step = Step(tag=tag, was=was, digest=digest)
+        step = TagStep(tag=tag, was=was, digest=digest)
         found.append(step)
         if step.action != "move":
             continue
@@ -132,7 +132,7 @@ def steps(
     return tuple(found), tuple(against)
 
 
-def _owner(registry: Reading, reference: str) -> tuple[str | None, str | None]:
+def _owner(registry: Registry, reference: str) -> tuple[str | None, str | None]:
     """Matrix and cell whose image a tag names; None where it is no image of rtbuild's.
 
     Raises RegistryError where the registry does not say: that is no reason to blame somebody else.

@@ -21,7 +21,7 @@ from builder.files import write_whole
 from builder.index.client import LocalWheel, cache_path
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.sources import host_platform
-from builder.model import Compilation, Source, Wheel
+from builder.model import Compilation, Wheel, WheelSource
 from builder.sdist import compiler
 from builder.sdist import wheel as wheels
 from builder.sdist.bench import INSIDE, Bench
@@ -91,7 +91,7 @@ class Workshop:
                 beside = stack.enter_context(self._bench(sdist, archive, also, target.python))
                 chosen = _equip(beside, index, target, pins)
                 requires = _equip(bench, index, target, previous=chosen)
-            source = Source(
+            source = WheelSource(
                 sdist=sdist, requires=requires, system=system, python=target.python, compiled=compiled
             )
             known = self._known(source)
@@ -139,7 +139,7 @@ class Workshop:
             )
         return self._keep(name, data, source).path
 
-    def _keep(self, name: str, data: bytes, source: Source) -> LocalWheel:
+    def _keep(self, name: str, data: bytes, source: WheelSource) -> LocalWheel:
         wheel = Wheel(
             name=canonicalize_name(source.sdist.name),
             version=source.sdist.version,
@@ -156,7 +156,7 @@ class Workshop:
         write_whole(self._note(source), json.dumps(note).encode())
         return LocalWheel(wheel=wheel, path=path)
 
-    def _known(self, source: Source) -> LocalWheel | None:
+    def _known(self, source: WheelSource) -> LocalWheel | None:
         """What this very source came out as on this machine, if it is still there."""
         try:
             said: dict[str, Any] = json.loads(self._note(source).read_text("utf-8"))
@@ -178,7 +178,7 @@ class Workshop:
             return None  # never built here, or removed
         return LocalWheel(wheel=replace(wheel, size=path.stat().st_size), path=path)
 
-    def _note(self, source: Source) -> Path:
+    def _note(self, source: WheelSource) -> Path:
         document = {
             "format": _FORMAT,
             "sdist": source.sdist.sha256,

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from builder.verify.document import ProbeDocument, json_schema
-from builder.verify.entry import Damaged, Entry, ReportKey, read_entry
+from builder.verify.entry import Damaged, ReportKey, SealedReport, read_entry
 from builder.verify.expectation import Expectation
 from builder.verify.store import ReportStore
 from builder.verify.verify import verify
 
 __all__ = [
     "Damaged",
-    "Entry",
     "Expectation",
     "ProbeDocument",
     "ReportKey",
     "ReportStore",
+    "SealedReport",
     "json_schema",
     "read_entry",
     "verify",

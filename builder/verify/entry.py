@@ -43,7 +43,7 @@ class ReportKey:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class SealedReport:
     """A report whose seal holds."""
 
     where: str
@@ -116,7 +116,7 @@ def seal(
     return json.dumps({**entry, "seal": digest_of(entry)}, indent=1, ensure_ascii=False) + "\n"
 
 
-def read_entry(text: str | bytes, where: str) -> Entry:
+def read_entry(text: str | bytes, where: str) -> SealedReport:
     """An entry out of its text. Raises CellError where it is damaged, edited, or contradicts itself."""
     try:
         entry = json.loads(text)
@@ -140,7 +140,7 @@ def read_entry(text: str | bytes, where: str) -> Entry:
         raise CellError(f"{where} holds no report ({error.message})") from error
     if key is None or stated != json.loads(json.dumps(asdict(key))) or verified.tzinfo is None:
         raise CellError(f"{where} says something else than its document")
-    return Entry(
+    return SealedReport(
         where=where,
         key=key,
         cell=cell,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.errors import CellError
 from builder.files import write_whole
-from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, Entry, ReportKey, read_entry, seal
+from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, ReportKey, SealedReport, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ class ReportStore:
             return None
         return entry.document if entry.verdict in REUSABLE and not entry.test_double else None
 
-    def entries(self) -> Iterator[Entry | Damaged]:
+    def entries(self) -> Iterator[SealedReport | Damaged]:
         """Every report in the folder, and every file that should be one, by name."""
         try:
             paths = sorted(path for path in self.folder.iterdir() if path.suffix == ".json")

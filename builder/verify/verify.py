@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
@@ -16,8 +16,9 @@ from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_i
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from builder.engine import Engine, GpuFacts, ProbeRun
     from builder.verify.store import ReportStore
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
@@ -27,73 +28,10 @@ PROBE_FAILED = 30
 _TAIL_LINES = 40
 
 
-class Gpu(Protocol):
-    """A GPU as the host names it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def compute_capability(self) -> str | None: ...
-
-
-class GpuFacts(Protocol):
-    """What the engine's machine knows of GPUs; see :class:`builder.engine.GpuFacts`."""
-
-    @property
-    def usable(self) -> bool: ...
-    @property
-    def traces(self) -> tuple[str, ...]: ...
-    @property
-    def driver(self) -> str | None: ...
-    @property
-    def gpus(self) -> Sequence[Gpu]: ...
-
-
-class Facts(Protocol):
-    @property
-    def gpu(self) -> GpuFacts: ...
-
-
-class ProbeRun(Protocol):
-    """One run of the probe; see :class:`builder.engine.ProbeRun`."""
-
-    @property
-    def returncode(self) -> int: ...
-    @property
-    def stdout(self) -> str: ...
-    @property
-    def stderr(self) -> str: ...
-    @property
-    def started(self) -> bool: ...
-    @property
-    def daemon_error(self) -> str | None: ...
-    @property
-    def timed_out(self) -> bool: ...
-    @property
-    def truncated(self) -> bool: ...
-
-
-class ProbeEngine(Protocol):
-    """As much of an engine as verification needs."""
-
-    def facts(self) -> Facts: ...
-    def read_file(self, reference: str, path: str) -> bytes | None: ...
-    def run_probe(
-        self,
-        reference: str,
-        argv: Sequence[str],
-        *,
-        gpus: bool,
-        timeout: float,
-        cancel: threading.Event | None = None,
-        waits: Callable[[], None] | None = None,
-    ) -> ProbeRun: ...
-
-
 def verify(
     image: Image,
     *,
-    engine: ProbeEngine,
+    engine: Engine,
     expect: Expectation,
     gpus: Literal["auto"] | bool = "auto",
     timeout: float = 600.0,
@@ -147,7 +85,7 @@ def _keep(store: ReportStore, key: ReportKey, report: Report, image: Image) -> N
         store.save(key, report.document, cell=image.cell.id, matrix=image.cell.matrix)
 
 
-def _probe_digest(engine: ProbeEngine, image: Image) -> str:
+def _probe_digest(engine: Engine, image: Image) -> str:
     content = engine.read_file(image.digest, PROBE_PATH)
     if content is None:
         raise CellError(

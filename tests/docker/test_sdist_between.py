@@ -15,7 +15,7 @@ from sdist_scene import SMALL, empty_cache, workshop
 from builder.errors import CellError
 from builder.index.client import Index, cache_path
 from builder.index.target import Target
-from builder.lock.file import Entry, Lockfile, read_lock, render
+from builder.lock.file import LockEntry, Lockfile, read_lock, render
 from builder.lock.resolve import pin
 from builder.lock.sources import systems_of
 from builder.model import Base, Sdist
@@ -86,7 +86,7 @@ def test_the_lock_has_one_of_the_two_systems(pinned: Pinned) -> None:
 
 
 def test_another_machine_makes_the_same_by_the_lock(pinned: Pinned, tmp_path: Path) -> None:
-    entry = Entry(
+    entry = LockEntry(
         inputs="sha256:" + "0" * 64,
         platform=CELL.platform,
         base=pinned.base,

@@ -17,7 +17,7 @@ from rtbuild_command import rtbuild
 from builder.evidence.travel import shared
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image
-from builder.verify.entry import Entry
+from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,13 +103,13 @@ def _port(reference: str) -> int:
     return int(reference.partition("/")[0].rpartition(":")[2])
 
 
-def reports(built: dict[str, Any]) -> list[Entry]:
+def reports(built: dict[str, Any]) -> list[SealedReport]:
     """What lies beside the image in the registry, each whole."""
     repository, _, digest = built["pushed"].partition("@")
     door = Registry()
     found = shared(door, read_image(door, repository, digest))
-    assert all(isinstance(entry, Entry) for entry in found), found
-    return [entry for entry in found if isinstance(entry, Entry)]
+    assert all(isinstance(entry, SealedReport) for entry in found), found
+    return [entry for entry in found if isinstance(entry, SealedReport)]
 
 
 def test_what_one_machine_built_another_verifies_by_digest_and_reports(

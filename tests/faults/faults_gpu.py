@@ -53,6 +53,63 @@ def execution_failed(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionBackwardData=5003")
 
 
+@fault("a second algorithm fails after the first one ran", verdict="broken", cause="execution-failed")
+def one_algorithm_fails(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionForward#1=5000")
+
+
+@fault("only the training algorithm fails, in cuDNN 8", verdict="broken", cause="execution-failed")
+def one_algorithm_fails_8(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardFilter#1=8", "8.9.7")
+
+
+@fault("an algorithm's internal error with memory to spare", verdict="broken", cause="execution-failed")
+def one_algorithm_has_an_internal_error(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionBackwardData#1=4000")
+
+
+@fault("the heuristics fail", verdict="broken", cause="execution-failed")
+def heuristics_fail(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnGetConvolutionForwardAlgorithm_v7=5001")
+
+
+@fault("no algorithm supports the convolution", verdict="broken", cause="execution-failed")
+def nothing_supported(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionForward=3000")
+
+
+@fault("cudnnCreate says that the driver is too old", verdict="host", cause="driver-too-old")
+def handle_wants_a_newer_driver(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=3005")
+
+
+@fault("cudnnCreate says that the CUDA runtime does not fit", verdict="broken", cause="cudnn-cuda-flavour")
+def handle_wants_another_runtime(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=3006")
+
+
+@fault("cudnnCreate cannot load a part", verdict="broken", cause="cudnn-sublibrary-missing")
+def handle_cannot_load_a_part(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=1008")
+
+
+@fault("cudnnCreate finds parts of two versions", verdict="broken", cause="cudnn-sublibrary-mismatch")
+def handle_finds_two_versions(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=1002")
+
+
+@fault("a convolution lacks the run-time compiler", verdict="broken", cause="nvrtc-missing")
+def prerequisite_missing(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnConvolutionForward=11", "8.9.7")
+
+
+@fault(
+    "cuDNN 9 says that it has no kernels for this GPU", verdict="unsupported-gpu", cause="cudnn-arch-dropped"
+)
+def arch_mismatch_9(scene: Scene) -> None:
+    _with_gpu(scene, "cudnnCreate=3007")
+
+
 @fault(
     "cuDNN says that it has no kernels for this GPU", verdict="unsupported-gpu", cause="cudnn-arch-dropped"
 )

@@ -75,6 +75,24 @@ def test_sound_framework_passes_every_check(scene: Scene) -> None:
     assert outcome.report["test_double"] is True
 
 
+@pytest.mark.parametrize(
+    ("version", "status"), [("7.6.5", 9), ("8.9.7", 9), ("9.10.2", 3000), ("9.10.2", 3009)]
+)
+def test_an_algorithm_that_is_not_supported_is_no_fault_where_another_ran(
+    version: str, status: int, scene: Scene
+) -> None:
+    scene.cudnn(version)
+    scene.driver()
+    scene.env["RTBUILD_DOUBLE_CUDNN"] = f"cudnnConvolutionBackwardData#1={status}"
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    check = next(c for c in outcome.report["checks"] if c["id"] == "C07")
+    tried = {(row["direction"], row["algorithm"]) for row in check["evidence"]["rows"]}
+    assert ("BackwardData", 1) not in tried
+    assert {("BackwardData", 0), ("Forward", 0), ("Forward", 1)} <= tried
+    assert ("SUBLIBRARY_UNAVAILABLE" in (check["note"] or "")) == (status == 3009)
+
+
 def test_no_two_causes_are_excused_as_one() -> None:
     """Every cause that the list can give without NVIDIA's own files is met by a fault of its own."""
     assert len(QUICK) >= 25

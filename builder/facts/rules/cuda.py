@@ -14,7 +14,7 @@ from builder.facts.versions import major, requirement, short
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.framework import Framework
+    from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
 
 # wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
@@ -175,7 +175,7 @@ def version(stack: Stack) -> Iterator[Finding]:
         yield _compare(framework, framework.cuda, found)
 
 
-def _compare(framework: Framework, compiled: Value, found: Value) -> Finding:
+def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and built != there):

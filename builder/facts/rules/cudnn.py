@@ -14,7 +14,7 @@ from builder.facts.versions import agree, at_least, key, major, minor, requireme
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.framework import Framework
+    from builder.facts.framework import CellFramework
     from builder.facts.stack import Copy, Stack
 
 
@@ -103,7 +103,7 @@ def version(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _inside(framework: Framework, cudnn: Value) -> Finding:
+def _inside(framework: CellFramework, cudnn: Value) -> Finding:
     return Finding(
         rule="cudnn-version",
         outcome=Outcome.POSSIBLE,
@@ -112,7 +112,7 @@ def _inside(framework: Framework, cudnn: Value) -> Finding:
     )
 
 
-def _not_told(framework: Framework) -> Iterator[Finding]:
+def _not_told(framework: CellFramework) -> Iterator[Finding]:
     if framework.row is not None and "cudnn" in framework.row.needs:
         yield Finding(
             rule="cudnn-version",
@@ -122,7 +122,7 @@ def _not_told(framework: Framework) -> Iterator[Finding]:
 
 
 def _compare(
-    framework: Framework, compiled: Value, loaded: Value, *, strict: bool, at_least_only: bool
+    framework: CellFramework, compiled: Value, loaded: Value, *, strict: bool, at_least_only: bool
 ) -> Finding:
     values = (compiled, loaded)
 

@@ -13,7 +13,7 @@ from builder.facts.versions import at_least, contains, key, major, short
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.framework import Framework
+    from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
     from builder.facts.tables import GpuRow
 
@@ -213,7 +213,7 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             )
 
 
-def _kernels(stack: Stack, framework: Framework, gpu: GpuRow) -> Iterator[Finding]:
+def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and wheel.architectures:
         listed, source = wheel.architectures, Source(kind="wheel", reference=wheel.reference)

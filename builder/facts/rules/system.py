@@ -14,8 +14,8 @@ from builder.facts.versions import at_least, contains, key
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.base import Tag
-    from builder.facts.framework import Framework
+    from builder.facts.base import CudaTag
+    from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
     from builder.facts.tables import TagRow
 
@@ -46,7 +46,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
         )
 
 
-def _why(framework: Framework) -> str:
+def _why(framework: CellFramework) -> str:
     if framework.table is None:
         return f"there is no table about {framework.title}, and its wheel was not read"
     if framework.version is None:
@@ -126,7 +126,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
         )
 
 
-def _siblings(stack: Stack, tag: Tag) -> list[TagRow]:
+def _siblings(stack: Stack, tag: CudaTag) -> list[TagRow]:
     """Rows of the same CUDA and Ubuntu: the tables list every tag of a release that they have."""
     ubuntu = tag.system.removeprefix("ubuntu")
     return [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
@@ -175,7 +175,7 @@ def python(stack: Stack) -> Iterator[Finding]:
         yield from _wheels_for(framework, asked)
 
 
-def _wheels_for(framework: Framework, asked: Value) -> Iterator[Finding]:
+def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and (wheel.tags or wheel.requires_python):
         source = Source(kind="wheel", reference=wheel.reference)
@@ -236,7 +236,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _needed_glibc(framework: Framework) -> Value | None:
+def _needed_glibc(framework: CellFramework) -> Value | None:
     what = f"glibc that {framework.title} needs"
     if framework.wheel is not None and framework.wheel.tags:
         found = [

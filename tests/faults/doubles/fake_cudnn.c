@@ -176,7 +176,10 @@ static int run(const Tensor *x, const Tensor *w, const Tensor *y, const Convolut
     return 0;
 }
 #define RUN(function, x, w, y, out, tap) \
+    char one_algorithm[64]; \
     int code = double_fault("RTBUILD_DOUBLE_CUDNN", #function); \
+    snprintf(one_algorithm, sizeof one_algorithm, #function "#%d", algo); \
+    if (!code) code = double_fault("RTBUILD_DOUBLE_CUDNN", one_algorithm); \
     if (code > 0) return code; \
     return run(x, w, y, d, out, &job, tap, code)
 
@@ -215,7 +218,7 @@ EXPORT int cudnnConvolutionForward(
     void *handle, const void *alpha, const Tensor *xd, const void *x, const Tensor *wd, const void *w,
     const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *yd, void *y) {
     Job job = {x, w, y, 0, NULL};
-    (void)handle; (void)alpha; (void)algo; (void)space; (void)size; (void)beta;
+    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
     RUN(cudnnConvolutionForward, xd, wd, yd, yd, forward);
 }
 
@@ -223,7 +226,7 @@ EXPORT int cudnnConvolutionBackwardData(
     void *handle, const void *alpha, const Tensor *wd, const void *w, const Tensor *yd, const void *y,
     const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *xd, void *x) {
     Job job = {w, y, x, 0, NULL};
-    (void)handle; (void)alpha; (void)algo; (void)space; (void)size; (void)beta;
+    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
     RUN(cudnnConvolutionBackwardData, xd, wd, yd, xd, backward_data);
 }
 #endif
@@ -240,7 +243,7 @@ EXPORT int cudnnConvolutionBackwardFilter(
     void *handle, const void *alpha, const Tensor *xd, const void *x, const Tensor *yd, const void *y,
     const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *wd, void *w) {
     Job job = {x, y, w, 0, NULL};
-    (void)handle; (void)alpha; (void)algo; (void)space; (void)size; (void)beta;
+    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
     RUN(cudnnConvolutionBackwardFilter, xd, wd, yd, wd, backward_filter);
 }
 #endif

@@ -12,7 +12,7 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import INDEX, RegistryDouble
 
-from builder.audit import Audit, Outcome, Question, audit
+from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.errors import MissingToolError, RegistryError
 from builder.evidence import Signed, Statement, Verifier, attach_all
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT
@@ -30,7 +30,7 @@ def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
     return audit(registry, f"{image.repository}:1", Question(**question))
 
 
-def outcome(found: Audit, what: str) -> Outcome:
+def outcome(found: Audit, what: str) -> AuditOutcome:
     return next(finding.outcome for finding in found.findings if finding.what == what)
 
 
@@ -188,7 +188,7 @@ def test_old_is_said(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed, verifications=old))
     found = ask(registry, pushed)
     assert found.works
-    assert outcome(found, "age") is Outcome.MIND
+    assert outcome(found, "age") is AuditOutcome.MIND
 
 
 def test_the_reader_s_clock_is_years_behind(registry: Registry, pushed: Staged) -> None:
@@ -225,7 +225,7 @@ class TestSignatures:
         attach_all(registry, pushed, doubles.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert not found.works
-        assert outcome(found, "signature") is Outcome.FAILS
+        assert outcome(found, "signature") is AuditOutcome.FAILS
         assert "not signed by key k" in found.evidence[0].reason
 
     def test_signed_evidence_counts(
@@ -238,7 +238,7 @@ class TestSignatures:
         signed += statements(registry, pushed, evidence)
         found = ask(registry, pushed, verifier=Verifier(key="k"))
         assert found.works
-        assert outcome(found, "signature") is Outcome.PASSES
+        assert outcome(found, "signature") is AuditOutcome.PASSES
         assert all(row.signed for row in found.evidence)
 
     def test_only_a_verification_makes_a_yes(

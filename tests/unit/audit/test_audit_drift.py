@@ -12,7 +12,7 @@ import pytest
 from registry_double import INDEX, sha256
 
 from builder.audit import drift
-from builder.audit.finding import Outcome
+from builder.audit.finding import AuditOutcome
 from builder.evidence import judge
 from builder.evidence.verification import predicate_of
 from builder.facts import tables
@@ -90,7 +90,7 @@ class TestBase:
     ) -> None:
         digest = self.base(registry, server, "one", index=index)
         found = drift.base(registry, self.on(registry, server, tmp_path, digest))
-        assert found.outcome is Outcome.PASSES
+        assert found.outcome is AuditOutcome.PASSES
 
     @pytest.mark.parametrize("index", [True, False])
     def test_it_was_pushed_again(
@@ -99,13 +99,13 @@ class TestBase:
         image = self.on(registry, server, tmp_path, self.base(registry, server, "one", index=index))
         self.base(registry, server, "two", index=index)
         found = drift.base(registry, image)
-        assert found.outcome is Outcome.MIND
+        assert found.outcome is AuditOutcome.MIND
         assert "pushed again since" in found.message
 
     def test_it_was_removed(self, registry: Registry, server: RegistryDouble, tmp_path: Path) -> None:
         image = self.on(registry, server, tmp_path, "sha256:" + "b" * 64)
         found = drift.base(registry, image)
-        assert found.outcome is Outcome.MIND
+        assert found.outcome is AuditOutcome.MIND
         assert "was removed" in found.message
 
     @pytest.mark.parametrize("name", ["127.0.0.1:9/nvidia/cuda:12", "No Name At All"])
@@ -117,33 +117,33 @@ class TestBase:
             "org.opencontainers.image.base.digest": "sha256:" + "b" * 64,
         }
         image = doubles.push_image(registry, f"{server.host}/team/tf", tmp_path, labels=labels)
-        assert drift.base(registry, image).outcome is Outcome.NOT_RUN
+        assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
 
     def test_there_is_none(self, registry: Registry, image: Staged) -> None:
-        assert drift.base(registry, image).outcome is Outcome.NOT_RUN
+        assert drift.base(registry, image).outcome is AuditOutcome.NOT_RUN
 
 
 @pytest.mark.parametrize(
     ("report", "outcome"),
     [
-        (loading("8.9.4", nvidia_cudnn_cu12="8.9.4.25"), Outcome.MIND),
-        (loading("8.9.7", nvidia_cudnn_cu12="8.9.7.29"), Outcome.PASSES),
-        (loading("8.9.4", cuda="12.2"), Outcome.MIND),
-        (loading("99.1.0", nvidia_cudnn_cu12="99.1.0.1"), Outcome.PASSES),
-        (loading(None), Outcome.NOT_RUN),
-        (loading("nonsense"), Outcome.NOT_RUN),
-        (loading("9" * 5000), Outcome.NOT_RUN),
+        (loading("8.9.4", nvidia_cudnn_cu12="8.9.4.25"), AuditOutcome.MIND),
+        (loading("8.9.7", nvidia_cudnn_cu12="8.9.7.29"), AuditOutcome.PASSES),
+        (loading("8.9.4", cuda="12.2"), AuditOutcome.MIND),
+        (loading("99.1.0", nvidia_cudnn_cu12="99.1.0.1"), AuditOutcome.PASSES),
+        (loading(None), AuditOutcome.NOT_RUN),
+        (loading("nonsense"), AuditOutcome.NOT_RUN),
+        (loading("9" * 5000), AuditOutcome.NOT_RUN),
     ],
     ids=["newer wheel", "newest", "newer base", "unknown line", "none", "no version", "a huge number"],
 )
-def test_a_newer_patch(report: dict[str, Any], outcome: Outcome, image: Staged) -> None:
+def test_a_newer_patch(report: dict[str, Any], outcome: AuditOutcome, image: Staged) -> None:
     assert drift.cudnn(verified(image, **report), tables.load()).outcome is outcome
 
 
 def test_a_pair_that_is_now_listed(image: Staged) -> None:
     bad = verified(image, **loading("9.10.0", nvidia_cudnn_cu12="9.10.0.56"))
     found = list(drift.known_bad([bad, bad], ["T4"], tables.load()))
-    assert [(f.outcome, f.what) for f in found] == [(Outcome.FAILS, "known-bad")]
+    assert [(f.outcome, f.what) for f in found] == [(AuditOutcome.FAILS, "known-bad")]
     assert "9.10.0 changed the order" in found[0].message
     assert "jax-ml/jax" in (found[0].hint or "")
 
@@ -151,24 +151,24 @@ def test_a_pair_that_is_now_listed(image: Staged) -> None:
 def test_a_pair_that_is_bad_on_some_gpus_only(image: Staged) -> None:
     risky = verified(image, **loading("9.12.0", nvidia_cublas_cu12="12.9.1.4"))
     facts = tables.load()
-    assert [f.outcome for f in drift.known_bad([risky], ["B200"], facts)] == [Outcome.MIND]
-    assert [f.outcome for f in drift.known_bad([risky], ["T4"], facts)] == [Outcome.PASSES]
+    assert [f.outcome for f in drift.known_bad([risky], ["B200"], facts)] == [AuditOutcome.MIND]
+    assert [f.outcome for f in drift.known_bad([risky], ["T4"], facts)] == [AuditOutcome.PASSES]
 
 
 def test_versions_that_are_none_are_passed_over(image: Staged) -> None:
     odd = verified(image, **loading("8.9.4", numpy="9" * 5000, pip="", evil="\x1b[31m"))
-    assert [f.outcome for f in drift.known_bad([odd], ["T4"], tables.load())] == [Outcome.PASSES]
+    assert [f.outcome for f in drift.known_bad([odd], ["T4"], tables.load())] == [AuditOutcome.PASSES]
 
 
 @pytest.mark.parametrize(
     ("ago", "outcome", "text"),
     [
-        (timedelta(hours=3), Outcome.PASSES, "today"),
-        (timedelta(days=1, hours=1), Outcome.PASSES, "1 day ago"),
-        (timedelta(days=91), Outcome.MIND, "91 days ago"),
+        (timedelta(hours=3), AuditOutcome.PASSES, "today"),
+        (timedelta(days=1, hours=1), AuditOutcome.PASSES, "1 day ago"),
+        (timedelta(days=91), AuditOutcome.MIND, "91 days ago"),
     ],
 )
-def test_age(ago: timedelta, outcome: Outcome, text: str, image: Staged) -> None:
+def test_age(ago: timedelta, outcome: AuditOutcome, text: str, image: Staged) -> None:
     found = drift.age([replace(verified(image), when=NOW - ago)], NOW)
     assert found.outcome is outcome
     assert text in found.message

@@ -13,9 +13,9 @@ import jsonschema
 import pytest
 from test_audit import hang_on
 
-from builder.audit import Audit, Outcome, Question, audit
-from builder.audit.page import answer, document, lines, page
+from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.console import Terminal
+from builder.console.audit import answer, document, lines, page
 from builder.evidence import (
     Signed,
     Statement,
@@ -64,7 +64,7 @@ def ask(registry: Registry, image: Staged, **question: Any) -> Audit:
     return found
 
 
-def said(found: Audit) -> list[tuple[str, Outcome]]:
+def said(found: Audit) -> list[tuple[str, AuditOutcome]]:
     """The findings that are about what was found against the image."""
     return [(f.what, f.outcome) for f in found.findings if f.what in {"broken", "unsupported-gpu"}]
 
@@ -81,7 +81,7 @@ def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: 
     for question in ({}, {"gpu": "T4", "driver": "535"}):
         found = ask(registry, pushed, **question)
         assert not found.works
-        assert said(found) == [("broken", Outcome.FAILS)]
+        assert said(found) == [("broken", AuditOutcome.FAILS)]
         assert found.against[0].message.startswith("it was found broken, cudnn-shadowed, ")
         (row,) = found.failed
         assert (row.verdict, row.cause) == ("broken", "cudnn-shadowed")
@@ -138,7 +138,7 @@ def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pus
     published(registry, pushed, told(pushed, doubles.moment(days=40)), claims=("T4",))
     published(registry, pushed, told(pushed, doubles.moment(days=1), **A100), claims=("A100",))
     assert ask(registry, pushed).works
-    assert said(ask(registry, pushed, max_age=timedelta(days=30))) == [("broken", Outcome.FAILS)]
+    assert said(ask(registry, pushed, max_age=timedelta(days=30))) == [("broken", AuditOutcome.FAILS)]
 
 
 def unsupported(image: Staged, **changes: Any) -> Verification:
@@ -151,10 +151,10 @@ def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry
     attach_failures(registry, pushed, [unsupported(pushed, **A100)])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (True, ("T4",))
-    assert said(found) == [("unsupported-gpu", Outcome.MIND)]
+    assert said(found) == [("unsupported-gpu", AuditOutcome.MIND)]
     assert ask(registry, pushed, gpu="T4").works
     asked = ask(registry, pushed, gpu="A100")
-    assert (asked.works, said(asked)) == (False, [("unsupported-gpu", Outcome.FAILS)])
+    assert (asked.works, said(asked)) == (False, [("unsupported-gpu", AuditOutcome.FAILS)])
 
 
 def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None:
@@ -162,7 +162,7 @@ def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None
     attach_failures(registry, pushed, [unsupported(pushed, **T4 | OLD_DRIVER)])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (False, ()), "no claim is left"
-    assert said(found) == [("unsupported-gpu", Outcome.FAILS)]
+    assert said(found) == [("unsupported-gpu", AuditOutcome.FAILS)]
 
 
 def test_a_gpu_that_nobody_claimed_changes_nothing(registry: Registry, pushed: Staged) -> None:
@@ -222,7 +222,7 @@ class TestSignatures:
         attach_all(registry, pushed, doubles.evidence(pushed))
         attach_failures(registry, pushed, [broken(pushed)])
         found = ask(registry, pushed, verifier=self.KEY)
-        assert (found.works, said(found)) == (True, [("broken", Outcome.MIND)])
+        assert (found.works, said(found)) == (True, [("broken", AuditOutcome.MIND)])
         assert "not signed by key k" in next(f.message for f in found.findings if f.what == "broken")
         assert not ask(registry, pushed).works, "without a key anybody's word counts"
 
@@ -230,7 +230,7 @@ class TestSignatures:
         signed += statements(registry, pushed, doubles.evidence(pushed))
         signed.append(failure_statement(pushed, broken(pushed)))
         found = ask(registry, pushed, verifier=self.KEY)
-        assert (found.works, said(found)) == (False, [("broken", Outcome.FAILS)])
+        assert (found.works, said(found)) == (False, [("broken", AuditOutcome.FAILS)])
 
     def test_what_nobody_signed_does_not_take_it_back(
         self, signed: list[Statement], registry: Registry, pushed: Staged

@@ -12,10 +12,10 @@ import evidence_doubles as doubles
 import pytest
 
 from builder.audit import Question, audit
-from builder.audit.page import clean, document, lines, page
 from builder.console import Terminal
+from builder.console.audit import clean, document, lines, page
 from builder.errors import RegistryError
-from builder.evidence.contents import System, parse_status
+from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.failure import failure_predicate
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.provenance import provenance
@@ -72,7 +72,7 @@ def spoil(value: Any, chance: random.Random) -> None:
 def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
     evidence = doubles.evidence(image)
-    system = System(packages=parse_status(doubles.status_file().decode()))
+    system = DpkgList(packages=parse_status(doubles.status_file().decode()))
     test = predicate_of(doubles.verification(image), image, claims=("T4",), exempt=())
     broken = doubles.double_report(verdict="broken", cause="cudnn-shadowed")
     against = failure_predicate(doubles.verification(image, document=broken), image)

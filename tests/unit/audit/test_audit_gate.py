@@ -20,7 +20,7 @@ from builder.evidence.verification import predicate_of
 from builder.publish.gate import Decision, Policy, decide
 from builder.publish.reports import gpu_class, verification
 from builder.verify.document import parse
-from builder.verify.entry import AGAINST_IMAGE, Entry, key_of, read_entry, seal
+from builder.verify.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cell, Staged]:
     return project.cell, project.stage(doubles.Memory(), "registry.example/team/tf")
 
 
-def entry(cell: Cell, image: Staged, chance: random.Random, verdicts: tuple[str, ...]) -> Entry:
+def entry(cell: Cell, image: Staged, chance: random.Random, verdicts: tuple[str, ...]) -> SealedReport:
     """A double of a report: of one of six machines, in one of five hours, so that many meet."""
     driver = {"version": chance.choice(("535.1", "550.1")), "api": "12.4"}
     document = report(image, gpu=chance.choice(GPUS), driver=driver, verdict=chance.choice(verdicts))
@@ -53,7 +53,7 @@ def entry(cell: Cell, image: Staged, chance: random.Random, verdicts: tuple[str,
     return read_entry(seal(key, document, cell=cell.id, matrix=cell.matrix, verified=when), "x.json")
 
 
-def published(image: Staged, entries: list[Entry]) -> Gathered:
+def published(image: Staged, entries: list[SealedReport]) -> Gathered:
     """All of them beside the image, as each would have been by a publication of its own."""
     pieces = []
     for found in entries:
@@ -68,7 +68,7 @@ def published(image: Staged, entries: list[Entry]) -> Gathered:
     return Gathered(pieces=tuple(pieces), refused=(), kept="tag", signatures=False)
 
 
-def both(cell: Cell, image: Staged, entries: list[Entry]) -> tuple[Decision, Judged]:
+def both(cell: Cell, image: Staged, entries: list[SealedReport]) -> tuple[Decision, Judged]:
     asked = candidate(cell, digest=image.digest, content=image.content)
     return (
         decide(asked, entries, now=NOW, policy=Policy()),

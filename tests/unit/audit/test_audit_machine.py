@@ -10,7 +10,7 @@ import evidence_doubles as doubles
 import pytest
 
 from builder.audit import machine
-from builder.audit.finding import Outcome
+from builder.audit.finding import AuditOutcome
 from builder.evidence import judge
 from builder.evidence.provenance import provenance
 from builder.evidence.verification import predicate_of
@@ -49,40 +49,45 @@ def both(image: Staged) -> list[Verified]:
 @pytest.mark.parametrize(
     ("gpu", "driver", "outcome", "text"),
     [
-        ("T4", None, Outcome.PASSES, "verified on Tesla T4"),
-        ("T4", "535", Outcome.PASSES, "driver 535.104.05"),
-        ("T4", "535.54.03", Outcome.PASSES, "same branch"),
-        ("T4", "580.65", Outcome.PASSES, "or newer"),
-        ("T4", "525.85", Outcome.FAILS, "older than every driver that it was verified with (535.104.05)"),
-        ("A100", "535", Outcome.FAILS, "(550.54.15)"),
-        ("A100", "550", Outcome.PASSES, "A100-SXM4"),
-        ("H100", None, Outcome.FAILS, "not verified on H100, only on A100, T4"),
-        ("L4", None, Outcome.FAILS, "it ran on L4, but is not published for it"),
-        (None, "535", Outcome.PASSES, "Tesla T4"),
-        (None, "470.82", Outcome.FAILS, "(535.104.05, 550.54.15)"),
+        ("T4", None, AuditOutcome.PASSES, "verified on Tesla T4"),
+        ("T4", "535", AuditOutcome.PASSES, "driver 535.104.05"),
+        ("T4", "535.54.03", AuditOutcome.PASSES, "same branch"),
+        ("T4", "580.65", AuditOutcome.PASSES, "or newer"),
+        (
+            "T4",
+            "525.85",
+            AuditOutcome.FAILS,
+            "older than every driver that it was verified with (535.104.05)",
+        ),
+        ("A100", "535", AuditOutcome.FAILS, "(550.54.15)"),
+        ("A100", "550", AuditOutcome.PASSES, "A100-SXM4"),
+        ("H100", None, AuditOutcome.FAILS, "not verified on H100, only on A100, T4"),
+        ("L4", None, AuditOutcome.FAILS, "it ran on L4, but is not published for it"),
+        (None, "535", AuditOutcome.PASSES, "Tesla T4"),
+        (None, "470.82", AuditOutcome.FAILS, "(535.104.05, 550.54.15)"),
     ],
 )
 def test_what_was_seen(
-    gpu: str | None, driver: str | None, outcome: Outcome, text: str, both: list[Verified]
+    gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[Verified]
 ) -> None:
     found = machine.seen(both, gpu, driver)
     assert found.outcome is outcome
     assert text in found.message
 
 
-def ruled(image: Staged, gpu: str, driver: str) -> dict[str, Outcome]:
+def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:
     predicate = provenance(doubles.evidence(image), image)
     found = machine.ruled(predicate, None, gpu=gpu, driver=driver, facts=tables.load())
     return {finding.message: finding.outcome for finding in found}
 
 
 def test_no_rule_speaks_against_it(image: Staged) -> None:
-    assert ruled(image, "T4", "535") == {"no rule speaks against this machine": Outcome.PASSES}
+    assert ruled(image, "T4", "535") == {"no rule speaks against this machine": AuditOutcome.PASSES}
 
 
 def test_the_rules_say_why_not(image: Staged) -> None:
     found = ruled(image, "K80", "470")
-    assert set(found.values()) == {Outcome.FAILS}
+    assert set(found.values()) == {AuditOutcome.FAILS}
     assert any("driver 470 is older than 525.60.13" in text for text in found)
     assert any("K80" in text for text in found)
 
@@ -115,7 +120,7 @@ def test_the_cell_of_a_registry_s_base(image: Staged) -> None:
 )
 def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
     found = list(machine.ruled(predicate, None, gpu="T4", driver=None, facts=tables.load()))
-    assert [finding.outcome for finding in found] == [Outcome.NOT_RUN]
+    assert [finding.outcome for finding in found] == [AuditOutcome.NOT_RUN]
 
 
 @pytest.mark.parametrize("field", ["frameworks", "python", "pip", "apt", "platform"])

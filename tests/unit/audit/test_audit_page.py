@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from builder.audit import Question, audit
-from builder.audit.page import clean, document, lines, page
 from builder.cli import auditing
 from builder.console import Terminal
+from builder.console.audit import clean, document, lines, page
 from builder.errors import UsageError
 from builder.evidence import Verifier, attach_all
 

@@ -3,21 +3,29 @@
 import pytest
 
 from builder.cli.colabing import _table
-from builder.colab.diff import Parity, Row, Status
+from builder.colab.diff import Parity, ParityRow, ParityStatus
 
 CORE = (
-    Row(name="Python", asked="3.11.13", found="3.11.2", status=Status.SAME, why="the patch is the base's"),
-    Row(name="torch", asked="2.6.0+cu124", found=None, status=Status.MISSING, why="not in the image"),
+    ParityRow(
+        name="Python",
+        asked="3.11.13",
+        found="3.11.2",
+        status=ParityStatus.SAME,
+        why="the patch is the base's",
+    ),
+    ParityRow(
+        name="torch", asked="2.6.0+cu124", found=None, status=ParityStatus.MISSING, why="not in the image"
+    ),
 )
 
 
 def parity(missing: int) -> Parity:
-    same = tuple(Row(name=f"s{n}", asked="1", found="1", status=Status.SAME) for n in range(8))
+    same = tuple(ParityRow(name=f"s{n}", asked="1", found="1", status=ParityStatus.SAME) for n in range(8))
     gone = tuple(
-        Row(name=f"m{n:02}", asked="1", found=None, status=Status.MISSING, why="only sources")
+        ParityRow(name=f"m{n:02}", asked="1", found=None, status=ParityStatus.MISSING, why="only sources")
         for n in range(missing)
     )
-    extra = (Row(name="tini", asked=None, found="0.19", status=Status.EXTRA),)
+    extra = (ParityRow(name="tini", asked=None, found="0.19", status=ParityStatus.EXTRA),)
     return Parity(runtime="2025.07", core=CORE, packages=(*same, *gone, *extra))
 
 

@@ -8,7 +8,7 @@ import pytest
 from publish_doubles import Project
 
 from builder.cli.publishing import _cases, exit_code
-from builder.console.case import Status
+from builder.console.case import CaseStatus
 from builder.errors import RegistryError
 from builder.publish.publication import Publication
 from builder.publish.reports import Refusal
@@ -45,6 +45,6 @@ def test_one_exit_code(tmp_path: Path, states: list[State], code: int) -> None:
 def test_what_was_refused_failed_and_what_could_not_be_published_is_an_error(tmp_path: Path) -> None:
     project = Project(tmp_path)
     refused, failed = _cases([row(project, "refused"), row(project, "failed")])
-    assert (refused.status, refused.kind, refused.message) == (Status.FAILED, "broken", "it says broken")
+    assert (refused.status, refused.kind, refused.message) == (CaseStatus.FAILED, "broken", "it says broken")
     assert "hint: mend the cell" in refused.text
-    assert (failed.status, failed.kind, failed.message) == (Status.ERROR, "RegistryError", "HTTP 503")
+    assert (failed.status, failed.kind, failed.message) == (CaseStatus.ERROR, "RegistryError", "HTTP 503")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from builder.cli import running
 from builder.cli.app import app
-from builder.colab.launch import Plan
+from builder.colab.launch import LaunchPlan
 from builder.errors import CommandError, MissingToolError, UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ include: [{profile: colab}, {variant: other}]
 """
 
 
-def planned(mode: str = "jupyter", docker: str = "false") -> Plan:
-    return Plan(mode=mode, command=(docker, "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
+def planned(mode: str = "jupyter", docker: str = "false") -> LaunchPlan:
+    return LaunchPlan(mode=mode, command=(docker, "run", "x"), name="rtbuild-8888", port=8888)  # type: ignore[arg-type]
 
 
 def client_double(folder: Path, script: str) -> str:

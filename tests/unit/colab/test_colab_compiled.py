@@ -18,7 +18,7 @@ from builder.index.client import LocalWheel
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.matrix import load
-from builder.model import Compilation, RootfsBase, Sdist, Source, Wheel
+from builder.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,9 @@ class Works:
             raise _failure("Exception: Python bindings of GDAL 3.8.4 require at least libgdal 3.8.4", "pin")
         libraries = ("libc6", "libpq5") if sdist.name == "psycopg2" else ("libc6",)
         compiled = Compilation(needs=tuple(needs), libraries=libraries)
-        source = Source(sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled)
+        source = WheelSource(
+            sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled
+        )
         wheel = Wheel(name=sdist.name, version="1", file="w.whl", sha256="b" * 64, size=1, source=source)
         return LocalWheel(wheel=wheel, path=given["index"])
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from builder.colab.diff import Status, compare, labelled
+from builder.colab.diff import ParityStatus, compare, labelled
 from builder.colab.listed import Listed, listed
-from builder.colab.measure import Measured, measure
+from builder.colab.measure import Inventory, measure
 from builder.errors import CellError, CommandError, UsageError
 from builder.verify.document import parse
 
@@ -62,7 +62,9 @@ PACKAGES = {
 
 
 def measured(packages=PACKAGES, inside=(("torch", "2.6.0+cu124"),), report=REPORT):
-    return Measured(python="3.11.2", packages=packages, inside=dict(inside), report=parse(json.dumps(report)))
+    return Inventory(
+        python="3.11.2", packages=packages, inside=dict(inside), report=parse(json.dumps(report))
+    )
 
 
 def test_the_figures_and_each_exception():
@@ -75,13 +77,13 @@ def test_the_figures_and_each_exception():
         ("jax", "same"),
     ]
     assert {row.name: (row.status, row.found) for row in parity.packages} == {
-        "gateway": (Status.SAME, "3.0"),
-        "gym": (Status.MISSING, None),
-        "jupyterlab": (Status.EXTRA, "4.0"),
-        "lost": (Status.MISSING, None),
-        "numpy": (Status.OTHER, "2.1.0"),
-        "nvidia-cudnn-cu12": (Status.SAME, "9.3.0.75"),
-        "Pillow": (Status.SAME, "11.2.1"),
+        "gateway": (ParityStatus.SAME, "3.0"),
+        "gym": (ParityStatus.MISSING, None),
+        "jupyterlab": (ParityStatus.EXTRA, "4.0"),
+        "lost": (ParityStatus.MISSING, None),
+        "numpy": (ParityStatus.OTHER, "2.1.0"),
+        "nvidia-cudnn-cu12": (ParityStatus.SAME, "9.3.0.75"),
+        "Pillow": (ParityStatus.SAME, "11.2.1"),
     }
     why = {row.name: row.why for row in parity.packages}
     assert why["gym"] == "only sources"
@@ -98,7 +100,7 @@ def test_the_figures_and_each_exception():
 def test_another_build_of_the_same_version_is_another_version():
     parity = compare(RUNTIME, measured(inside=(("torch", "2.6.0+cu126"),)))
     torch = next(row for row in parity.core if row.name == "torch")
-    assert (torch.status, torch.found) == (Status.OTHER, "2.6.0")
+    assert (torch.status, torch.found) == (ParityStatus.OTHER, "2.6.0")
     assert not parity.exact
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from builder.colab import devcontainer
-from builder.colab.launch import Machine, Plan, Wish, address_in, mount, parse_user, plan, verdict_exit
+from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, mount, parse_user, plan, verdict_exit
 from builder.engine import EngineFacts, GpuFacts
 from builder.errors import CellError, UsageError
 
@@ -47,7 +47,7 @@ def wish(content: Path | None = None, **changes: Any) -> Wish:
     return Wish(**{"image": IMAGE, "colab": True, "content": content, **changes})
 
 
-def words(planned: Plan) -> str:
+def words(planned: LaunchPlan) -> str:
     return shlex.join(planned.command)
 
 

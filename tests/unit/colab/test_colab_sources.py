@@ -16,7 +16,7 @@ from builder.errors import CancelledError, CellError, CommandError
 from builder.index.client import LocalWheel
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
-from builder.model import RootfsBase, Sdist, Source, Wheel
+from builder.model import RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ class Works:
             wheel.writestr(
                 "good-1.0.dist-info/METADATA", "Name: good\nVersion: 1.0\nRequires-Dist: numpy<2\n"
             )
-        source = Source(sdist=sdist, requires=(), system=SYSTEM, python="3.11")
+        source = WheelSource(sdist=sdist, requires=(), system=SYSTEM, python="3.11")
         made = Wheel(name="good", version="1.0", file=path.name, sha256="b" * 64, size=1, source=source)
         return LocalWheel(wheel=made, path=path)
 

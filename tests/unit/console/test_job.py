@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from builder.console.case import Case, Status, cases_of
+from builder.console.case import Case, CaseStatus, cases_of
 from builder.console.job import SUMMARY_VARIABLE, write_job_files
 from builder.console.junit import junit_xml
 from builder.console.page import page
@@ -106,7 +106,13 @@ def test_the_page(golden: Golden) -> None:
 def test_no_text_breaks_out_of_its_place() -> None:
     evil = "a|b `c` </details><img src=x>\x1b[31m\x00\n```\n| # ![x](y) |"
     case = Case(
-        suite="s", name=evil, status=Status.FAILED, word=evil, message=evil, text=evil, facts=(("GPU", evil),)
+        suite="s",
+        name=evil,
+        status=CaseStatus.FAILED,
+        word=evil,
+        message=evil,
+        text=evil,
+        facts=(("GPU", evil),),
     )
     SCHEMA.validate(junit_xml([case], command=evil, started=STARTED).decode())
     text = page(evil, [case])
@@ -118,7 +124,7 @@ def test_no_text_breaks_out_of_its_place() -> None:
 
 def test_a_page_has_a_limit_and_says_what_it_left_out() -> None:
     cases = [
-        Case(suite="s", name=f"cell{n}", status=Status.FAILED, word="FAILED", text="x" * 5000)
+        Case(suite="s", name=f"cell{n}", status=CaseStatus.FAILED, word="FAILED", text="x" * 5000)
         for n in range(99)
     ]
     text = page("rtbuild build", cases, largest=100_000)

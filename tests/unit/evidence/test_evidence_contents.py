@@ -14,15 +14,15 @@ import zstandard
 
 from builder.evidence import EvidenceError
 from builder.evidence import contents as module
-from builder.evidence.contents import Package, parse_status, read_system
+from builder.evidence.contents import DebianPackage, parse_status, read_system
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.evidence.contents import System
+    from builder.evidence.contents import DpkgList
 
 PACKAGES = tuple(
-    sorted(Package(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)
+    sorted(DebianPackage(name=d.package, version=d.version, architecture="amd64") for d in doubles.DEBS)
 )
 
 
@@ -46,7 +46,7 @@ class Image:
 
 def system(
     *blobs: bytes, media_type: str = doubles.GZIP, sizes: tuple[int, ...] = ()
-) -> tuple[System, Layers]:
+) -> tuple[DpkgList, Layers]:
     registry = Layers(*blobs)
     layers = [
         {"digest": hashlib.sha256(blob).hexdigest(), "size": size, "mediaType": media_type}

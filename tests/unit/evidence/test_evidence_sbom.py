@@ -12,15 +12,15 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from builder.evidence import EvidenceError
-from builder.evidence.contents import System, parse_status
+from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
-from builder.model import Compilation, RootfsBase, Sdist, Source, Wheel
+from builder.model import Compilation, RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from builder.oci.staging import Staged
 
-SYSTEM = System(packages=parse_status(doubles.status_file().decode()))
+SYSTEM = DpkgList(packages=parse_status(doubles.status_file().decode()))
 
 
 def test_it_is_valid_cyclonedx(image: Staged) -> None:
@@ -38,7 +38,7 @@ def test_what_was_built_from_sources_says_so(image: Staged) -> None:
     base = doubles.pinned().base
     assert isinstance(base, RootfsBase)
     sdist = Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="ab" * 32, size=1)
-    source = Source(sdist=sdist, requires=(doubles.WHEELS[-1],), system=base, python="3.11")
+    source = WheelSource(sdist=sdist, requires=(doubles.WHEELS[-1],), system=base, python="3.11")
     built = Wheel(
         name="tiny", version="1.0", file="tiny-1.0-py3-none-any.whl", sha256="cd" * 32, size=1, source=source
     )
@@ -61,7 +61,7 @@ def test_what_compiled_a_wheel_is_named(image: Staged) -> None:
     base = doubles.pinned().base
     assert isinstance(base, RootfsBase)
     gcc = replace(base.debs[0], package="gcc", version="4:12.2", sha256="9c" * 32, file="pool/g/gcc.deb")
-    source = Source(
+    source = WheelSource(
         sdist=Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="ab" * 32, size=1),
         requires=(),
         system=replace(base, debs=(*base.debs, gcc)),
@@ -139,13 +139,13 @@ def test_python_differs(report: dict[str, Any], reason: str, image: Staged) -> N
 def test_debian_differs(status: bytes, reason: str, image: Staged) -> None:
     with pytest.raises(EvidenceError, match=reason):
         refuse_difference(
-            doubles.evidence(image), System(packages=parse_status(status.decode())), [packages()]
+            doubles.evidence(image), DpkgList(packages=parse_status(status.decode())), [packages()]
         )
 
 
 def test_a_rootfs_without_dpkg(image: Staged) -> None:
     with pytest.raises(EvidenceError, match="has no list of them"):
-        refuse_difference(doubles.evidence(image), System(packages=None), [packages()])
+        refuse_difference(doubles.evidence(image), DpkgList(packages=None), [packages()])
 
 
 def test_the_probe_found_another_cudnn_than_dpkg_lists(image: Staged) -> None:

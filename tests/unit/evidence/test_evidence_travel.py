@@ -14,7 +14,7 @@ from builder.evidence.travel import REPORT_TYPE, share, shared
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.verify.document import parse
-from builder.verify.entry import Damaged, Entry, key_of, read_entry, seal
+from builder.verify.entry import Damaged, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def image(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Staged:
     return doubles.push_image(registry, f"{server.host}/team/staging", tmp_path)
 
 
-def report(image: Staged, *, digest: str | None = None, **changes: object) -> Entry:
+def report(image: Staged, *, digest: str | None = None, **changes: object) -> SealedReport:
     document = doubles.double_report(**changes)
     key = key_of(image.content, parse(json.dumps(document)), digest or image.digest)
     assert key is not None
@@ -52,10 +52,10 @@ def test_what_one_machine_put_there_another_reads_to_the_byte(registry: Registry
     other = report(image, driver={"version": "550.54.15", "api": "12.4"}, verdict="broken")
     assert share(registry, image, [here, other]) == 2
     found = shared(registry, image)
-    assert sorted(entry.text for entry in found if isinstance(entry, Entry)) == sorted(
+    assert sorted(entry.text for entry in found if isinstance(entry, SealedReport)) == sorted(
         [here.text, other.text]
     )
-    assert {entry.verdict for entry in found if isinstance(entry, Entry)} == {"works", "broken"}
+    assert {entry.verdict for entry in found if isinstance(entry, SealedReport)} == {"works", "broken"}
     assert all(entry.where.startswith(f"{image.repository}@sha256:") for entry in found)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from builder.errors import CellError, UsageError
 from builder.facts import tables as facts
-from builder.facts.conda import Environment, Package, in_wheels, read
+from builder.facts.conda import CondaPackage, Environment, in_wheels, read
 from builder.matrix import load
 
 MATRIX = Path(__file__).resolve().parents[3] / "matrices" / "torch-conda.yaml"
@@ -23,28 +23,28 @@ def told(text: str) -> Environment:
 @pytest.mark.parametrize(
     ("line", "package"),
     [
-        ("pytorch", Package(name="pytorch")),
-        ("pytorch==1.12.1", Package(name="pytorch", version="1.12.1")),
-        ("pytorch=1.12", Package(name="pytorch", version="1.12")),
-        ("pytorch=1.12.*", Package(name="pytorch", version="1.12")),
-        ("pytorch 1.12.1", Package(name="pytorch", version="1.12.1")),
+        ("pytorch", CondaPackage(name="pytorch")),
+        ("pytorch==1.12.1", CondaPackage(name="pytorch", version="1.12.1")),
+        ("pytorch=1.12", CondaPackage(name="pytorch", version="1.12")),
+        ("pytorch=1.12.*", CondaPackage(name="pytorch", version="1.12")),
+        ("pytorch 1.12.1", CondaPackage(name="pytorch", version="1.12.1")),
         (
             "pytorch::pytorch=1.12.1=py3.9_cuda*",
-            Package(name="pytorch", version="1.12.1", build="py3.9_cuda*"),
+            CondaPackage(name="pytorch", version="1.12.1", build="py3.9_cuda*"),
         ),
-        (f"pytorch=1.12.1={BUILD}", Package(name="pytorch", version="1.12.1", build=BUILD)),
-        ("pytorch >=1.12,<2", Package(name="pytorch")),
+        (f"pytorch=1.12.1={BUILD}", CondaPackage(name="pytorch", version="1.12.1", build=BUILD)),
+        ("pytorch >=1.12,<2", CondaPackage(name="pytorch")),
         (
             f"https://conda.invalid/pytorch/linux-64/pytorch-1.12.1-{BUILD}.tar.bz2#d41d8cd98f",
-            Package(name="pytorch", version="1.12.1", build=BUILD),
+            CondaPackage(name="pytorch", version="1.12.1", build=BUILD),
         ),
         (
             "https://conda.invalid/main/linux-64/ld_impl_linux-64-2.38-h1181459_1.conda",
-            Package(name="ld-impl-linux-64", version="2.38", build="h1181459_1"),
+            CondaPackage(name="ld-impl-linux-64", version="2.38", build="h1181459_1"),
         ),
     ],
 )
-def test_a_package_as_conda_names_it(line: str, package: Package) -> None:
+def test_a_package_as_conda_names_it(line: str, package: CondaPackage) -> None:
     assert read(f"# a comment\n@EXPLICIT\n{line}\n") == ([package], [])
 
 

@@ -13,8 +13,8 @@ from builder.index.client import LocalWheel
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.lock import sources
-from builder.lock.file import Entry, Lockfile, read_lock, render
-from builder.model import Base, Cell, Compilation, Deb, RootfsBase, Source, Wheel
+from builder.lock.file import LockEntry, Lockfile, read_lock, render
+from builder.model import Base, Cell, Compilation, Deb, RootfsBase, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,9 @@ class Outside:
     def lock(self, sdist: Sdist, *, needs: Sequence[str] | None = None, **given: Any) -> LocalWheel:
         self.locked.append((sdist.name, needs))
         compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=LOADED[sdist.name])
-        source = Source(sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled)
+        source = WheelSource(
+            sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled
+        )
         return LocalWheel(wheel=dataclasses.replace(lock_wheel(sdist.name), source=source), path=self.path)
 
     def make(self, _wheel: Wheel, _index: Any) -> Path:
@@ -126,7 +128,7 @@ def test_another_machine_is_refused(tmp_path: Path) -> None:
 
 def written(tmp_path: Path) -> Path:
     wheels = tuple(built.wheel for built in run(Outside(tmp_path)))
-    entry = Entry(
+    entry = LockEntry(
         inputs="sha256:" + "0" * 64,
         platform="linux/amd64",
         base=base("libpq5"),

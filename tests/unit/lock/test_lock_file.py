@@ -13,7 +13,7 @@ import pytest
 from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, lock_wheel
 
 from builder.errors import UsageError
-from builder.lock import Status, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
 from builder.lock.file import render
 from builder.lock.resolve import check
 from builder.lock.schema import json_schema
@@ -63,17 +63,17 @@ def test_the_published_schema(path: Path, generated: Callable[[str, str], None])
 def test_status() -> None:
     cell = lock_cell("a")
     lockfile = merge_in_memory(cell)
-    assert status(cell, None) is Status.MISSING
-    assert status(lock_cell("b"), lockfile) is Status.MISSING
-    assert status(cell, lockfile) is Status.FRESH
-    assert status(dataclasses.replace(cell, env=(("A", "1"),)), lockfile) is Status.FRESH
+    assert status(cell, None) is LockStatus.MISSING
+    assert status(lock_cell("b"), lockfile) is LockStatus.MISSING
+    assert status(cell, lockfile) is LockStatus.FRESH
+    assert status(dataclasses.replace(cell, env=(("A", "1"),)), lockfile) is LockStatus.FRESH
     changed = dataclasses.replace(cell, pip=("rich",))
-    assert status(changed, lockfile) is Status.STALE
+    assert status(changed, lockfile) is LockStatus.STALE
     assert pinned_cell(changed, lockfile) is None
     out = dataclasses.replace(lock_cell("b"), excluded="for a reason")
     assert check(lock_matrix(Path("m.yaml"), cell, changed, out), lockfile) == [
-        ("a", Status.FRESH),
-        ("a", Status.STALE),
+        ("a", LockStatus.FRESH),
+        ("a", LockStatus.STALE),
     ]
 
 

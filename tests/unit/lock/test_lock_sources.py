@@ -15,9 +15,9 @@ from builder.index.client import LocalWheel
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.lock import sources
-from builder.lock.file import Entry, Lockfile, read_lock, render
+from builder.lock.file import LockEntry, Lockfile, read_lock, render
 from builder.lock.sources import choose
-from builder.model import RootfsBase, Sdist, Source, Wheel
+from builder.model import RootfsBase, Sdist, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ SETUPTOOLS = lock_wheel("setuptools")
 
 
 def built_wheel(sdist: Sdist = SDIST) -> Wheel:
-    source = Source(sdist=sdist, requires=(SETUPTOOLS,), system=SYSTEM, python="3.11")
+    source = WheelSource(sdist=sdist, requires=(SETUPTOOLS,), system=SYSTEM, python="3.11")
     return dataclasses.replace(lock_wheel("tiny", uploaded=0), source=source)
 
 
@@ -170,7 +170,7 @@ def test_a_python_between_two_is_built_for_in_both(tmp_path: Path) -> None:
 
 
 def text_of(*wheels: Wheel) -> str:
-    entry = Entry(
+    entry = LockEntry(
         inputs="sha256:" + "0" * 64, platform="linux/amd64", base=SYSTEM, apt=(), wheels=wheels, epoch=7
     )
     return render(Lockfile(matrix="m", cells={"a": entry}))

@@ -26,7 +26,7 @@ from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
 from builder.recipe import render
 from builder.verify import ReportStore
-from builder.verify.entry import Entry
+from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_the_report_lies_beside_the_image_and_here(
     assert engine.pulled == [image.reference]
     assert engine.removed == []
     (entry,) = shared(registry, image)
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, SealedReport)
     assert entry.key.digest == image.digest
     (file,) = (tmp_path / "results" / "reports").iterdir()
     assert file.read_text() == entry.text
@@ -162,7 +162,7 @@ def test_a_bad_image_is_reported_as_bad(
     engine.document = {"verdict": "broken", "cause": "cudnn-shadowed", "summary": "two copies"}
     assert verify().result.outcome is Outcome.FAILED
     (entry,) = shared(registry, image)
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, SealedReport)
     assert entry.verdict == "broken"
 
 

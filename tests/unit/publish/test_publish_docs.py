@@ -17,7 +17,7 @@ from builder.publish.publication import Publication
 from builder.publish.record import publication_document
 from builder.publish.reports import Kind, Refusal
 from builder.publish.run import MAX_AGE
-from builder.publish.tags import Step, Tag
+from builder.publish.tags import ImageTag, TagStep
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TEXT = (DOCS / "publish.md").read_text()
@@ -48,7 +48,7 @@ def test_the_documents_of_publications_are_what_their_schema_says(tmp_path: Path
             state="refused",
             decision=decision,
             refusals=[Refusal(kind="tag", text="taken")],
-            steps=(Step(tag=Tag(name="latest", kind="alias"), was=None, digest=digest),),
+            steps=(TagStep(tag=ImageTag(name="latest", kind="alias"), was=None, digest=digest),),
             copied=Tally(there=1, mounted=2, sent=3, bytes_sent=4),
         ),
     ]

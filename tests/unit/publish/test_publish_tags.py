@@ -13,7 +13,7 @@ from publish_doubles import Project, report
 from builder.errors import CellError, RegistryError
 from builder.oci.staging import NoImageError
 from builder.publish.measure import LONGEST, immutable_tag, measure, tag_of
-from builder.publish.tags import Tag, clashes, steps, tags_of
+from builder.publish.tags import ImageTag, clashes, steps, tags_of
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_the_order_of_the_tags(cell: Cell) -> None:
 
 
 def test_two_cells_that_want_one_name_in_one_repository() -> None:
-    tag, own = Tag(name="x", kind="measured"), Tag(name="y", kind="cell")
+    tag, own = ImageTag(name="x", kind="measured"), ImageTag(name="y", kind="cell")
     wanted = {("r", "one"): [tag, own], ("r", "two"): [tag], ("elsewhere", "three"): [tag]}
     found = clashes(wanted)
     assert set(found) == {("r", "one"), ("r", "two")}
@@ -120,7 +120,11 @@ class Tags:
 
 
 def test_which_tags_may_move(cell: Cell) -> None:
-    tags = [Tag(name="i", kind="immutable"), Tag(name="m", kind="measured"), Tag(name="n", kind="alias")]
+    tags = [
+        ImageTag(name="i", kind="immutable"),
+        ImageTag(name="m", kind="measured"),
+        ImageTag(name="n", kind="alias"),
+    ]
     registry = Tags({"r:i": "sha256:other", "r:m": "sha256:other", "r:n": DIGEST})
     found, against = steps(registry, "r", cell, tags, DIGEST, overwrite=False)
     assert [step.action for step in found] == ["move", "move", "there"]
@@ -136,7 +140,7 @@ def test_a_registry_that_does_not_answer_is_nobody_else_s_tag(cell: Cell) -> Non
     """Nobody is told to say --overwrite over a fault that passes."""
     registry = Tags({"r:m": "sha256:other"}, down=True)
     with pytest.raises(RegistryError, match="HTTP 503"):
-        steps(registry, "r", cell, [Tag(name="m", kind="measured")], DIGEST, overwrite=False)
+        steps(registry, "r", cell, [ImageTag(name="m", kind="measured")], DIGEST, overwrite=False)
 
 
 def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
@@ -147,7 +151,7 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
     image = SimpleNamespace(label=labels.get)
     monkeypatch.setattr("builder.publish.tags.look", lambda _registry, _reference: image)
     registry = Tags({"r:m": "sha256:other", "r:latest": "sha256:other"})
-    tags = [Tag(name="m", kind="measured"), Tag(name="latest", kind="alias")]
+    tags = [ImageTag(name="m", kind="measured"), ImageTag(name="latest", kind="alias")]
 
     def against(*, others: set[str], overwrite: bool = False) -> list[str]:
         _, refusals = steps(registry, "r", cell, tags, DIGEST, others=others, overwrite=overwrite)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import recipe_cells as cells
 
-from builder.model import Sdist, Source
+from builder.model import Sdist, WheelSource
 from builder.recipe import render, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SDIST = Sdist(name="tiny", version="1.0", file="tiny-1.0.tar.gz", sha256="a" * 64, size=10)
-SOURCE = Source(sdist=SDIST, requires=(), system=cells.BULLSEYE, python="3.9")
+SOURCE = WheelSource(sdist=SDIST, requires=(), system=cells.BULLSEYE, python="3.9")
 TINY = dataclasses.replace(cells.wheel("tiny", "1.0"), source=SOURCE)
 PINNED = dataclasses.replace(cells.ROOTFS_WHEELS, wheels=(*cells.ROOTFS_WHEELS.wheels, TINY))
 

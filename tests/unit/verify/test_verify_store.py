@@ -10,7 +10,7 @@ from verify_doubles import WITH_GPU
 
 from builder.digests import digest_of
 from builder.verify.document import parse
-from builder.verify.entry import Damaged, Entry, ReportKey, key_of
+from builder.verify.entry import Damaged, ReportKey, SealedReport, key_of
 from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def test_a_report_that_says_nothing_takes_no_finding_s_place(
 ) -> None:
     _, path = keep(store, document(**WITH_GPU | {"verdict": found}))
     assert keep(store, document(**WITH_GPU | {"verdict": later}))[1] == path
-    assert [entry.verdict for entry in store.entries() if isinstance(entry, Entry)] == [found]
+    assert [entry.verdict for entry in store.entries() if isinstance(entry, SealedReport)] == [found]
     keep(store, document(**WITH_GPU))
-    assert [entry.verdict for entry in store.entries() if isinstance(entry, Entry)] == ["works"]
+    assert [entry.verdict for entry in store.entries() if isinstance(entry, SealedReport)] == ["works"]
 
 
 def test_a_test_double_s_report_stands_for_nothing(store: ReportStore, document) -> None:
@@ -144,7 +144,7 @@ def test_all_reports_and_what_should_be_one(store: ReportStore, document) -> Non
     (path.parent / "0123-edited.json").write_text(path.read_text().replace('"unverified"', '"works"'))
     (path.parent / "notes.txt").write_text("no report")
     damaged, entry = store.entries()
-    assert isinstance(entry, Entry)
+    assert isinstance(entry, SealedReport)
     assert (entry.key, entry.verdict, entry.where) == (key, "unverified", str(path))
     assert abs((datetime.now(UTC) - entry.verified).total_seconds()) < 60
     assert isinstance(damaged, Damaged)

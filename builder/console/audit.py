@@ -6,7 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
-from builder.audit.finding import Finding, Outcome
+from builder.audit.finding import AuditFinding, AuditOutcome
 from builder.audit.judged import FAILED
 from builder.evidence.verification import timestamp
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _MARKS = {
-    Outcome.PASSES: ("ok", "32"),
-    Outcome.MIND: ("warn", "33"),
-    Outcome.FAILS: ("bad", "31;1"),
-    Outcome.NOT_RUN: ("skip", "2"),
+    AuditOutcome.PASSES: ("ok", "32"),
+    AuditOutcome.MIND: ("warn", "33"),
+    AuditOutcome.FAILS: ("bad", "31;1"),
+    AuditOutcome.NOT_RUN: ("skip", "2"),
 }
 UNSIGNED = "unsigned: whoever can push to this repository could have written it"
 UNCHECKED = (
@@ -157,7 +157,7 @@ def lines(audit: Audit) -> Iterator[str]:
 def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
     """For a person at a terminal."""
     shown = document(audit)
-    outcome = Outcome.PASSES if audit.works else Outcome.FAILS
+    outcome = AuditOutcome.PASSES if audit.works else AuditOutcome.FAILS
     symbol, colour = _MARKS[outcome]
     yield terminal.style(clean(audit.reference), "1")
     yield clean(f"  {audit.image.digest}  {audit.image.platform}")
@@ -174,17 +174,17 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
         yield ""
         yield terminal.style("Found against it", "1")
     for found in audit.failed:
-        yield _marked(Outcome.FAILS, found.text, terminal)
+        yield _marked(AuditOutcome.FAILS, found.text, terminal)
     yield ""
     yield terminal.style("Evidence", "1")
     for held in audit.evidence:
-        good = Outcome.FAILS if held.kind == FAILED else Outcome.PASSES
-        yield _marked(good if held.holds else Outcome.MIND, _held(held, audit), terminal)
+        good = AuditOutcome.FAILS if held.kind == FAILED else AuditOutcome.PASSES
+        yield _marked(good if held.holds else AuditOutcome.MIND, _held(held, audit), terminal)
     for refused in audit.refused:
-        yield _marked(Outcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
+        yield _marked(AuditOutcome.MIND, f"{refused.digest[:19] or 'list'}: {refused.reason}", terminal)
     if not audit.evidence and not audit.refused:
         yield "  none"
-    yield _marked(Outcome.MIND if not _checked(audit) else Outcome.PASSES, trust(audit), terminal)
+    yield _marked(AuditOutcome.MIND if not _checked(audit) else AuditOutcome.PASSES, trust(audit), terminal)
     yield ""
     yield terminal.style("Findings", "1")
     for finding in audit.findings:
@@ -211,13 +211,13 @@ def _pair(versions: dict[str, str | None]) -> str:
     return f"CUDA {versions['cuda'] or '?'} cuDNN {versions['cudnn'] or '?'}"
 
 
-def _marked(outcome: Outcome, text: str, terminal: Terminal) -> str:
+def _marked(outcome: AuditOutcome, text: str, terminal: Terminal) -> str:
     symbol, colour = _MARKS[outcome]
     return f"  {terminal.style(terminal.symbol(symbol), colour)} {clean(text)}"
 
 
-def _finding(finding: Finding, terminal: Terminal) -> Iterator[str]:
+def _finding(finding: AuditFinding, terminal: Terminal) -> Iterator[str]:
     yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
-    if finding.hint and finding.outcome in (Outcome.FAILS, Outcome.MIND):
+    if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND):
         arrow = "→" if terminal.unicode else ">"
         yield f"    {arrow} {clean(finding.hint)}"
