@@ -121,7 +121,7 @@ def explain(
 ) -> int:
     """Say why a cell gets its verdict; or what a cause, or a text that a program printed, means."""
     from builder.cli.checking import explain_one
-    from builder.cli.diagnose import explain_text, is_text
+    from builder.cli.probing import explain_text, is_text
 
     if is_text(cell) or not (matrices or opt.matrix_files()):
         return explain_text(cell)

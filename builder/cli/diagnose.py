@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import sys
 from typing import Annotated
 
@@ -11,11 +9,8 @@ import typer
 
 from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
 from builder.cli.app import app
+from builder.cli.probing import ask_probe
 from builder.errors import UsageError
-
-_PROBE = (sys.executable, "-P", "-m", "builder.probe")
-"""The probe as a process of its own: nothing of rtbuild imports it. ``-P``: not what lies in this folder."""
-_PROBE_FAULT = 30
 
 
 @app.command()
@@ -38,23 +33,3 @@ def diagnose(
             "rtbuild diagnose -; or see what is here: `rtbuild probe -o cudnn_verify.py`",
         )
     return ask_probe("--read", *(files or ["-"]), *(["--json"] if json_ else []))
-
-
-def explain_text(text: str) -> int:
-    """A cause by its id, or what a text that a program printed tells of it. UsageError where neither fits."""
-    return ask_probe("--explain", text)
-
-
-def is_text(words: str) -> bool:
-    """Whether it can be no cell's id and no glob over ids: a message, or a status such as CUDNN_STATUS_…."""
-    return re.search(r"\s|[A-Z]{4}|:", words) is not None
-
-
-def ask_probe(*arguments: str) -> int:
-    """Run the probe with these arguments; its answer goes to stdout. UsageError for what it refuses."""
-    done = subprocess.run([*_PROBE, *arguments], stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode == _PROBE_FAULT:
-        message = done.stderr.strip().removeprefix("cudnn-verify: ")
-        raise UsageError(message, hint="the probe looks for itself: `rtbuild probe -o cudnn_verify.py`")
-    sys.stderr.write(done.stderr)
-    return done.returncode
