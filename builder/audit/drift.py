@@ -73,7 +73,7 @@ def _digest(registry: Registry, name: str, platform: str) -> str:
     manifest = registry.manifest(name)
     if manifest.media_type not in oci.INDEXES:
         return manifest.digest
-    return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name)
+    return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name, baseline=True)
 
 
 def cudnn(verified: Verified, facts: Facts) -> AuditFinding:

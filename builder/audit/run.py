@@ -129,7 +129,7 @@ def audit(
 
 
 def resolve(registry: Registry, reference: str) -> Staged:
-    """The image by digest; of an index the one for linux/amd64. Raises RegistryError."""
+    """The image by digest; of an index the one that every engine takes. Raises RegistryError."""
     name = parse_reference(reference)
     digest = name.digest or registry.digest_of(name)
     if digest is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.cli import catalogue, colab, diagnose, publish, runtimes, schema, walk
+from builder.cli import catalogue, colab, diagnose, publish, runtimes, schema, site, walk
 from builder.cli.app import main
 
-__all__ = ["catalogue", "colab", "diagnose", "main", "publish", "runtimes", "schema", "walk"]
+__all__ = ["catalogue", "colab", "diagnose", "main", "publish", "runtimes", "schema", "site", "walk"]

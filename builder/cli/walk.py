@@ -114,7 +114,7 @@ def build(
         typer.Option(
             "--layers-from",
             metavar="REPO",
-            help="Take ready-made layers from there; without, from where --push puts them.",
+            help="Take ready-made layers from there, as whoever may write to it made them.",
             envvar="RTBUILD_LAYERS_FROM",
         ),
     ] = None,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from uv import find_uv_bin
 
-from builder.errors import RtbuildError
+from builder.errors import MissingToolError, RtbuildError
+from builder.sandbox import require
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +145,23 @@ def _tools() -> list[DoctorCheck]:
             "mmdebstrap", shutil.which("mmdebstrap"), "sudo apt-get install mmdebstrap   (for rootfs bases)"
         ),
         _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
+        _sandbox(),
     ]
+
+
+def _sandbox() -> DoctorCheck:
+    """Sources and ``--engine none`` need it. It is tried, since kernels and containers forbid namespaces."""
+    try:
+        require()
+    except MissingToolError as problem:
+        return DoctorCheck(
+            name="sandbox",
+            outcome="failed",
+            found=problem.message,
+            remedy=f"{problem.hint}   (for sources, and --engine none)",
+            required=False,
+        )
+    return DoctorCheck(name="sandbox", outcome="passed", found="bubblewrap runs a program", required=False)
 
 
 def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:

@@ -1,6 +1,6 @@
 """The layers above the wheels, made by the recipe's own steps: without an engine.
 
-The steps run in the base's own system (:mod:`builder.layers.sandbox`), laid out in memory, over as much of
+The steps run in the base's own system (:mod:`builder.sandbox`), laid out in memory, over as much of
 the wheels as they look at (:mod:`builder.layers.excerpt`), and what they leave is written as BuildKit writes
 it (:mod:`builder.layers.difftar`): the diff ids are those of the engine's image.
 """
@@ -23,10 +23,10 @@ from builder.layers.difftar import write_folder
 from builder.layers.excerpt import excerpt_of, is_library
 from builder.layers.locking import disk_errors
 from builder.layers.memory import MemoryFullError, workplace
-from builder.layers.sandbox import environment, run_script, way_in
 from builder.layers.scratch import Scratch
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.sandbox import environment, require, run_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -73,7 +73,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
         found[name] = found[name] or work.fetched(key, work.lease)
     missing = [name for name, record in found.items() if record is None]
     if missing:
-        way_in()  # before anything is laid out
+        require()  # before anything is laid out
         with disk_errors(work.store.root):
             try:
                 made = _made(work, {name: keys[name] for name in missing}, memory=True)
@@ -192,7 +192,6 @@ def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
         work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
             scratch.put(path, file.content, file.mode)
-        scratch.put("/dev/null", b"", 0o666)
         if makes_bytecode(step):
             _compile(work, step, scratch, packs)
         else:

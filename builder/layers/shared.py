@@ -2,7 +2,8 @@
 
 A small manifest that no engine can run: its layer is the blob itself, so the registry keeps it, and its
 config says what the blob is. The tag is made of the key, so that one question finds it. What it was made of
-is a claim of whoever pushed it, which nobody can check without making the layer again: ``docs/layers.md``.
+is a claim of whoever pushed it, which nobody can check without making the layer again. So a repository that
+is pushed to is not one that is taken from: ``docs/layers.md``.
 """
 
 from __future__ import annotations

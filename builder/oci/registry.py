@@ -88,7 +88,9 @@ class Registry:
         name, _ = self._wire.place(reference)
         manifest = self.manifest(name)
         if manifest.media_type in oci.INDEXES:
-            manifest = self.manifest(name.at(oci.choose(manifest.document, platform, reference)))
+            manifest = self.manifest(
+                name.at(oci.choose(manifest.document, platform, reference, baseline=True))
+            )
         document = manifest.document
         config = json.loads(self.blob(name, document["config"]["digest"]))
         made_for = f"{config.get('os')}/{config.get('architecture')}"
@@ -133,10 +135,19 @@ class Registry:
         if expected != digest:
             raise answers.altered(f"{name}", place, expected, digest)
         try:
-            stated = json.loads(content).get("mediaType")
+            document = json.loads(content)
+            stated = document.get("mediaType")
         except (ValueError, AttributeError, RecursionError):
             raise answers.no_registry(name, place, "something that is no manifest") from None
-        media_type = stated or response.headers.get("Content-Type", "").partition(";")[0]
+        sent_as = response.headers.get("Content-Type", "").partition(";")[0]
+        media_type = stated or sent_as
+        # https://github.com/advisories/GHSA-77vh-xpmg-72qh
+        twofold = "manifests" in document and document.keys() & {"config", "layers"}
+        if twofold or (media_type != sent_as and sent_as in (*oci.INDEXES, *oci.MANIFESTS)):
+            raise RegistryError(
+                f"{name} is index and image at once, and each program takes it for another one",
+                hint="whoever pushed it made it so: push another image",
+            )
         if media_type not in (*oci.INDEXES, *oci.MANIFESTS):
             raise RegistryError(
                 f"{name} has a manifest of type {media_type or 'unknown'}, which rtbuild does not read",

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.errors import RegistryError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 DOCKER_HUB = "docker.io"
 # Docker Hub's name is not its address: https://docs.docker.com/reference/api/registry/latest/
@@ -29,6 +29,9 @@ MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
 _MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})?(?:/\S*)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MACHINES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
+"""Other names that engines know, as ``normalizeArch`` of containerd's platforms has them."""
+_MOST_ENTRIES = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,20 +139,69 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def choose(index: Mapping[str, Any], platform: str, what: str) -> str:
-    """The digest of the manifest for ``linux/amd64`` (or ``linux/arm64``) in an index.
+def choose(index: object, platform: str, what: str, *, baseline: bool = False) -> str:
+    """The digest of the one manifest that every engine takes for ``linux/amd64`` (or ``linux/arm64``).
+
+    An engine prefers the variant that its processor has, and reads the config of an entry that says no
+    platform (https://github.com/containerd/platforms, ``core/images/image.go`` of containerd). So an index
+    with several entries for one platform means one image here and another there. With ``baseline``, for
+    images that are pulled by their own digest, the one entry without a variant is taken all the same.
 
     Raises:
-        RegistryError: the image is not made for that platform; the message names those it is made for.
+        RegistryError: the index is malformed, has no image for that platform, or more than one.
     """
-    offered: dict[str, str] = {}
-    for entry in index.get("manifests", ()):
-        own = entry.get("platform", {})
-        name = f"{own.get('os')}/{own.get('architecture')}"
-        # BuildKit's attestations stand in the index as manifests for unknown/unknown.
-        if name != "unknown/unknown":
-            offered.setdefault(name, entry["digest"])
-    if platform not in offered:
-        names = ", ".join(sorted(offered)) or "no platform at all"
-        raise RegistryError(f"{what} is not made for {platform}, only for {names}", hint="take another base")
-    return offered[platform]
+    entries = list(_entries(index, what))
+    found = [entry for entry in entries if entry.platform in (platform, None)]
+    if baseline:
+        plain = [entry for entry in found if entry.platform and entry.variant in ("", "v1", "v8")]
+        found = plain if len({entry.digest for entry in plain}) == 1 else found
+    if not any(entry.platform for entry in found):
+        names = ", ".join(sorted({entry.platform for entry in entries if entry.platform}))
+        raise RegistryError(
+            f"{what} is not made for {platform}, only for {names or 'no platform at all'}",
+            hint="take another base",
+        )
+    digests = sorted({entry.digest for entry in found})
+    if len(digests) > 1:
+        raise RegistryError(
+            f"{what} is an index with {len(digests)} images that an engine may take for {platform}: "
+            f"{', '.join(digests)}",
+            hint="name the one that is meant by its digest",
+        )
+    return digests[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choice:
+    digest: str
+    platform: str | None
+    """``linux/amd64``; None where the entry does not say."""
+    variant: str
+
+
+def _entries(index: object, what: str) -> Iterator[_Choice]:
+    """The images of an index, without the attestations that BuildKit lists as unknown/unknown."""
+    listed = index.get("manifests") if isinstance(index, dict) else None
+    if not isinstance(listed, list) or len(listed) > _MOST_ENTRIES:
+        raise _malformed(what, f"it has no list of at most {_MOST_ENTRIES} manifests")
+    for entry in listed:
+        digest = entry.get("digest") if isinstance(entry, dict) else None
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise _malformed(what, "an entry has no digest")
+        own = entry.get("platform")
+        if own is not None and not isinstance(own, dict):
+            raise _malformed(what, f"the platform of {digest} is no object")
+        words = [(own or {}).get(name, "") for name in ("os", "architecture", "variant")]
+        if not all(isinstance(word, str) for word in words):
+            raise _malformed(what, f"the platform of {digest} is not made of texts")
+        system, machine, variant = (word.lower() for word in words)
+        platform = f"{system}/{_MACHINES.get(machine, machine)}" if system and machine else None
+        if platform == "unknown/unknown":
+            continue
+        if entry.get("mediaType", MANIFEST) not in MANIFESTS:
+            raise _malformed(what, f"{digest} is of type {entry['mediaType']!r}, which is no image")
+        yield _Choice(digest=digest, platform=platform, variant=variant)
+
+
+def _malformed(what: str, problem: str) -> RegistryError:
+    return RegistryError(f"{what} is no index of images: {problem}", hint="whoever pushed it made it so")

@@ -12,7 +12,6 @@ from builder.errors import CellError, UsageError
 from builder.layers.context import base_of
 from builder.layers.finish import Workbench
 from builder.layers.image import MANIFEST, ComposedImage, compose_image, write_layout
-from builder.layers.sandbox import way_in
 from builder.layers.stack import make_missing
 from builder.model import Image, RegistryBase
 from builder.oci.copying import push_image
@@ -29,6 +28,7 @@ from builder.pipeline.stacking import fetch_missing, plan_layers
 from builder.pipeline.stages import refuse_large
 from builder.pipeline.uploads import Uploads
 from builder.recipe.render import ROOTFS
+from builder.sandbox import require
 
 if TYPE_CHECKING:
     import threading
@@ -67,7 +67,7 @@ def compose_cell(walk: Walk, site: Site, recipe: Recipe, bench: Workbench) -> Im
         with walk.stage(Stage.FETCH):
             planned = plan_layers(site, pinned, lease)
             if planned.missing:
-                way_in()  # bytecode will have to be made: say now that it cannot be, and not after gigabytes
+                require()  # bytecode will have to be made: say now that it cannot be, and not after gigabytes
             paths = fetch_missing(walk, site, planned)
         uploads = stack.enter_context(Uploads(site, lease))
         with walk.stage(Stage.LAYERS):

@@ -72,7 +72,7 @@ def open_site(
         keepers={matrix.name: LockKeeper(matrix) for matrix in matrices},
         engine=engine,
         layers=layers,
-        shared=shared_in(settings.layers_from) or leaving,
+        shared=shared_in(settings.layers_from),
         leaving=leaving,
         writing=writing,
         reports=ReportStore(settings.results / "reports"),

@@ -52,7 +52,7 @@ class Settings:
     output: Path | None = None
     """Where images are written as an OCI layout, without an engine."""
     layers_from: str | None = None
-    """The repository where ready-made layers are looked for; None for the one that is pushed to."""
+    """The repository where ready-made layers are looked for. None: they are made here, also for ``push``."""
     cache_from: tuple[str, ...] = ()
     """Where buildx takes its own cache from, in its own words: ``type=registry,ref=…``."""
     cache_to: tuple[str, ...] = ()

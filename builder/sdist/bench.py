@@ -18,9 +18,9 @@ from builder.errors import CellError
 from builder.index.target import MACHINES, Target
 from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
+from builder.sandbox import View, run
 from builder.sdist import advice, binaries, compiler, programs
 from builder.sdist import wheel as wheels
-from builder.sdist.confined import run_confined
 from builder.sdist.unpack import refuse_address
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from builder.index.client import Index
     from builder.model import Sdist, Wheel
-    from builder.sdist.confined import Limits
+    from builder.sandbox import Limits
     from builder.sdist.unpack import BuildSystem
 
 INSIDE = Path(__file__).with_name("inside.py")
@@ -150,13 +150,18 @@ class Bench:
             "epoch": _EPOCH,
         }
         unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
-        return run_confined(
+        limits = replace(self.limits, memory=self.limits.memory + 6 * unpacked)
+        return run(
             [f"/usr/bin/python{self.python}", "-s", "/requires/inside.py", json.dumps(job)],
-            self.root,
-            {f"/{part}": self.folder / part for part in ("sdist", "requires")},
+            View(
+                root=self.root,
+                folders={f"/{part}": readable(self.folder / part) for part in ("sdist", "requires")},
+                memory={"/build": limits.memory, "/tmp": limits.memory // 4},  # noqa: S108 - the sandbox's own
+                at="/build",
+            ),
             what=what,
             env=_ENVIRONMENT | (self._compiling if self.compiles else {}),
-            limits=replace(self.limits, memory=self.limits.memory + 6 * unpacked),
+            limits=limits,
             cancel=self.cancel,
             advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
         )
@@ -165,6 +170,14 @@ class Bench:
     def _compiling(self) -> dict[str, str]:
         path = f"/requires/{programs.FOLDER}:{_ENVIRONMENT['PATH']}"
         return {"PATH": path, **compiler.environment()}
+
+
+def readable(folder: Path) -> Path:
+    """Let every user read what is below ``folder``, whatever the umask: the sandbox's is another one."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() else 0o444))
+    return folder
 
 
 _ENVIRONMENT = {

@@ -9,7 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from builder.sdist.confined import Limits
+from builder.sandbox import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,14 +1,11 @@
-"""The small Debian that sources are built in, laid out once for a process; nobody writes into it."""
+"""The small Debian that one source is built in: laid out for it alone, and removed after it."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
-import shutil
 import tarfile
 import tempfile
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
-_ALSO = ("build", "tmp", "requires", "sdist")
-"""Folders that :mod:`.enter` mounts something on."""
-_DEVICES = ("null", "zero", "random", "urandom")
-_laid: dict[Path, Path] = {}
-_guard = threading.Lock()
-
-
-def laid_out(rootfs: Path) -> Path:
-    """The folder with the files of ``rootfs``, a tar of rtbuild's own; removed when the process ends."""
-    with _guard:
-        if rootfs not in _laid:
-            folder = Path(tempfile.mkdtemp(prefix="rtbuild-system-"))
-            atexit.register(shutil.rmtree, folder, ignore_errors=True)
-            _lay(rootfs, folder)
-            _laid[rootfs] = folder
-        return _laid[rootfs]
+_ALSO = ("build", "dev", "tmp", "requires", "sdist")
+"""Folders that the sandbox mounts something on."""
 
 
 @contextlib.contextmanager
-def laid_out_once(rootfs: Path) -> Iterator[Path]:
-    """The same for one user, and removed after it: a compiler's system is large, and one package's own."""
+def laid_out(rootfs: Path) -> Iterator[Path]:
+    """The folder with the files of ``rootfs``, a tar of rtbuild's own: every user of it reads them."""
     with tempfile.TemporaryDirectory(prefix="rtbuild-system-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
+        folder = Path(name) / "root"
+        folder.mkdir()
         _lay(rootfs, folder)
         yield folder
 
@@ -52,12 +36,10 @@ def _lay(rootfs: Path, folder: Path) -> None:
             if _unread(member.name) or not (member.isreg() or member.isdir() or _is_link(member)):
                 continue
             member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
-            member.mode = (member.mode & 0o755) | (0o700 if member.isdir() else 0o400)
+            member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
             archive.extract(member, folder, **trusted)
     for name in _ALSO:
         (folder / name).mkdir(exist_ok=True)
-    for name in _DEVICES:
-        (folder / "dev" / name).touch()
     folder.chmod(0o755)
 
 

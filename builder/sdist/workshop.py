@@ -22,11 +22,11 @@ from builder.index.client import LocalWheel, cache_path
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.sources import host_platform
 from builder.model import Compilation, Wheel, WheelSource
+from builder.sandbox import Limits
 from builder.sdist import compiler
 from builder.sdist import wheel as wheels
 from builder.sdist.bench import INSIDE, Bench
-from builder.sdist.confined import Limits
-from builder.sdist.system import laid_out, laid_out_once
+from builder.sdist.system import laid_out
 from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Workshop:
         fetch = partial(self.debian.fetch, cache=self.cache)
         rootfs = cached_rootfs(system, cache=self.cache, fetch=fetch)
         with ExitStack() as stack:
-            root = stack.enter_context(laid_out_once(rootfs)) if compiles else laid_out(rootfs)
+            root = stack.enter_context(laid_out(rootfs))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-sdist-")))
             source = unpack(archive, folder / "sdist")
             yield Bench(

@@ -16,8 +16,8 @@ import unreliable
 from rtbuild_command import rtbuild
 
 from builder.errors import MissingToolError
-from builder.layers.sandbox import way_in
 from builder.oci.registry import Registry
+from builder.sandbox import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +75,7 @@ class Project:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     try:
-        way_in()
+        require()
     except MissingToolError as problem:
         pytest.skip(str(problem))
     folder = tmp_path_factory.mktemp("noengine")

@@ -14,12 +14,13 @@ BUILDER = Path(__file__).resolve().parents[2] / "builder"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "model", "errors", "digests", "files", "resources"),
-    ("net", "matrix", "oci", "index", "debian"),
+    ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
     ("layers", "sdist"),
     ("engine", "verify", "evidence"),
     ("pipeline",),
     ("publish", "audit", "colab"),
+    ("catalogue",),
     ("console", "cli"),
 )
 """From the ground up."""

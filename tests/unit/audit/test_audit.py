@@ -101,6 +101,42 @@ def test_of_an_index_the_image_for_this_platform(
     assert found.image.digest == pushed.digest
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_an_index_with_an_image_that_the_engine_takes_instead_is_refused(
+    server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path, *, first: bool
+) -> None:
+    """The verified image under one variant, another one beside it: docker run may take the other."""
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    other = doubles.push_image(
+        registry, pushed.repository, tmp_path, layers=(doubles.LAYERS[0],), tag="other"
+    )
+    entries = [
+        {
+            "mediaType": MANIFEST,
+            "digest": image.digest,
+            "size": len(image.manifest),
+            "platform": {"os": "linux", "architecture": "amd64", **variant},
+        }
+        for image, variant in ((pushed, {"variant": "v2"}), (other, {}))
+    ]
+    listed = entries if first else entries[::-1]
+    index = json.dumps({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}).encode()
+    registry.put_manifest(f"{pushed.repository}:both", index, INDEX)
+    with pytest.raises(RegistryError, match="2 images that an engine may take"):
+        audit(registry, f"{pushed.repository}:both", Question())
+
+
+@pytest.mark.parametrize("more", [{"manifests": []}, {"layers": [], "manifests": []}])
+def test_a_document_that_is_index_and_image_at_once_is_refused(
+    registry: Registry, pushed: Staged, more: dict[str, Any]
+) -> None:
+    """CVE-2021-41190: one digest that is one thing to this reader and another thing to an engine."""
+    both = json.dumps(json.loads(pushed.manifest) | more).encode()
+    registry.put_manifest(f"{pushed.repository}:both", both, MANIFEST)
+    with pytest.raises(RegistryError, match="index and image at once"):
+        audit(registry, f"{pushed.repository}:both", Question())
+
+
 def test_a_tag_that_is_not_there(registry: Registry, pushed: Staged) -> None:
     with pytest.raises(RegistryError, match="does not exist"):
         audit(registry, f"{pushed.repository}:2", Question())

@@ -6,15 +6,17 @@ import csv
 import dataclasses
 import io
 import os
-import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.layers import LayerStore, sandbox
+from builder import sandbox
+from builder.errors import MissingToolError
+from builder.layers import LayerStore
 from builder.layers.bytecode import (
     compiler,
     keep_compiled,
@@ -28,6 +30,7 @@ from builder.layers.pack import Pack, keep_pack
 from builder.layers.scratch import Scratch
 from builder.layers.tar import MTIME
 from builder.recipe import render
+from builder.sandbox import script as scripts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))
 import recipe_cells
@@ -36,19 +39,17 @@ if TYPE_CHECKING:
     from builder.recipe.values import RecipeStep
 
 SITE = "opt/runtime/lib/python/site-packages"
-MOUNTS = """
-for folder in usr bin lib lib64 root; do
-    if [ -d "/$folder" ]; then mkdir -p "$0/$folder" && mount --rbind "/$folder" "$0/$folder"; fi
-done
-exec chroot "$0" "$@"
-"""
+VERSIONS = Path("~/.pyenv/versions").expanduser()
+FOLDERS = {
+    place: Path(place) for place in ("/usr", "/bin", "/lib", "/lib64", str(VERSIONS)) if Path(place).is_dir()
+}
+"""Of this machine, in which its interpreters are."""
 
 
 def pythons() -> list[str]:
     """Every CPython from 3.6 on that is here, as the command in ``/usr/bin`` or below a pyenv."""
     found = [str(path) for path in Path("/usr/bin").glob("python3.*") if path.name[8:].isdigit()]
-    versions = Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")
-    return sorted(found) + sorted(map(str, versions))
+    return sorted(found) + sorted(map(str, VERSIONS.glob("3.*/bin/python3")))
 
 
 def bytecode_step() -> RecipeStep:
@@ -60,10 +61,15 @@ def bytecode_step() -> RecipeStep:
 @pytest.fixture(params=pythons(), ids=lambda path: path.strip("/").replace("/", "-"))
 def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RecipeStep:
     """The recipe's step, run by one of this machine's interpreters, which is mounted into the scratch."""
-    words = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec")
-    if subprocess.run([*words, "mount --rbind /usr /mnt"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine makes no namespaces")
-    monkeypatch.setattr(sandbox, "way_in", lambda: (*words, MOUNTS))
+    try:
+        sandbox.require()
+    except MissingToolError as problem:
+        pytest.skip(str(problem))
+
+    def with_folders(program: list[str], view: sandbox.View, **options: Any) -> bytes:
+        return sandbox.run(program, replace(view, folders=FOLDERS), **options)
+
+    monkeypatch.setattr(scripts, "run", with_folders)
     found = bytecode_step()
     assert '"/usr/bin/$python" -B' in found.script
     script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')
@@ -120,7 +126,6 @@ def compiled(
     wanted = {file.path for part in missing for file in part.files}
     lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
     env = sandbox.environment({})
-    scratch.put("/dev/null", b"", 0o666)
     sandbox.run_script(step.script, scratch.root, what="it", env=env, cancel=threading.Event())
     keep_compiled(missing, scratch.root, store=store, lease=lease)
     out = scratch.root / "out/bytecode"

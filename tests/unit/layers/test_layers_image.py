@@ -25,10 +25,10 @@ from builder.layers.config import go_json
 from builder.layers.context import base_of
 from builder.layers.finish import Workbench
 from builder.layers.image import ComposedImage, compose_image, write_layout
-from builder.layers.sandbox import way_in
 from builder.layers.scratch import Scratch
 from builder.layers.stack import make_missing, plan
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
+from builder.sandbox import require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +76,7 @@ PROGRAMS = ("sh", "mkdir", "touch", "cat")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A rootfs.tar with this machine's shell and the few programs of the steps."""
     try:
-        way_in()
+        require()
     except MissingToolError as problem:
         pytest.skip(str(problem))
     root = tmp_path_factory.mktemp("system")

@@ -15,9 +15,9 @@ import pytest
 import zstandard
 
 from builder.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.layers.sandbox import run_script, way_in
 from builder.layers.scratch import Scratch
 from builder.layers.types import MEDIA_TYPES
+from builder.sandbox import require, run_script
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def test_a_damaged_layer_and_a_cancelled_run(tmp_path: Path) -> None:
 def system(tmp_path: Path) -> Path:
     """A root folder with this machine's shell in it."""
     try:
-        way_in()
+        require()
     except MissingToolError as problem:
         pytest.skip(str(problem))
     root = tmp_path / "system"

@@ -71,15 +71,76 @@ def test_loopback(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
+AMD, ARM, OTHER = (f"sha256:{letter * 64}" for letter in "abc")
+
+
+def entry(digest: str, *words: str, **more: object) -> dict[str, object]:
+    own = dict(zip(("os", "architecture", "variant"), words, strict=False))
+    return {"digest": digest, "platform": own, **more}
+
+
 def test_choose() -> None:
-    index = {
-        "manifests": [
-            {"digest": "sha256:att", "platform": {"os": "unknown", "architecture": "unknown"}},
-            {"digest": "sha256:arm", "platform": {"os": "linux", "architecture": "arm64", "variant": "v8"}},
-            {"digest": "sha256:amd", "platform": {"os": "linux", "architecture": "amd64"}},
-        ]
-    }
-    assert choose(index, "linux/amd64", "x") == "sha256:amd"
-    assert choose(index, "linux/arm64", "x") == "sha256:arm"
+    listed = [
+        entry("sha256:" + "d" * 64, "unknown", "unknown"),
+        entry(ARM, "linux", "arm64", "v8"),
+        entry(AMD, "linux", "amd64"),
+    ]
+    index = {"manifests": listed}
+    assert choose(index, "linux/amd64", "x") == AMD
+    assert choose(index, "linux/arm64", "x") == ARM
     with pytest.raises(RegistryError, match=r"linux/s390x, only for linux/amd64, linux/arm64"):
         choose(index, "linux/s390x", "x")
+    assert choose({"manifests": [*listed, entry(AMD, "linux", "x86_64")]}, "linux/amd64", "x") == AMD
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry(OTHER, "linux", "amd64"),
+        entry(OTHER, "linux", "amd64", "v2"),
+        entry(OTHER, "linux", "amd64", "v3"),
+        entry(OTHER, "linux", "x86_64"),
+        entry(OTHER, "Linux", "AMD64"),
+        entry(OTHER),
+        {"digest": OTHER},
+        {"digest": OTHER, "platform": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_an_index_of_which_engines_may_take_either_is_refused(other: dict[str, object], first: bool) -> None:
+    mine = entry(AMD, "linux", "amd64", "v1")
+    with pytest.raises(RegistryError, match="2 images that an engine may take for linux/amd64"):
+        choose({"manifests": [other, mine] if first else [mine, other]}, "linux/amd64", "x")
+
+
+def test_a_base_has_a_plain_entry_beside_others() -> None:
+    """AlmaLinux 10 offers linux/amd64 and linux/amd64/v2. A base is pulled by the digest that was chosen."""
+    index = {"manifests": [entry(OTHER, "linux", "amd64", "v2"), entry(AMD, "linux", "amd64")]}
+    assert choose(index, "linux/amd64", "x", baseline=True) == AMD
+    both = {"manifests": [entry(OTHER, "linux", "amd64"), entry(AMD, "linux", "amd64")]}
+    with pytest.raises(RegistryError, match="2 images"):
+        choose(both, "linux/amd64", "x", baseline=True)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        [],
+        {},
+        {"manifests": None},
+        {"manifests": {}},
+        {"manifests": ["text"]},
+        {"manifests": [{}]},
+        {"manifests": [{"digest": 1}]},
+        {"manifests": [{"digest": "../../x"}]},
+        {"manifests": [{"digest": AMD, "platform": "linux/amd64"}]},
+        {"manifests": [{"digest": AMD, "platform": {"os": ["linux"], "architecture": "amd64"}}]},
+        {"manifests": [entry(AMD, "linux", "amd64", mediaType="application/vnd.oci.image.index.v1+json")]},
+        {"manifests": [entry(AMD, "linux", "amd64")] * 1001},
+    ],
+    ids=lambda index: str(index)[:60],
+)
+def test_a_malformed_index_is_refused(index: object) -> None:
+    with pytest.raises(RegistryError, match="x is no index of images"):
+        choose(index, "linux/amd64", "x")

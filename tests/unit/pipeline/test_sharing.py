@@ -19,6 +19,8 @@ from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
 from builder.oci.registry import Registry
+from builder.pipeline.run import open_site
+from builder.pipeline.settings import Settings
 from builder.pipeline.sharing import SharedLayers, built_of
 from builder.recipe.values import Recipe, RecipeStep
 
@@ -108,6 +110,14 @@ def change_config(registry: RegistryDouble, **changes: object) -> None:
     name = "sha256:" + hashlib.sha256(new).hexdigest()
     registry.manifests[name] = (shared.MANIFEST_TYPE, new)
     registry.tags[tag] = name
+
+
+def test_a_repository_that_is_pushed_to_is_not_taken_from(tmp_path: Path) -> None:
+    """Else whoever may write to it decides which shell runs on this machine, and what is in the image."""
+    settings = Settings(push="registry.example/staging", cache=tmp_path)
+    site = open_site([], settings, lambda _event: None)
+    assert site.leaving is not None
+    assert site.shared is None
 
 
 def test_what_one_machine_made_another_finds_and_fetches(here: Side, there: Side) -> None:

@@ -64,15 +64,3 @@ def sdist(path: Path, files: Mapping[str, str], *, others: tuple[tarfile.TarInfo
         for other in others:
             archive.addfile(other)
     return path
-
-
-def system(folder: Path) -> Path:
-    """An empty system that this machine's ``/usr`` can be mounted in."""
-    folder.mkdir()
-    for name in ("usr", "dev", "build", "tmp", "sdist", "requires"):
-        (folder / name).mkdir()
-    for name in ("bin", "lib", "lib64"):
-        (folder / name).symlink_to(f"usr/{name}")
-    for name in ("null", "zero", "random", "urandom"):
-        (folder / "dev" / name).touch()
-    return folder

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from elf_files import library
-from sdist_files import backend, sdist, system
+from sandbox_system import system
+from sdist_files import backend, sdist
 
 from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError, PackageIndexError
 from builder.index.target import Target
 from builder.model import Compilation, RootfsBase, Sdist
+from builder.sandbox import Limits, View, run
 from builder.sdist import Workshop, bench, workshop
-from builder.sdist.confined import Limits, run_confined
 
 if TYPE_CHECKING:
     import threading
@@ -66,13 +67,13 @@ def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         (root / "usr/bin" / PYTHONS[-1].name).touch()
         (root / "suite").write_text(suite)
     monkeypatch.setattr(workshop, "cached_rootfs", lambda base, **_: tmp_path / base.suite)
-    monkeypatch.setattr(workshop, "laid_out", lambda root: root)
-    monkeypatch.setattr(workshop, "laid_out_once", nullcontext)
+    monkeypatch.setattr(workshop, "laid_out", nullcontext)
 
-    def with_usr(program: Sequence[str], root: Path, folders: dict[str, Path], **options: Any) -> bytes:
-        return run_confined(program, root, {**folders, "/usr": Path("/usr")}, **options)
+    def with_usr(program: Sequence[str], view: View, **options: Any) -> bytes:
+        folders = {**view.folders, "/usr": Path("/usr")}
+        return run(program, replace(view, folders=folders), **options)
 
-    monkeypatch.setattr(bench, "run_confined", with_usr)
+    monkeypatch.setattr(bench, "run", with_usr)
     return lambda **limits: Workshop(
         debian=Debian({}, cache=tmp_path), cache=tmp_path / "cache", limits=Limits(**limits)
     )

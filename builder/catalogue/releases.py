@@ -1,0 +1,133 @@
+"""What the compatibility rules say of every release on every kind of card."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from builder.catalogue.values import Card, Judgement, Release
+from builder.facts import Proposal, check, summary, to_matrix_yaml
+from builder.facts.candidates import cells, choices
+from builder.facts.finding import Outcome
+from builder.facts.rules import devices
+from builder.facts.stack import stack_of
+from builder.facts.truth import Truth
+from builder.facts.versions import key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from builder.catalogue.values import Answer
+    from builder.facts import Finding
+    from builder.facts.candidates import Choice
+    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable
+    from builder.model import Cell
+
+_CANDIDATES = 12
+"""Cells of one release that are tried: its Pythons on a few bases."""
+
+
+def cards_of(facts: Facts) -> tuple[Card, ...]:
+    """Every GPU model of the tables, by compute capability."""
+    rows = (Card(name=row.name, capability=row.capability) for row in facts.gpus.values())
+    return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
+
+
+def releases_of(facts: Facts) -> Iterator[Release]:
+    """The releases on record, framework by framework, each with its newest first."""
+    models: dict[str, str] = {}
+    for card in cards_of(facts):
+        models.setdefault(card.capability, card.name)
+    for table in facts.frameworks.values():
+        for row in sorted(table.rows, key=lambda row: key(row.latest), reverse=True):
+            yield _release(table, row, models, facts)
+
+
+def judgement(findings: Sequence[Finding]) -> Judgement:
+    """The worst finding decides, and says why."""
+    outcome = summary(findings)
+    if outcome is Outcome.POSSIBLE:
+        return Judgement(answer="possible")
+    worst = next(finding for finding in findings if finding.outcome is outcome)
+    source = worst.sources[0].reference if worst.sources else ""
+    return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
+
+
+def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str], facts: Facts) -> Release:
+    found = _cells_by_python(table, row, facts)
+    base = Release(
+        framework=table.name,
+        title=table.title,
+        version=row.latest,
+        variant=row.variant,
+        requirement=f"{table.name}=={row.latest}",
+        index=(),
+        pythons=row.python,
+        cuda=row.cuda,
+        cudnn=row.cudnn,
+        driver=None,
+        cards={},
+        matrix="",
+        bases={},
+        source=row.source.reference,
+    )
+    if not found:
+        why = Judgement(answer="unknown", reason="no base on record has a Python and the CUDA that it needs")
+        return replace(base, cards=dict.fromkeys(models, why))
+    choice, cell, findings = found[0]
+    whole = judgement(findings)
+    stack = stack_of(cell, Truth(), facts, None)
+    floor = next((value.text for finding in devices.driver(stack) for value in finding.values), None)
+    possible = whole.answer == "possible"
+    matrix = (
+        to_matrix_yaml(Proposal(cell=cell, findings=tuple(findings)), name=table.name) if possible else ""
+    )
+    return replace(
+        base,
+        requirement=choice.text,
+        index=choice.index,
+        driver=floor,
+        cards={
+            capability: _on_card(cell, model, facts) if possible else whole
+            for capability, model in models.items()
+        },
+        matrix=matrix,
+        bases={
+            other.python: str(other.base)
+            for _, other, judged in reversed(found)
+            if judgement(judged).answer == "possible" and (other.cuda, other.pip) == (cell.cuda, cell.pip)
+        },
+    )
+
+
+def _on_card(cell: Cell, model: str, facts: Facts) -> Judgement:
+    """Only the card differs from a cell that is possible, so only the rules about cards are asked."""
+    return judgement(list(devices.gpus(stack_of(replace(cell, gpus=(model,)), Truth(), facts, None))))
+
+
+def _cells_by_python(
+    table: FrameworkTable, row: FrameworkRow, facts: Facts
+) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
+    """The first possible cell of each Python, the newest Python first; else the first that was tried."""
+    possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
+    refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
+    for choice in choices(_requirement(table, row), facts, {}):
+        if choice.row is not row:
+            continue
+        for _, cell in cells([[choice]], None, None, facts):
+            if cell.python in possible or len(refused) == _CANDIDATES:
+                continue
+            findings = check(cell, facts=facts, suggest=False)
+            if judgement(findings).answer == "possible":
+                possible[cell.python] = (choice, cell, findings)
+            else:
+                refused.append((choice, cell, findings))
+    return list(possible.values()) or refused[:1]
+
+
+def _requirement(table: FrameworkTable, row: FrameworkRow) -> str:
+    if table.name == "cupy":
+        return f"cupy-{row.variant}=={row.latest}"
+    local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
+    extra = f"[{row.extra}]" if row.extra else ""
+    return f"{table.name}{extra}=={row.latest}{local}"

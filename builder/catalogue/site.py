@@ -1,0 +1,225 @@
+"""Writes the catalogue as static pages: readable from a folder, by any static host, without JavaScript."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from builder import __version__, resources
+from builder.catalogue.collect import cell_frameworks
+from builder.facts.versions import key
+from builder.files import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from builder.catalogue.values import Catalogue, CataloguedImage, Release
+
+_ANSWERS = {"possible": "p", "impossible": "i", "unknown": "u"}
+_NEIGHBOURS = 6
+_BARS = 14
+"""Parts of an image that are drawn; the rest is one bar."""
+
+
+def write_site(
+    catalogue: Catalogue, folder: Path, *, made: str, say: Callable[[str], None] = lambda _text: None
+) -> list[Path]:
+    """Write every page below ``folder``; return their paths. Each file is written beside and renamed.
+
+    ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes.
+    """
+    pages = dict(_pages(catalogue, made))
+    for number, (name, text) in enumerate(pages.items(), 1):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not (path.is_file() and path.read_text("utf-8") == text):
+            write_whole(path, text.encode())
+        if number % 500 == 0:
+            say(f"{number} of {len(pages)} pages")
+    return [folder / name for name in pages]
+
+
+def _environment() -> jinja2.Environment:
+    def no_gap(value: object) -> object:
+        if value is None:
+            raise jinja2.UndefinedError("a template shows a value that is None")
+        return value
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resources.templates() / "catalogue"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=no_gap,
+    )
+    environment.filters["slug"] = slug
+    return environment
+
+
+def slug(text: str) -> str:
+    """A text as the name of a page: nothing in it leaves its folder."""
+    return re.sub(r"[^a-z0-9.+]+", "-", text.casefold()).strip("-.") or "x"
+
+
+def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
+    environment = _environment()
+    environment.globals |= {"rtbuild": __version__, "made": made}
+
+    def page(template: str, depth: int = 0, **values: Any) -> str:
+        return environment.get_template(template).render(root="../" * depth, **values)
+
+    by_framework: dict[str, list[Release]] = {}
+    for release in catalogue.releases:
+        by_framework.setdefault(release.framework, []).append(release)
+    capabilities: dict[str, list[str]] = {}
+    for card in catalogue.cards:
+        capabilities.setdefault(card.capability, []).append(card.name)
+    texts = resources.templates() / "catalogue"
+    yield "style.css", (texts / "style.css").read_text("utf-8")
+    yield "picker.js", (texts / "picker.js").read_text("utf-8")
+    yield "data.js", _common_data(catalogue)
+    yield "index.html", page("index.html.j2", catalogue=catalogue, frameworks=by_framework)
+    yield "catalogue.md", page("catalogue.md.j2", catalogue=catalogue)
+    for name, releases in by_framework.items():
+        yield f"data/{slug(name)}.js", _framework_data(name, releases, catalogue)
+        yield (
+            f"frameworks/{slug(name)}.html",
+            page(
+                "framework.html.j2", 1, releases=releases, capabilities=capabilities, title=releases[0].title
+            ),
+        )
+    yield "images/index.html", page("images.html.j2", 1, catalogue=catalogue)
+    for image in catalogue.images:
+        yield f"images/{image_page(image)}", page("image.html.j2", 1, **_image(image, catalogue))
+    yield "causes/index.html", page("causes.html.j2", 1, catalogue=catalogue)
+    for cause in catalogue.causes:
+        yield f"causes/{slug(cause.id)}.html", page("cause.html.j2", 1, cause=cause)
+    yield "cards/index.html", page("cards.html.j2", 1, capabilities=capabilities)
+    for card in catalogue.cards:
+        newest = {
+            name: next((r for r in releases if r.cards[card.capability].answer == "possible"), None)
+            for name, releases in by_framework.items()
+        }
+        ran = [image for image in catalogue.images if card.name in image.works_on]
+        yield f"cards/{slug(card.name)}.html", page("card.html.j2", 1, card=card, newest=newest, ran=ran)
+
+
+def image_page(image: CataloguedImage) -> str:
+    """The page's name: a cell's id is a legal tag, and two matrices may have the same."""
+    return f"{slug(image.cell.matrix)}--{slug(image.cell.id)}.html"
+
+
+def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
+    drawn = list(image.parts[:_BARS])
+    rest = sum(part.size for part in image.parts[_BARS:])
+    packages = {part.name: part.version for part in image.parts if part.name != "base"}
+    mine = {name for name, _ in cell_frameworks(image.cell)}
+    near = [
+        other
+        for other in catalogue.images
+        if other is not image and other.parts and mine & {name for name, _ in cell_frameworks(other.cell)}
+    ][:_NEIGHBOURS]
+    return {
+        "image": image,
+        "drawn": drawn,
+        "rest": rest,
+        "whole": sum(part.size for part in image.parts),
+        "packages": sorted(packages.items()),
+        "neighbours": [
+            (image_page(other), other.cell.id, _difference(packages, _packages(other))) for other in near
+        ],
+        "colab": [
+            (runtime.name, _difference(packages, {k: v for k, v in runtime.packages.items() if v}))
+            for runtime in catalogue.runtimes
+            if image.cell.profile == "colab"
+        ],
+    }
+
+
+def _packages(image: CataloguedImage) -> dict[str, str]:
+    return {part.name: part.version for part in image.parts if part.name != "base"}
+
+
+def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
+    """Packages at another version, and how many only one of them has."""
+    changed = [
+        (name, mine[name], other[name])
+        for name in sorted(mine.keys() & other.keys())
+        if mine[name] != other[name]
+    ]
+    return {
+        "changed": changed,
+        "only_here": len(mine.keys() - other.keys()),
+        "only_there": len(other.keys() - mine.keys()),
+    }
+
+
+def _common_data(catalogue: Catalogue) -> str:
+    """What the picker needs before a framework is chosen."""
+    data = {
+        "capabilities": _capabilities(catalogue),
+        "cards": [[card.name, card.capability] for card in catalogue.cards],
+        "titles": {release.framework: release.title for release in catalogue.releases},
+        "files": {release.framework: f"data/{slug(release.framework)}.js" for release in catalogue.releases},
+        "frameworks": {},
+    }
+    return f"const RTBUILD = {_script(data)};\n"
+
+
+def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:
+    """One framework's releases and images, with short keys and each reason once."""
+    reasons: dict[tuple[str, str], int] = {}
+    rows = []
+    for release in releases:
+        found = [release.cards[capability] for capability in _capabilities(catalogue)]
+        why = [reasons.setdefault((one.reason, one.source), len(reasons)) for one in found]
+        rows.append(
+            {
+                "f": release.framework,
+                "v": release.version + (f"+{release.variant}" if release.variant else ""),
+                "r": release.requirement,
+                "x": list(release.index),
+                "p": list(release.pythons),
+                "c": release.cuda,
+                "n": release.cudnn,
+                "d": release.driver,
+                "a": "".join(_ANSWERS[one.answer] for one in found),
+                "w": why if len(set(why)) > 1 else why[:1],
+                "m": release.matrix,
+                "b": dict(release.bases),
+            }
+        )
+    images = [
+        {
+            "id": image.cell.id,
+            "page": f"images/{image_page(image)}",
+            "py": image.cell.python,
+            "v": version,
+            "name": image.published,
+            "colab": image.cell.profile == "colab",
+            "runs": [
+                [run.card, run.driver, run.when.date().isoformat(), run.gpu]
+                for run in image.runs
+                if run.card in image.works_on and run.verdict == "works"
+            ],
+        }
+        for image in catalogue.images
+        for framework, version in cell_frameworks(image.cell)
+        if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
+    ]
+    data = {"reasons": [list(pair) for pair in reasons], "releases": rows, "images": images}
+    return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
+
+
+def _capabilities(catalogue: Catalogue) -> list[str]:
+    return sorted({card.capability for card in catalogue.cards}, key=key)
+
+
+def _script(data: Any) -> str:
+    """JSON inside a script, which ends at "</script>" and whose comments begin at "<!--" in any text."""
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,215 @@
+"""Follows a shut-in program: reads what it prints, and finds when it uses too much of something.
+
+The kernel limits each process, the number of processes and the memory for files. It limits the sum of memory
+and of writes to a disk for control groups only, so these two are looked at here, a few times a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
+    from collections.abc import Iterator
+
+_POLL = 0.2
+_PIECE = 1 << 16
+_TAIL = 40
+"""Lines of the program's output in an error."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]|[\ud800-\udfff]"
+)
+"""What moves a terminal's cursor, or turns the order of letters: never of a line's text."""
+
+
+def _most_memory() -> int:
+    return min(8 << 30, _PAGE * os.sysconf("SC_PHYS_PAGES") * 3 // 4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a program may use, in bytes unless it is said."""
+
+    seconds: int = 600
+    processes: int = 256
+    """Processes and threads at a time."""
+    memory: int = 1 << 30
+    """Files below ``/build``; a quarter of it below ``/tmp``."""
+    address: int = 8 << 30
+    """Addresses of one process."""
+    total: int = field(default_factory=_most_memory)
+    """Memory of all processes together, files apart."""
+    disk: int = 2 << 30
+    """Written into a system that may be written to."""
+    output: int = 64 << 20
+    """Printed to standard error."""
+    result: int = 1 << 30
+    """Written to standard output."""
+
+    def of_each(self) -> dict[str, int]:
+        """Limits of one process, by their names in :mod:`resource`."""
+        return {
+            "RLIMIT_AS": self.address,
+            "RLIMIT_CORE": 0,
+            "RLIMIT_CPU": self.seconds,
+            "RLIMIT_FSIZE": max(self.disk, self.memory),
+            "RLIMIT_MEMLOCK": 0,
+            "RLIMIT_NOFILE": 4096,
+        }
+
+
+class Watched:
+    """Reads both pipes until the program ends, or until it does too much of something."""
+
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        limits: Limits,
+        cancel: threading.Event,
+        told: int,
+        written: Path | None,
+    ) -> None:
+        self._process = process
+        self._limits = limits
+        self._cancel = cancel
+        self._told = told
+        """Where bubblewrap says which process is the namespace's first."""
+        self._written = written
+        self._before = _free(written) if written else 0
+        self._first = 0
+        self._printed = 0
+        self._log: deque[bytes] = deque()
+        self._kept = 0
+        self._looked = 0.0
+        self.result = bytearray()
+        self.broken: str | None = None
+        """What it did too much of; None where it came to an end by itself."""
+
+    def follow(self, plan: bytes) -> None:
+        """Tell it the plan, and watch it to its end."""
+        end = time.monotonic() + self._limits.seconds
+        assert self._process.stdin is not None  # noqa: S101 - all three are pipes
+        assert self._process.stdout is not None  # noqa: S101
+        assert self._process.stderr is not None  # noqa: S101
+        with contextlib.suppress(BrokenPipeError):  # it failed at once, and says of what
+            self._process.stdin.write(plan)
+            self._process.stdin.close()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ, self._take)
+            selector.register(self._process.stderr, selectors.EVENT_READ, self._hear)
+            while self._process.poll() is None or selector.get_map():
+                ready = selector.select(_POLL) if selector.get_map() else ()
+                for key, _ in ready:
+                    piece = os.read(key.fd, _PIECE)
+                    if not piece:
+                        selector.unregister(key.fileobj)
+                    key.data(piece)
+                broken = self._too_much(end)
+                if broken is not None:
+                    self.broken = f"{broken}, and was stopped"
+                    return
+                if not ready and not selector.get_map():
+                    time.sleep(_POLL)
+
+    def _too_much(self, end: float) -> str | None:
+        limits, now = self._limits, time.monotonic()
+        if now > end:
+            return f"was not done after {limits.seconds} s"
+        if self._cancel.is_set():
+            return "was cancelled"
+        if self._printed > limits.output:
+            return f"printed more than {limits.output >> 20} MiB"
+        if len(self.result) > limits.result:
+            return f"made more than {limits.result >> 20} MiB"
+        if now - self._looked > _POLL:
+            self._looked = now
+            return self._looked_at()
+        return None
+
+    def _looked_at(self) -> str | None:
+        limits, processes = self._limits, list(self._processes())
+        if len(processes) > limits.processes:
+            return f"started more than {limits.processes} processes"
+        if _memory(processes, limits.total) > limits.total:
+            return f"took more than {limits.total >> 20} MiB of memory"
+        if self._written is not None and self._before - _free(self._written) > limits.disk:
+            if _size(self._written) > limits.disk:
+                return f"wrote more than {limits.disk >> 20} MiB"
+            self._before = _free(self._written)  # it was somebody else
+        return None
+
+    def _processes(self) -> Iterator[Path]:
+        """The folders in ``/proc`` of the namespace's processes; none before it is made and after its end."""
+        if not self._first:
+            with contextlib.suppress(BlockingIOError, ValueError, KeyError):
+                os.set_blocking(self._told, False)
+                self._first = json.loads(os.read(self._told, _PIECE))["child-pid"]
+        try:
+            ours = Path(f"/proc/{self._first}/ns/pid").stat().st_ino if self._first else 0
+        except OSError:
+            return
+        for entry in Path("/proc").iterdir() if ours else ():
+            if entry.name.isdecimal():
+                with contextlib.suppress(OSError):  # ended meanwhile, or another user's
+                    if (entry / "ns/pid").stat().st_ino == ours:
+                        yield entry
+
+    def _take(self, piece: bytes) -> None:
+        self.result += piece
+
+    def _hear(self, piece: bytes) -> None:
+        """Keep the end of what is printed."""
+        self._printed += len(piece)
+        self._log.append(piece)
+        self._kept += len(piece)
+        while self._kept - len(self._log[0]) > _PIECE:
+            self._kept -= len(self._log.popleft())
+
+    @property
+    def text(self) -> str:
+        """What was printed last, without what a terminal would obey."""
+        return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", b"".join(self._log).decode("utf-8", "replace"))
+
+    def tail(self) -> list[str]:
+        return [line.rstrip()[:400] for line in self.text.splitlines() if line.strip()][-_TAIL:]
+
+
+def _memory(processes: list[Path], enough: int) -> int:
+    """Bytes of memory, shared pages counted once where it comes to that."""
+    resident = sum(_number(path / "statm", 1) * _PAGE for path in processes)
+    if resident <= enough:
+        return resident
+    # Forked processes share pages: each resident set counts them whole, each proportional one its part.
+    return sum(_number(path / "smaps_rollup", "Pss:") * 1024 for path in processes)
+
+
+def _number(path: Path, which: int | str) -> int:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        words = path.read_text().split()
+        return int(words[which] if isinstance(which, int) else words[words.index(which) + 1])
+    return 0  # it ended meanwhile
+
+
+def _free(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def _size(folder: Path) -> int:
+    found = 0
+    for _, _, files, at in os.fwalk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                found += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
+    return found

@@ -1,0 +1,182 @@
+"""The catalogue in a real browser: the picker, its addresses, a phone, no JavaScript, axe."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from chromium import opened
+from publish_doubles import Project, entry
+
+from builder import resources
+from builder.catalogue import collect, write_site
+from builder.recipe.bundle import bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.long]
+
+AXE = "axe-core@4.10.3"
+DIGEST = "sha256:" + "d" * 64
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real tables, and one image with a report that no card made: it is of this test alone."""
+    project = Project(tmp_path_factory.mktemp("project"))
+    found = entry(project.cell)
+    reports = project.results / "reports"
+    reports.mkdir(parents=True)
+    (reports / found.key.file_name()).write_text(found.text)
+    catalogue = collect(
+        [project.matrix], results=project.results, runtimes=resources.matrices(), probe=bundle()
+    )
+    folder = tmp_path_factory.mktemp("site")
+    write_site(catalogue, folder, made="2026-01-02")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """axe-core's script, by npm from wherever npm is configured to look."""
+    folder = tmp_path_factory.mktemp("axe")
+    subprocess.run(
+        ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), AXE],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+def choose(tab: Any, field: str, value: str) -> None:
+    kind = "input" if field == "driver" else "change"
+    tab.value(
+        f"(() => {{const f = document.getElementById('{field}'); f.value = {json.dumps(value)};"
+        f" f.dispatchEvent(new Event('{kind}'))}})()"
+    )
+    if field == "framework":  # its releases are a file of their own
+        tab.wait_for(f"location.hash.includes({'framework=' + value!r})")
+
+
+def answer(tab: Any) -> str:
+    return str(tab.wait_for("document.getElementById('answer').innerText"))
+
+
+def state(tab: Any) -> str:
+    return str(tab.value("document.getElementById('answer').className"))
+
+
+def test_the_picker_answers_in_three_states(site: Path, tmp_path: Path) -> None:
+    with opened(f"file://{site}/index.html") as tab:
+        assert answer(tab)
+        choose(tab, "framework", "torch")
+        choose(tab, "version", "2.9.1+cu128")
+        choose(tab, "card", "P100")
+        assert state(tab) == "impossible"
+        assert "Source:" in answer(tab)
+        choose(tab, "card", "T4")
+        assert state(tab) == "possible"
+        assert "pip install 'torch==2.9.1'" in answer(tab)
+        choose(tab, "driver", "470.82.01")
+        assert state(tab) == "impossible"
+        assert "driver 470.82.01 is older than 525.60.13" in answer(tab)
+        choose(tab, "driver", "13.0")
+        assert "no driver version" in answer(tab)
+        choose(tab, "driver", "")
+        choose(tab, "framework", "tensorflow")
+        choose(tab, "version", "2.15.1")
+        choose(tab, "python", "3.11")
+        assert state(tab) == "ran"
+        assert "Tesla T4, driver 535.104.05" in answer(tab)
+        choose(tab, "driver", "470.82.01")  # older than the one that it ran with
+        assert state(tab) == "impossible"
+        tab.screenshot(tmp_path / "picker.png")
+        assert (tmp_path / "picker.png").stat().st_size > 10_000
+
+
+def test_an_answer_takes_less_than_a_tenth_of_a_second(site: Path) -> None:
+    with opened(f"file://{site}/index.html") as tab:
+        answer(tab)
+        taken = tab.value(
+            "(() => {const f = document.getElementById('framework'), t = performance.now();"
+            " for (let i = 0; i < 20; i++) {"
+            " f.selectedIndex = i % f.length; f.dispatchEvent(new Event('change'));}"
+            " return (performance.now() - t) / 20})()"
+        )
+        assert taken < 100
+
+
+def test_an_address_opens_what_it_was_copied_from(site: Path) -> None:
+    with opened(f"file://{site}/index.html") as tab:
+        answer(tab)
+        choose(tab, "framework", "jax")
+        choose(tab, "card", "H100")
+        address, said = tab.value("location.href"), answer(tab)
+    with opened(address) as tab:
+        assert answer(tab) == said
+        assert tab.value("document.getElementById('card').value") == "H100"
+
+
+def test_a_line_is_copied(site: Path) -> None:
+    with opened(f"file://{site}/index.html#framework=torch&version=2.9.1%2Bcu128&card=T4") as tab:
+        answer(tab)
+        tab.click("button.copy")
+        assert tab.wait_for("document.querySelector('button.copy').textContent === 'Copied'")
+
+
+def test_without_javascript_everything_can_be_read(site: Path) -> None:
+    with opened("about:blank") as tab:
+        tab.call("Emulation.setScriptExecutionDisabled", value=True)
+        tab.call("Page.navigate", url=f"file://{site}/index.html")
+        time.sleep(1)
+        text = tab.call("DOM.getOuterHTML", nodeId=tab.call("DOM.getDocument")["root"]["nodeId"])["outerHTML"]
+    assert "The picker needs JavaScript" in text
+    assert "frameworks/torch.html" in text
+
+
+def pages(site: Path) -> list[str]:
+    image = next(path.name for path in (site / "images").iterdir() if path.name != "index.html")
+    return [
+        "index.html",
+        "frameworks/torch.html",
+        "images/index.html",
+        f"images/{image}",
+        "causes/index.html",
+        "causes/cudnn-shadowed.html",
+        "cards/index.html",
+        "cards/t4.html",
+    ]
+
+
+def test_no_page_is_wider_than_a_phone(site: Path) -> None:
+    with opened("about:blank") as tab:
+        tab.call(
+            "Emulation.setDeviceMetricsOverride", width=360, height=740, deviceScaleFactor=1, mobile=True
+        )
+        for page in pages(site):
+            tab.call("Page.navigate", url=f"file://{site}/{page}")
+            tab.wait_for(f"location.href.includes({page!r}) && document.readyState === 'complete'")
+            assert tab.value("document.documentElement.scrollWidth") <= 360, page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(site: Path, axe: str, scheme: str) -> None:
+    with opened("about:blank") as tab:
+        tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        for page in pages(site):
+            tab.call("Page.navigate", url=f"file://{site}/{page}")
+            tab.wait_for(f"location.href.includes({page!r}) && document.readyState === 'complete'")
+            tab.call("Runtime.evaluate", expression=axe)
+            found = tab.call(
+                "Runtime.evaluate",
+                expression="axe.run().then(found => JSON.stringify("
+                "found.violations.map(one => [one.id, one.nodes[0].html])))",
+                awaitPromise=True,
+                returnByValue=True,
+            )["result"]["value"]
+            assert json.loads(found) == [], page

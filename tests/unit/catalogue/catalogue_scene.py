@@ -1,0 +1,55 @@
+"""A catalogue of one matrix with reports beside it, written by the product's own code; no card took part."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from publish_doubles import Project, entry
+
+from builder.catalogue import collect
+from builder.recipe.bundle import bundle
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.catalogue.values import Catalogue
+
+PROBE = bundle()
+
+
+def reported(project: Project, **changes: Any) -> Path:
+    """A report on the project's cell in its results."""
+    found = entry(project.cell, **changes)
+    path = project.results / "reports" / found.key.file_name()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(found.text)
+    return path
+
+
+def published(
+    project: Project, digest: str, *, started: str = "2026-01-01T00:00:00+00:00", **changes: Any
+) -> Path:
+    """The record of a publication of the project's cell."""
+    cell = {
+        "id": project.cell.id,
+        "matrix": project.cell.matrix,
+        "outcome": "published",
+        "target": "registry.example/tf",
+        "digest": digest,
+    }
+    record = {
+        "schema": 1,
+        "kind": "publication",
+        "started": started,
+        "dry_run": False,
+        "cells": [cell | changes],
+    }
+    path = project.results / f"publication-{started[:10]}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record))
+    return path
+
+
+def gathered(project: Project) -> Catalogue:
+    return collect([project.matrix], results=project.results, runtimes=project.folder, probe=PROBE)
