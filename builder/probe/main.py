@@ -14,6 +14,7 @@ from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
 from .diagnosis import diagnose
 from .diagnosis_page import render_diagnosis
 from .expectation import ExpectationError, read_expectation
+from .fix import FixError, repair
 from .html_page import render_html
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
@@ -68,6 +69,8 @@ def make_parser():
         nargs="+",
         help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
     )
+    parser.add_argument("--fix", action="store_true", help="run the commands that mend it, after asking")
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -276,6 +279,36 @@ def print_diagnosis(arguments):
         write(render_diagnosis(document))
 
 
+def fix_here(arguments, source):
+    """``--fix``: each look is a run of this probe anew, since packages change in between."""
+    start = command_to_start(source)
+    if start is None:
+        raise UsageError("--fix starts this probe anew, and it has no file here")
+    again = list(start)
+    for name in ("expect", "timeout"):
+        value = getattr(arguments, name)
+        again += ["--" + name, str(value)] if value is not None else []
+    again += [
+        flag for flag, given in (("--strict", arguments.strict), ("--no-gpu", arguments.no_gpu)) if given
+    ]
+    try:
+        return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
+    except FixError as error:
+        raise UsageError(str(error))
+    finally:
+        if is_own_copy(start):
+            os.unlink(start[-1])
+
+
+def ask_person(question):
+    """True where somebody sits before this terminal and says yes."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        write("Nobody is here to be asked; --yes runs them.\n")
+        return False
+    write(question)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
 def run_probe(argv):
     """The command; returns the exit code, raises on a fault of the probe."""
     arguments = make_parser().parse_args(argv)
@@ -292,6 +325,8 @@ def run_probe(argv):
             "counter-tests start this file anew, and there is none: it came through a pipe.\n"
             "Save it first, then run: python3 cudnn_verify.py"
         )
+    if arguments.fix:
+        return fix_here(arguments, source)
     older = read_older(arguments.compare) if arguments.compare else None
     options = read_options(arguments)
     progress, clear = show_progress(sys.stderr)
