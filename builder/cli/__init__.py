@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
-from builder.cli import catalogue, colab, diagnose, publish, runtimes, schema, site, walk
+from builder.cli import (
+    catalogue,
+    colab,
+    diagnose,
+    init,
+    publish,
+    runtimes,
+    schema,
+    site,
+    up,
+    venv,
+    walk,
+)
 from builder.cli.app import main
 
-__all__ = ["catalogue", "colab", "diagnose", "main", "publish", "runtimes", "schema", "site", "walk"]
+__all__ = [
+    "catalogue",
+    "colab",
+    "diagnose",
+    "init",
+    "main",
+    "publish",
+    "runtimes",
+    "schema",
+    "site",
+    "up",
+    "venv",
+    "walk",
+]

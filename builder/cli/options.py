@@ -114,6 +114,13 @@ CellOrText = Annotated[
     str,
     typer.Argument(metavar="CELL|CAUSE|TEXT", help="A cell's id or glob; a cause's id; an error message."),
 ]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FRAMEWORK]...", help="torch, 'tensorflow==2.15.*'; without one, it asks."),
+]
+Python = Annotated[str | None, typer.Option("--python", help="The Python: 3.11.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="The card that it must run on: T4, H100.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the package index.")]
 Driver = Annotated[
     str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
 ]

@@ -45,7 +45,8 @@ class Measured(object):
             numbers((row.get("compiled") or {}).get("cuda"))[:1] for row in facts.get("frameworks") or ()
         }
         found = {major[0] for major in built if major}
-        for row in self.distributions.values() if not found else ():
+        others = [row for name, row in self.distributions.items() if not name.startswith("nvidia-")]
+        for row in others if not found else ():
             wanted = [requirement(text) for text in row["requires"]]
             pins = [re.search(r"-cu(\d\d)$", w["name"]) for w in wanted if w and not w["optional"]]
             found |= {int(pin.group(1)) for pin in pins if pin}
