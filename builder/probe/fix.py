@@ -115,7 +115,7 @@ def repair(start, yes, ask, say):
         if not (yes or ask("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these"))):
             say("Nothing was run.")
         else:
-            report = _mend(work, runnable, report)
+            report = _mend(work, runnable, report, _changed_environment(work, commands))
     return EXIT_CODES.get(report["verdict"], PROBE_FAULT)
 
 
@@ -131,9 +131,20 @@ def _try_variables(work, commands, report):
     work.say("It is for you to run: no program can change the shell, or the host, that started it.")
 
 
-def _mend(work, commands, report):
+def _changed_environment(work, commands):
+    """The environment after the variables among the commands; None where there are none."""
+    environment = None
+    for command in commands:
+        changed = environment_after(command["text"]) if command["where"] == "shell" else None
+        if changed is not None:
+            work.say("  $ %s   # for you to run: it is tried here in a child" % command["text"])
+            environment = changed
+    return environment
+
+
+def _mend(work, commands, report, environment):
     done = all(work.run(command) for command in commands)
-    after = work.look()
+    after = work.look(environment)
     if done and after["cause"] != report["cause"]:
         work.say("%s: %s" % (after["verdict"], after["summary"]))
         work.say(

@@ -142,7 +142,8 @@ class MeasuredRemedies(Remedies):
     def _without(self, bad, note):
         """LD_LIBRARY_PATH without the folders that are bad; [] where none of them is."""
         entries = [entry for entry in (self.here.library_path or "").split(":") if entry]
-        rest = [entry for entry in entries if not bad(entry)]
+        own = [os.path.join(row["location"], "nvidia", "") for row in self.here.distributions.values()]
+        rest = [entry for entry in entries if not bad(entry) or entry.startswith(tuple(own) or ("\0",))]
         if len(rest) == len(entries):
             return []
         text = "export LD_LIBRARY_PATH=" + quoted(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
@@ -195,6 +196,10 @@ class MeasuredRemedies(Remedies):
 
     def _cudnn_sublibrary_mismatch(self):
         return self._cudnn_again()
+
+    def _cudnn_sublibrary_missing(self):
+        """The whole set again, and no other folder that would fill its gaps or stand before it."""
+        return self._cudnn_again() + self._cudnn_shadowed()
 
     def _package_overwritten(self):
         names = sorted(name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name))

@@ -133,6 +133,11 @@ def test_secrets_are_not_repeated():
 
 def test_colours_wide_text_and_other_languages_hide_nothing():
     assert ask("\x1b[31mCUDNN_STATUS_ARCH_\x1b[0mMISMATCH 错误: 已放弃")["cause"] == "cudnn-arch-dropped"
+    german = "libcudnn.so.9: Kann die Shared-Object-Datei nicht öffnen: Datei oder Verzeichnis nicht gefunden"
+    assert ask(german)["cause"] == "cudnn-missing"
+    assert (
+        ask("libcublas.so.12: 无法打开共享对象文件: 没有那个文件或目录")["cause"] == "toolkit-library-missing"
+    )
     assert ask("CUDNN_STATUS_ARCH_MISMATCH".encode("utf-16"))["cause"] == "cudnn-arch-dropped"
     assert (
         ask("no kernel image is\n      available for execution on\n  the device")["cause"]
@@ -163,7 +168,10 @@ def test_a_long_log_costs_bounded_time_and_memory(tmp_path, probe):
     code += f"import runpy, sys; sys.argv = ['p', '--read', {str(path)!r}, '--json']; "
     code += f"runpy.run_path({str(probe.path)!r}, run_name='__main__')"
     done = subprocess.run(["python3", "-c", code], capture_output=True, text=True, check=False)
-    assert json.loads(done.stdout)["cause"] == "cudnn-arch-dropped", done.stderr
+    document = json.loads(done.stdout)
+    assert document["cause"] == "cudnn-arch-dropped", done.stderr
+    assert document["causes"][0]["line"]["line"] == 60 * 20000 + 1
+    assert document["read"]["notes"] == []
     assert time.monotonic() - start < 60
 
 
