@@ -100,7 +100,8 @@ CUDNN_CAUSES = (
         "A cuDNN file is damaged",
         "Reinstall the package; check that the copy kept symbolic links and that Git LFS files were fetched.",
         "An empty file, a text file, a Git LFS pointer, a dangling link, a library of another machine, "
-        "or one that ends early. The last is the nastiest: it maps without complaint and kills the "
+        "another library under its name (DT_SONAME tells), or one that ends early. The last is the nastiest: "
+        "it maps without complaint and kills the "
         "process with SIGBUS. The probe reads every ELF header before anything is loaded.",
         "https://github.com/microsoft/CNTK/issues/2213",
     ),
@@ -158,23 +159,75 @@ CUDNN_CAUSES = (
     Cause(
         "package-overwritten",
         "image",
-        "One package overwrote or removed another package's files",
-        "Uninstall both packages, then install the one that is wanted (pip uninstall -y "
-        "nvidia-cudnn-cu11 nvidia-cudnn-cu12; pip install --force-reinstall ...).",
+        "A package's files were overwritten, cut or removed after it was installed",
+        "Uninstall the packages that the evidence names, then install the one that is wanted (pip uninstall "
+        "-y nvidia-cudnn-cu11 nvidia-cudnn-cu12; pip install --force-reinstall --no-cache-dir ...).",
         "nvidia-cudnn-cu11 and nvidia-cudnn-cu12 install the same paths. The later one wins, pip calls "
-        "both installed, and uninstalling one deletes the files of the other. Seen in RECORD: size and "
-        "hash of the files.",
+        "both installed, and uninstalling one deletes the files of the other. A full disk or a broken copy "
+        "cuts files. RECORD knows the size and the hash of each file: sizes are always compared, hashes "
+        "under --thorough, after a crash, and for a file with a hole of zeros in it.",
         "https://packaging.python.org/en/latest/specifications/recording-installed-packages/",
     ),
     Cause(
         "package-pin-mismatch",
         "image",
-        "An NVIDIA package is not of the version that the framework's wheel demands",
+        "A package is not of the version that the framework's wheel demands",
         "Install the pinned version (pip check names it); do not upgrade nvidia-* packages on their own.",
         "A framework's wheel pins the NVIDIA packages it was built and tested with. An older minor or "
         "another major version breaks what NVIDIA promises; a newer minor of the same major is only "
-        "noted.",
+        "noted. Halves of a framework (jaxlib and JAX's plug-ins, Keras under TensorFlow) must fit, and "
+        "any other missed pin counts if the exception names that package.",
         "https://packaging.python.org/en/latest/specifications/core-metadata/",
+    ),
+    Cause(
+        "ptxas-missing",
+        "image",
+        "ptxas or libdevice, which XLA compiles with, is missing",
+        "Install nvidia-cuda-nvcc-cu12 of the framework's CUDA (pip install --force-reinstall), or a "
+        "toolkit with its bin folder on PATH.",
+        "TensorFlow and JAX compile kernels by XLA, which starts ptxas and links libdevice.10.bc. Without "
+        "them the import succeeds, convolutions may even run, and the first compiled function ends the "
+        "process.",
+        "https://github.com/jax-ml/jax/blob/main/jax/_src/lib/__init__.py",
+    ),
+    Cause(
+        "startup-preload",
+        "image",
+        "A file that Python runs at its start loads CUDA libraries",
+        "Remove the line from sitecustomize.py, usercustomize.py or the .pth file that the evidence names.",
+        "Python runs sitecustomize and the import lines of .pth files before any program. A library "
+        "loaded there is taken by everything that asks for its name later. Proven: without these files "
+        "(python -S) the stage passes.",
+        "https://docs.python.org/3/library/site.html",
+    ),
+    Cause(
+        "system-library-missing",
+        "image",
+        "A library of the operating system is missing",
+        "Install the distribution's package that holds it (libstdc++6, libgomp1, libgl1, ...).",
+        "The wheels bring CUDA's libraries and rely on the C++ run-time and a few others of the "
+        "distribution, which slim images leave out. No installed package lists the file, and the loader "
+        "does not find it.",
+        "https://peps.python.org/pep-0599/",
+    ),
+    Cause(
+        "file-access-denied",
+        "image",
+        "A file cannot be read, or run, by this user",
+        "Correct owner and mode of the file (chmod -R a+rX on the site-packages folder), or start as the "
+        "user who installed it.",
+        "A package that was installed under a strict umask, or copied without its modes, is invisible or "
+        "unusable for another user. The loader then goes on searching as if it were not there.",
+        "https://man7.org/linux/man-pages/man7/path_resolution.7.html",
+    ),
+    Cause(
+        "python-incomplete",
+        "image",
+        "This Python was built without a part of its standard library",
+        "Build Python with libffi's headers installed (libffi-dev), or take your distribution's.",
+        "Without _ctypes no library can be opened from Python: neither the frameworks nor this probe can "
+        "work.",
+        "https://docs.python.org/3/library/ctypes.html",
     ),
     Cause(
         "libc-too-old",

@@ -17,9 +17,10 @@ FRAMEWORK_CAUSES = (
         "framework-silent-cpu",
         "image",
         "The framework runs on the CPU without saying so",
-        "Read the framework's warnings in the evidence: one of its CUDA libraries did not load.",
-        "TensorFlow, JAX and ONNX Runtime go on without the GPU when a library is missing. The probe "
-        "asserts the device on which a result lies, not the absence of an exception.",
+        "Read the framework's warnings in the evidence: one of its CUDA libraries did not load, or a "
+        "variable such as JAX_PLATFORMS=cpu forbids the GPU.",
+        "TensorFlow, JAX and ONNX Runtime go on without the GPU when a library is missing or a variable "
+        "says so. The probe asserts the device on which a result lies, not the absence of an exception.",
         "https://github.com/microsoft/onnxruntime/issues/21825",
     ),
     Cause(
@@ -32,6 +33,25 @@ FRAMEWORK_CAUSES = (
         "https://docs.python.org/3/reference/import.html",
     ),
     Cause(
+        "variable-breaks-framework",
+        "image",
+        "An environment variable ends the framework",
+        "Remove or correct the variable that the evidence names.",
+        "An unknown flag in XLA_FLAGS aborts the process, and other variables have values that do. "
+        "Proven: without the frameworks' variables the stage passes; which one it is was found by taking "
+        "away each alone.",
+        "https://openxla.org/xla/flags_guidance",
+    ),
+    Cause(
+        "module-shadowed",
+        "image",
+        "A file of yours has the name of one of Python's own modules",
+        "Rename the file that the evidence names, or take its folder off PYTHONPATH.",
+        "PYTHONPATH comes before the standard library, so a random.py or platform.py there is what a "
+        "framework imports. Proven: with Python's own modules first the stage passes.",
+        "https://docs.python.org/3/library/sys_path_init.html",
+    ),
+    Cause(
         "import-order-conflict",
         "image",
         "Two frameworks work alone, but not together",
@@ -39,16 +59,6 @@ FRAMEWORK_CAUSES = (
         "Two copies of cuDNN 9 in one process share one set of sub-libraries: those of the first import. "
         "The probe imports in both orders and compares.",
         "https://github.com/pytorch/pytorch/issues/187824",
-    ),
-    Cause(
-        "ptxas-missing",
-        "image",
-        "XLA finds no ptxas or no libdevice",
-        "Install the package of nvcc: nvidia-cuda-nvcc-cu12 (CUDA 11: -cu11, CUDA 13: nvidia-cuda-nvcc), or "
-        "conda's cuda-nvcc; where it is still not found, XLA_FLAGS=--xla_gpu_cuda_data_dir names its folder.",
-        "TensorFlow and JAX compile kernels with ptxas and libdevice.10.bc, which the toolkit's libraries do "
-        "not bring.",
-        "https://github.com/tensorflow/tensorflow/issues/58681",
     ),
     Cause(
         "training-loss",

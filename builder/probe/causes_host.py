@@ -29,8 +29,8 @@ HOST_CAUSES = (
         "host",
         "The driver is there and does not work",
         "Look at dmesg for NVRM messages, run nvidia-smi on the host, restart the machine.",
-        "libcuda.so.1 loads, and cuInit or the first call on the device fails with a number that has no "
-        "more precise meaning.",
+        "libcuda.so.1 is a dangling link, for another machine or damaged; or it loads, and cuInit or the "
+        "first call on the device fails with a number that has no more precise meaning.",
         "https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html",
     ),
     Cause(
@@ -118,12 +118,42 @@ HOST_CAUSES = (
     Cause(
         "preload-interference",
         "host",
-        "A library in LD_PRELOAD breaks the loading of cuDNN",
-        "Start without LD_PRELOAD.",
+        "A preloaded library (LD_PRELOAD, /etc/ld.so.preload) breaks the framework or cuDNN",
+        "Start without LD_PRELOAD, or remove the line from /etc/ld.so.preload.",
         "A wrapper around dlopen (profilers have one) makes the loader search with the wrapper's run "
-        "path instead of cuDNN's, and sub-libraries are not found. Proven: without LD_PRELOAD the stage "
-        "passes.",
+        "path instead of cuDNN's, and sub-libraries are not found; another cuDNN is taken in place of the "
+        "right one. Proven: without the variable, or with the file hidden, the stage passes.",
         "https://github.com/bloomberg/memray/issues/212",
+    ),
+    Cause(
+        "host-memory",
+        "host",
+        "The machine, or a limit, does not give the process the memory that it needs",
+        "Raise the limit (ulimit -v unlimited, docker run --memory, the batch system's request), or stop "
+        "other processes.",
+        "A framework maps several gigabytes of libraries before it computes anything. A limit on the "
+        "address space or of the container ends it with MemoryError, 'failed to map segment', or SIGKILL.",
+        "https://man7.org/linux/man-pages/man2/getrlimit.2.html",
+    ),
+    Cause(
+        "noexec-mount",
+        "host",
+        "The libraries lie on a file system from which nothing may be executed",
+        "Mount it without noexec, or install elsewhere.",
+        "On a file system mounted noexec the loader cannot map a library's code: 'failed to map segment "
+        "from shared object'.",
+        "https://man7.org/linux/man-pages/man8/mount.8.html",
+    ),
+    Cause(
+        "no-temporary-space",
+        "host",
+        "There is no place for temporary files",
+        "Mount a writable /tmp (docker run --tmpfs /tmp), free space in it, or set TMPDIR to a folder "
+        "that can be written to.",
+        "Compilers of kernels write temporary files, and so do parts of the frameworks. None of TMPDIR, "
+        "/tmp, /var/tmp, /usr/tmp and the current folder could be written to, and the framework's "
+        "exception is about a temporary file.",
+        "https://docs.python.org/3/library/tempfile.html",
     ),
     Cause(
         "env-set-too-late",

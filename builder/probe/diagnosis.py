@@ -311,7 +311,7 @@ def diagnose(reading):
         "equal": equal if len(equal) > 1 and not decided else [],
         "causes": causes,
         "harmless": harmless,
-        "look": _look(equal if not decided else [], causes),
+        "look": _look_for(equal if not decided else [], causes),
     }
 
 
@@ -433,7 +433,7 @@ def _from_report(report):
     return [row]
 
 
-def _look(equal, causes):
+def _look_for(equal, causes):
     """The one look that decides between causes that fit equally; the probe where there is none."""
     if causes and not equal:
         return None

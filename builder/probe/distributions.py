@@ -4,7 +4,9 @@ importlib.metadata.
 
 import os
 import re
-import sys
+import stat
+
+from .isolation import user_path
 
 
 def canonical(name):
@@ -15,7 +17,7 @@ def canonical(name):
 def search_folders():
     """The folders of ``sys.path`` that exist, in order, each once."""
     seen, folders = set(), []
-    for entry in sys.path:
+    for entry in user_path():
         folder = os.path.abspath(entry or ".")
         if os.path.isdir(folder) and os.path.realpath(folder) not in seen:
             seen.add(os.path.realpath(folder))
@@ -32,10 +34,12 @@ def list_folder(folder):
 
 
 def read_text(path, limit=4 << 20):
-    """The text of a file, '' where it cannot be read; undecodable bytes are replaced."""
+    """The text of a file, '' if it cannot be read or is a pipe; undecodable bytes are kept as surrogates."""
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return ""
         with open(path, "rb") as stream:
-            return stream.read(limit).decode("utf-8", "replace")
+            return stream.read(limit).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
 
@@ -71,9 +75,9 @@ def _fields(text):
     return fields
 
 
-def read_record(distribution):
+def read_record(distribution, wanted=None):
     """The rows of a distribution's RECORD: [{path, sha256, size}]; paths are absolute, sha256 is urlsafe
-    base64.
+    base64. ``wanted(path)`` picks rows by the path as it is written there.
     """
     rows = []
     location = distribution["location"]
@@ -82,6 +86,8 @@ def read_record(distribution):
         if len(parts) != 3:
             continue
         path = parts[0].strip('"')
+        if wanted is not None and not wanted(path):
+            continue
         digest = parts[1][len("sha256=") :] if parts[1].startswith("sha256=") else None
         size = int(parts[2]) if parts[2].isdigit() else None
         rows.append({"path": os.path.normpath(os.path.join(location, path)), "sha256": digest, "size": size})

@@ -16,6 +16,7 @@ from .cuda import (
 )
 from .environment import in_container
 from .protocol import stage
+from .resolver import Loader
 from .versions import cuda_tuple, dotted, numbers
 
 _PROBE_BYTES = 1 << 20
@@ -123,11 +124,16 @@ def _no_driver(ctx, trace, text):
     evidence = dict(trace, dlerror=text)
     elsewhere = [r["path"] for r in ctx.facts.get("libraries_found", ()) if r["name"] == "libcuda.so.1"]
     evidence["elsewhere"] = elsewhere
+    unusable = evidence["unusable"] = Loader().resolve("libcuda.so.1")["passed"]
     capabilities = os.environ.get("NVIDIA_DRIVER_CAPABILITIES", "")
     words = [word.strip() for word in capabilities.split(",")]
     if "cannot open shared object file" not in text:
         ctx.fact("gpu_state", "faulty")
         ctx.fails("D02", "libcuda.so.1 does not load: %s" % text, "driver-error", evidence)
+    elif unusable:
+        ctx.fact("gpu_state", "faulty")
+        row = unusable[0]
+        ctx.fails("D02", "%(path)s cannot be loaded: %(problem)s" % row, "driver-error", evidence)
     elif trace["nodes"] and not trace["nvidia"] and not elsewhere:
         # every WSL has /dev/dxg, whoever made the GPU
         ctx.not_run("D02", "WSL without a driver from NVIDIA: no libcuda.so.1", evidence)

@@ -5,7 +5,10 @@ import platform
 import re
 import sys
 
+from .cuda import ctypes
 from .distributions import read_text
+from .machine_limits import memory_limit, no_temporary_folder, preload_file
+from .maps import mapped_libraries
 from .protocol import stage
 
 _STEERING = re.compile(
@@ -56,6 +59,15 @@ def libc_version():
         return None
 
 
+def loaded_at_start():
+    """What Python's own start has brought: CUDA libraries (a ``.pth`` file may load some), sitecustomize."""
+    found = [row["path"] for row in mapped_libraries() or []]
+    for name in ("sitecustomize", "usercustomize"):
+        path = getattr(sys.modules.get(name), "__file__", None)
+        found += [path] if path else []
+    return found
+
+
 @stage("environment", layer="environment", timeout=20)
 def environment_stage(ctx):
     """Describe the machine and the variables."""
@@ -74,7 +86,12 @@ def environment_stage(ctx):
     ctx.fact("python", {"version": here["python"], "executable": here["executable"]})
     ctx.fact("machine", here)
     summary = "Python %(python)s on %(machine)s, %(libc)s" % here
-    if here["libc"] is None:
+    ctx.fact("ctypes", ctypes is not None)
+    ctx.fact("mapped_at_start", loaded_at_start())
+    if ctypes is None:
+        text = "%s has no module _ctypes, without which no framework loads a library" % here["executable"]
+        ctx.fails("E01", text, "python-incomplete", here)
+    elif here["libc"] is None:
         note = "this C library is not glibc, for which cuDNN is built"
         ctx.passed("E01", summary, here, note=note)
     else:
@@ -83,6 +100,7 @@ def environment_stage(ctx):
 
 
 def _check_variables(ctx):
+    limit, who = memory_limit()
     steering = {name: os.environ[name] for name in sorted(os.environ) if _STEERING.match(name)}
     ctx.fact("variables", steering)
     off = sorted(name for name, values in _SKIPS.items() if os.environ.get(name) in values)
@@ -90,9 +108,16 @@ def _check_variables(ctx):
         text = "a framework's own cuDNN check is switched off: %s" % ", ".join(off)
         ctx.fails("E02", text, "check-disabled", {"variables": steering, "off": off})
         return
-    notes = []
+    notes = ["memory is limited to %d MiB (%s)" % (limit >> 20, who)] if limit else []
+    notes += [no_temporary_folder()] if no_temporary_folder() else []
     if os.environ.get("LD_PRELOAD"):
         notes.append("LD_PRELOAD is set: %s" % os.environ["LD_PRELOAD"])
+    if preload_file():
+        notes.append("/etc/ld.so.preload names %s" % ", ".join(preload_file()[:3]))
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "none", "NoDevFiles"):
+        notes.append(
+            "CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % os.environ["CUDA_VISIBLE_DEVICES"]
+        )
     if "/stubs" in os.environ.get("LD_LIBRARY_PATH", ""):
         notes.append("LD_LIBRARY_PATH holds a folder of stub libraries")
     if os.environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):

@@ -3,9 +3,11 @@
 All of it before any file is loaded: a truncated library is a SIGBUS for whoever maps it.
 """
 
+import errno
 import os
 import re
 
+from .machine_limits import on_noexec_mount
 from .protocol import stage
 from .scene import look_around
 from .sublibraries import named_sublibraries, shim_major
@@ -58,10 +60,16 @@ def _check_integrity(ctx, scene, in_play):
     bad = [row for row in scene["libraries"] if row["problem"]]
     evidence = {"bad": bad}
     blocking = [row for row in bad if _blocks(row, scene, in_play)]
-    if blocking:
+    used = [row["path"] for row in scene["candidates"]] + [row["requester"] for row in scene["consumers"]]
+    mounted = [path for path in used if on_noexec_mount(path)]
+    if mounted:
+        text = "%s lies on a file system mounted noexec" % mounted[0]
+        ctx.fails("E04", text, "noexec-mount", {"noexec": mounted})
+    elif blocking:
         row = blocking[0]
         text = "%s is no usable library: %s" % (row["path"], row["problem"])
-        ctx.fails("E04", text, "cudnn-file-corrupt", evidence)
+        denied = row["problem"] == os.strerror(errno.EACCES)
+        ctx.fails("E04", text, "file-access-denied" if denied else "cudnn-file-corrupt", evidence)
     elif bad:
         note = "not in use, but unusable: " + "; ".join(
             "%s (%s)" % (r["path"], r["problem"]) for r in bad[:5]

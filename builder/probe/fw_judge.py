@@ -5,7 +5,9 @@ The texts are those that the frameworks print for more than one cause; each row'
 
 import re
 
-from .judge import default_judge, find_cause, shorten
+from .counter import by_counter_tests, shorten
+from .explain import last_words
+from .judge import default_judge, find_cause
 from .versions import numbers
 
 _MEMORY_TEXT = re.compile(
@@ -29,6 +31,8 @@ def judge_framework(run):
             elif check["id"] == "F04":
                 _explain_silent_cpu(run, check)
     flying = run.in_flight or ""
+    if _excuse_import(run):
+        return
     if run.ending["kind"] == "raised" and flying and not flying.startswith("import"):
         evidence = {"in_flight": flying, "ending": run.ending, "stderr": run.stderr[-4000:]}
         number = "F07" if "training" in flying else "F05" if "convolution" in flying else "F04"
@@ -38,31 +42,35 @@ def judge_framework(run):
         default_judge(run)
 
 
+def _excuse_import(run):
+    """True for an import that fails for want of the driver's libraries on a machine without a GPU."""
+    named = re.search(
+        r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file", run.ending["text"]
+    )
+    if run.ending["kind"] != "raised" or not named or run.facts.get("gpu_state", "none") != "none":
+        return False
+    text = "it cannot be imported without the driver (%s), and there is no GPU here" % named.group(1)
+    run.excuse("F01", text, {"ending": run.ending})
+    return True
+
+
 def _explain_version(run, check):
-    """A wrong version that goes away with LD_LIBRARY_PATH came from there; else it is what is installed."""
-    cleared = run.again("cleared-env")
-    sound = any(c["id"] == check["id"] and c["outcome"] == "passed" for c in cleared.checks)
-    what = "%s %s without LD_LIBRARY_PATH and LD_PRELOAD" % (check["id"], "passes" if sound else "fails too")
-    run.prove("cleared-env", "confirmed" if sound else "refuted", what)
+    """A wrong version that goes away with a variable or a preloaded file came from there."""
     rule = (check["evidence"] or {}).get("rule", "cudnn-sublibrary-mismatch")
-    run.decide(check, "cudnn-shadowed" if sound else rule)
+    run.decide(check, by_counter_tests(run, check) or rule)
 
 
 def _explain_silent_cpu(run, check):
     """Every library that the framework asks for opens, and yet it takes no GPU."""
-    for counter, cause in (("visible", "device-hidden"), ("cleared-env", "cudnn-shadowed")):
-        again = run.again(counter)
-        seen = any(c["id"] == "F04" and c["outcome"] == "passed" for c in again.checks)
-        run.prove(counter, "confirmed" if seen else "refuted", "the framework sees a GPU: %s" % seen)
-        if seen:
-            run.decide(check, cause)
-            return
-    run.decide(check, "framework-silent-cpu")
+    again = run.again("visible")
+    seen = any(c["id"] == "F04" and c["outcome"] == "passed" for c in again.checks)
+    run.prove("visible", "confirmed" if seen else "refuted", "the framework sees a GPU: %s" % seen)
+    run.decide(check, "device-hidden" if seen else by_counter_tests(run, check) or "framework-silent-cpu")
 
 
 def _cause_of_exception(run, check):
     """The cause of an exception out of a computation."""
-    text = run.ending["text"] + "\n" + run.stderr
+    text = last_words(run, check)
     gpu = (run.facts.get("gpus") or [{}])[0]
     about = [value for key, value in run.new_facts if key == "framework"]
     compiled = (about[-1] if about else {}).get("compiled") or {}

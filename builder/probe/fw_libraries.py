@@ -1,8 +1,8 @@
 """Which cuDNN a framework loads, whether it serves the build, and whether its other libraries are found."""
 
-import ctypes
 import os
 
+from .cuda import ctypes
 from .expectation import asked_for
 from .maps import mapped_libraries
 from .resolver import Loader

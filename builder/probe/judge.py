@@ -8,16 +8,27 @@ gave.
 import os
 import re
 
+from .counter import (
+    ABSENT_LIBRARY,
+    MISSING_SYMBOL,
+    by_counter_tests,
+    complains_of_toolkit,
+    record,
+    shorten,
+)
 from .cuda import need_ctypes
+from .distributions import read_distributions, read_record, search_folders
 from .elf import elf_problem
+from .explain import by_machine, by_packages, last_words
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
 from .runner import execute
 from .sublibraries import required_sublibraries, shim_major
 
-_TOOLKIT = re.compile(r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand")
-_ABSENT = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
-_SYMBOL = re.compile(r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error")
+_TOOLKIT = re.compile(
+    r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libcupti|libnccl|libnvToolsExt|"
+    r"libcufile|libnvshmem|libnvrtc"
+)
 _CORRUPT = re.compile(r"file too short|invalid ELF header|wrong ELF class|cannot map|ELF load command")
 # Which check a call belongs to that was in flight when the process died.
 _CALL_CHECKS = (
@@ -68,7 +79,11 @@ def default_judge(run):
         run.fail(identifier, "%s%s" % (shorten(run.ending["text"]), where), None, evidence)
     for check in run.checks:
         if check["outcome"] == "failed" and check["cause"] is None:
-            run.decide(check, find_cause(run, check))
+            otherwise = (check["evidence"] or {}).get("otherwise")
+            if otherwise and run.ending["kind"] == "done":
+                run.decide(check, by_counter_tests(run, check) or otherwise)
+            else:
+                run.decide(check, find_cause(run, check))
 
 
 def _check_of_call(run):
@@ -107,55 +122,20 @@ def _excuse_for_want_of_a_driver(run):
     return True
 
 
-def shorten(text, limit=300):
-    """The first line of a text, cut to a length."""
-    line = (text.strip().splitlines() or [""])[0]
-    return line if len(line) <= limit else line[: limit - 3] + "..."
-
-
 def find_cause(run, check):
     """The cause of a failed check, with the proof added to the run."""
     if run.ending["kind"] == "hang":
         run.prove("watchdog", "confirmed", "%s; in flight: %s" % (run.ending["text"], run.in_flight))
         return "hang"
-    text = "\n".join([check["summary"], run.ending["text"], run.stderr])
-    return _by_environment(run, text) or _by_loader(run, text) or _by_fault(run, text) or _fallback(run)
-
-
-def _by_environment(run, text):
-    """The stage without LD_PRELOAD, then without LD_LIBRARY_PATH: where that passes, the variable is the
-    cause.
-    """
-    if os.environ.get("LD_PRELOAD"):
-        again = run.again("cleared-preload")
-        _record(
-            run, again, "cleared-preload", "the same stage without LD_PRELOAD=%s" % os.environ["LD_PRELOAD"]
-        )
-        if again.sound:
-            return "preload-interference"
-    if os.environ.get("LD_LIBRARY_PATH"):
-        again = run.again("cleared-path")
-        what = "the same stage without LD_LIBRARY_PATH=%s" % os.environ["LD_LIBRARY_PATH"]
-        _record(run, again, "cleared-path", what)
-        if again.sound:
-            named = [line for line in text.splitlines() if _SYMBOL.search(line) or _ABSENT.search(line)]
-            mixed = any(_TOOLKIT.search(line) and "libcudnn" not in line for line in named)
-            return "toolkit-mixed" if mixed else "cudnn-shadowed"
-    return None
-
-
-def _record(run, again, test, what):
-    if again.ending["kind"] == "unavailable":
-        run.prove(test, "not_run", again.ending["text"])
-    else:
-        run.prove(test, "confirmed" if again.sound else "refuted", "%s %s" % (what, _outcome(again)))
-
-
-def _outcome(run):
-    if run.sound:
-        return "passes"
-    failed = [c["summary"] for c in run.checks if c["outcome"] == "failed"]
-    return "fails too: %s" % shorten(failed[0] if failed else run.ending["text"])
+    text = last_words(run, check)
+    return (
+        by_counter_tests(run, check, complains_of_toolkit(text))
+        or by_machine(run, text)
+        or _by_loader(run, text)
+        or _by_fault(run, text)
+        or by_packages(run, text)
+        or _fallback(run)
+    )
 
 
 def _by_loader(run, text):
@@ -165,18 +145,23 @@ def _by_loader(run, text):
     for name in _named(text):
         path = _locate(name, shim, loader)
         if path is None:
+            cause = absent_cause(name, loader, run.facts)
+            if cause is None:
+                continue
             run.prove("resolve %s" % name, "confirmed", "the loader finds no %s" % name)
-            return absent_cause(name, loader)
+            return cause
         answer = dlerror_of(path)
         if answer is None:
             continue
         run.prove("dlerror of %s" % os.path.basename(path), "confirmed", answer)
-        return _by_dlerror(answer, loader, name)
+        cause = _by_dlerror(answer, loader, name, run.facts)
+        if cause is not None:
+            return cause
     if re.search(r"VERSION_MISMATCH|undefined symbol: cudnn|version libcudnn\w*\.so", text):
         run.prove("sub-libraries", "confirmed", _mixed_proof(shim, loader))
         if shim is not None:
             again = run.again("preloaded")
-            _record(
+            record(
                 run,
                 again,
                 "preloaded",
@@ -188,11 +173,13 @@ def _by_loader(run, text):
 
 def _named(text):
     """Libraries that a message says could not be loaded, in order: the ones a dlerror names come first."""
-    names = _ABSENT.findall(text)
+    names = ABSENT_LIBRARY.findall(text)
     for group in re.findall(r"Unable to load any of \{([^}]*)\}", text):
         exact = [part.strip() for part in group.split(",") if re.search(r"\.so\.\d+$", part.strip())]
         names += exact[-1:]
     names += re.findall(r"Could not load library (lib[\w.]+?)\.? Error", text)
+    named = r"(?:^|[\s:])(?:/\S*/)?(lib[\w.+-]+\.so[\w.]*): (?:file too short|invalid ELF|undefined symbol)"
+    names += re.findall(named, text)
     return [name for index, name in enumerate(names) if name not in names[:index]]
 
 
@@ -204,10 +191,12 @@ def _locate(name, shim, loader):
     return found
 
 
-def absent_cause(name, loader):
-    """The cause for a library that the loader does not find."""
+def absent_cause(name, loader, facts):
+    """The cause for a library that the loader does not find; None for the driver's, if there is no GPU."""
     if re.match(r"libcuda\.so", name):
-        return "unversioned-name-missing" if loader.resolve("libcuda.so.1")["path"] else "driver-missing"
+        if loader.resolve("libcuda.so.1")["path"]:
+            return "unversioned-name-missing"
+        return "driver-missing" if facts.get("gpu_state", "none") != "none" else None
     if re.match(r"libnvrtc", name):
         return "nvrtc-missing"
     if re.match(r"libcudnn_", name):
@@ -219,21 +208,33 @@ def absent_cause(name, loader):
         return "unversioned-name-missing" if versioned else "cudnn-missing"
     if re.match(r"libcudnn", name):
         return "cudnn-missing"
-    return "toolkit-library-missing"
+    if _TOOLKIT.match(name):
+        return "toolkit-library-missing"
+    return "package-overwritten" if owner_of(name) else "system-library-missing"
 
 
-def _by_dlerror(answer, loader, name):
-    absent = _ABSENT.search(answer)
+def owner_of(name):
+    """The installed distribution whose RECORD lists a library of this name, or None."""
+    for package, row in sorted(read_distributions(search_folders()).items()):
+        if read_record(row, lambda path: path.rpartition("/")[2] == name):
+            return package
+    return None
+
+
+def _by_dlerror(answer, loader, name, facts):
+    absent = ABSENT_LIBRARY.search(answer)
     if absent:
-        return absent_cause(absent.group(1), loader)
+        return absent_cause(absent.group(1), loader, facts)
     if _CORRUPT.search(answer):
-        return "cudnn-file-corrupt" if "libcudnn" in name else "toolkit-library-missing"
+        if "libcudnn" in name:
+            return "cudnn-file-corrupt"
+        return "toolkit-library-missing" if _TOOLKIT.match(name) else "package-overwritten"
     if "GLIBC" in answer:
         return "libc-too-old"
-    if _SYMBOL.search(answer):
+    if MISSING_SYMBOL.search(answer):
         return "cudnn-sublibrary-mismatch" if "libcudnn" in answer else "toolkit-mixed"
     if answer.startswith("the process died: signal 7"):
-        return "cudnn-file-corrupt"
+        return "cudnn-file-corrupt" if "libcudnn" in name else "package-overwritten"
     return None
 
 

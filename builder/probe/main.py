@@ -16,6 +16,7 @@ from .diagnosis_page import render_diagnosis
 from .expectation import ExpectationError, read_expectation
 from .fix import FixError, repair
 from .html_page import render_html
+from .isolation import isolate, say_fault
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
 from .reading import read_all, read_text_given
@@ -54,6 +55,9 @@ def make_parser():
     parser.add_argument("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
     parser.add_argument("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
     parser.add_argument("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
+    parser.add_argument(
+        "--thorough", action="store_true", help="compare the hash of every library with its package's RECORD"
+    )
     parser.add_argument("--only", metavar="STAGE", help="run this stage and what it needs")
     parser.add_argument("--compare", metavar="OLD.json", help="say what changed since an older report")
     parser.add_argument("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
@@ -142,10 +146,10 @@ def end_with_children(number, _frame):
 
 
 def leave_own_folder():
-    """Take the probe's own folder off the path: what lies beside a downloaded file is not installed."""
+    """Keep the user's modules out of the probe; what lies beside a downloaded file is not installed."""
     path = globals().get("__file__")
-    if path and not __package__ and sys.path and sys.path[0] == os.path.dirname(os.path.abspath(path)):
-        del sys.path[0]
+    if not __package__:
+        isolate(os.path.dirname(os.path.abspath(path)) if path else None)
 
 
 def read_options(arguments):
@@ -161,6 +165,7 @@ def read_options(arguments):
         "expect": document,
         "strict": bool(arguments.strict or document.get("strict")),
         "no_gpu": arguments.no_gpu,
+        "thorough": arguments.thorough,
         "only": arguments.only,
         "timeout": arguments.timeout,
         "pid": arguments.pid,
@@ -367,10 +372,19 @@ def probe(argv=None):
         return 130
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    except BaseException:
-        trace = traceback.format_exc()
-        say(
-            "cudnn-verify: this is a fault of the probe, not of the machine. Please report what follows.\n\n"
-            "```\ncudnn-verify %s, Python %s\n%s```\n" % (VERSION, sys.version.split()[0], trace)
-        )
+    except BaseException as error:
+        fall(error, traceback.format_exc())
         return PROBE_FAULT
+
+
+def fall(error, trace):
+    """Say that the probe failed: no verdict, and a text to paste into a report."""
+    trace = "\n".join([trace] + list(getattr(error, "trace", ())))
+    summary = "this is a fault of the probe, not of the machine: %s: %s" % (type(error).__name__, error)
+    identity = {"version": VERSION, "sha256": None}
+    document = {"schema": 1, "probe": identity, "verdict": None, "cause": None, "summary": summary}
+    document.update(fault=trace, exit_code=PROBE_FAULT)
+    where = "```\ncudnn-verify %s, Python %s\n%s```" % (VERSION, sys.version.split()[0], trace)
+    say_fault(
+        json.dumps(document, sort_keys=True), "%s. Please report what follows.\n\n%s" % (summary, where)
+    )

@@ -70,6 +70,7 @@ class Ctx(object):
         self.facts = params.get("facts", {})
         self.strict = bool(params.get("strict"))
         self.no_gpu = bool(params.get("no_gpu"))
+        self.thorough = bool(params.get("thorough"))
         self.expect = params.get("expect") or {}
         self.counter = frozenset(params.get("counter", ()))
         self.failed = False
@@ -82,6 +83,10 @@ class Ctx(object):
         data = (json.dumps(line, default=str, sort_keys=True) + "\n").encode("ascii")
         while data:
             data = data[os.write(self.fd, data) :]
+
+    def extend(self, seconds):
+        """Ask for a longer limit: this many seconds from now. A ``--timeout`` of the user's stands."""
+        self.send({"t": "limit", "seconds": seconds})
 
     def call(self, name, **detail):
         """Context manager around a call that may abort, hang or be killed."""

@@ -1,7 +1,10 @@
 """One run of a stage as the parent sees it: its checks, how it ended, and counter-tests on demand."""
 
 import os
+import re
 
+from .isolation import user_path
+from .protocol import GROUNDWORK
 from .runner import execute, find_stage
 from .sublibraries import preload_order, shim_name
 
@@ -18,7 +21,13 @@ _CLEARED = {
     "cleared-preload": ("LD_PRELOAD",),
     "visible": ("CUDA_VISIBLE_DEVICES",),
 }
-COUNTER_TESTS = tuple(sorted(_CLEARED)) + ("fresh", "preloaded", "small", "verbose")
+SETTINGS = re.compile(
+    r"(XLA|TF|JAX|PYTORCH|TORCH|OMP|KMP|GOMP|MKL|OPENBLAS|ORT|CT2|FLAGS|CUDNN|CUDA_MODULE|LD_BIND|MALLOC|GLIBC)_"
+)
+"""Variables that steer a framework, and that some value of can end it."""
+# Counter-tests for which the probe starts anew: variables, Python's start-up, the loader's own files.
+_ANEW = ("cleared-settings", "fresh", "no-preload-file", "no-site", "verbose")
+COUNTER_TESTS = tuple(sorted(_CLEARED)) + _ANEW + ("preloaded", "small", "unlimited", "unshadowed")
 
 
 class Program(object):
@@ -71,11 +80,34 @@ class Run(object):
             return self
         if "preloaded" in self.counter:
             self.params = dict(self.params, preload=self._whole_set())
-        params = dict(self.params, facts=self.facts, counter=sorted(self.counter), **self.program.options)
+        facts = self._facts_of_environment()
+        params = dict(self.params, facts=facts, counter=sorted(self.counter), **self.program.options)
         limit = self.program.timeout or self.stage.timeout
-        outcome = execute(self.stage.name, params, limit, environment, self.program.command)
+        command = self.program.command
+        if "no-site" in self.counter:
+            command = command[:1] + ["-S"] + command[1:]
+            params["path"] = list(user_path())
+        extend = self.program.timeout is None
+        outcome = execute(self.stage.name, params, limit, environment, command, extend)
         self._take(outcome, limit)
         return self
+
+    def _facts_of_environment(self):
+        """The facts so far, with what lies where under the variables of this counter-test.
+
+        Which file a name means was worked out under the parent's variables. A candidate is replaced by the
+        one that the same program would get.
+        """
+        if not self.counter & {"cleared-env", "cleared-path"} or self.stage.layer in GROUNDWORK:
+            return self.facts
+        fresh = dict(
+            run_named(self.program, "files", self.counter & {"cleared-env", "cleared-path"}).new_facts
+        )
+        mine = self.params.get("candidate")
+        if mine and fresh.get("candidates"):
+            same = [row for row in fresh["candidates"] if row["for"] == mine["for"]]
+            self.params = dict(self.params, candidate=(same or fresh["candidates"])[0])
+        return dict(self.facts, **fresh)
 
     def _whole_set(self):
         """The files of the cuDNN in ``directory``, or in the candidate's own folder, for preloading."""
@@ -89,8 +121,10 @@ class Run(object):
     def _environment(self):
         dropped = [name for test in self.counter for name in _CLEARED.get(test, ())]
         changed = self.params.get("environment") or {}
-        if not dropped and not changed and not self.counter & {"verbose", "fresh"}:
+        if not dropped and not changed and not self.counter & set(_ANEW):
             return None
+        if "cleared-settings" in self.counter:
+            dropped += self.params.get("settings") or [name for name in os.environ if SETTINGS.match(name)]
         environment = {name: value for name, value in os.environ.items() if name not in dropped}
         for name, value in changed.items():
             environment.pop(name, None)
@@ -125,6 +159,7 @@ class Run(object):
                 "kind": "raised",
                 "text": "%s: %s" % (last["kind"], last["text"]),
                 "trace": last["trace"],
+                "chain": last.get("chain", []),
             }
         elif outcome["hang"]:
             self.ending = {"kind": "hang", "text": "no answer within %g s" % limit}

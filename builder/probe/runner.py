@@ -9,12 +9,16 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import sys
 import time
 import traceback
 
+from .cuda import need_ctypes
+from .isolation import USER_PATH, return_to_user
+from .machine_limits import hide_preload_file, raise_memory_limits
 from .maps import mapped_libraries
 from .protocol import STAGES, Ctx
 
@@ -35,19 +39,32 @@ def child_main(name, params, fd):
     try:
         preload = params.get("preload") or ()
         if preload:
-            import ctypes
-
             for path in preload:
                 with ctx.call("dlopen %s" % os.path.basename(path)):
-                    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        find_stage(name).function(ctx)
+                    need_ctypes().CDLL(path, mode=need_ctypes().RTLD_GLOBAL)
+        if params.get("path"):
+            USER_PATH[:] = params["path"]
+        if "unlimited" in ctx.counter:
+            raise_memory_limits()
+        row = find_stage(name)
+        if row.layer in ("framework", "coimport"):
+            return_to_user("unshadowed" not in ctx.counter)
+        row.function(ctx)
         ctx.send({"t": "end"})
     except BaseException as error:
         lines = traceback.format_exc().splitlines()
-        ctx.send(
-            {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
-        )
+        told = {"t": "raised", "kind": type(error).__name__, "text": str(error)[:4000], "trace": lines[-40:]}
+        ctx.send(dict(told, chain=[text[:1000] for text in _causes_of(error)]))
     os._exit(0 if flush_output() else 1)
+
+
+def _causes_of(error):
+    """The exceptions from which this one was raised, as texts, the nearest first."""
+    found = []
+    while error.__cause__ is not None and len(found) < 8:
+        error = error.__cause__
+        found.append("%s: %s" % (type(error).__name__, error))
+    return found
 
 
 def flush_output():
@@ -61,11 +78,12 @@ def flush_output():
     return True
 
 
-def execute(name, params, timeout, environment=None, program=None):
+def execute(name, params, timeout, environment=None, program=None, extend=False):
     """Run one child to its end: a dict with what it said, printed and died of.
 
     ``environment``: start-up variables for a new process image; None forks. ``program``: the command that
     starts the probe anew (``python cudnn_verify.py --child NAME``), needed with ``environment``.
+    ``extend``: the child may ask for a longer limit.
     Keys: lines, stdout, stderr, code, signal, hang, seconds, mapped, kernel.
     """
     flush_output()
@@ -79,7 +97,7 @@ def execute(name, params, timeout, environment=None, program=None):
     feed = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
     child = _Child(pid, [pipe[0] for pipe in pipes[:3]], pipes[3][1], feed)
     try:
-        child.follow(start + timeout)
+        child.follow(start + timeout, extend)
     finally:
         child.stop()
     return {
@@ -128,6 +146,8 @@ def _become_child(name, params, pipes, environment, program):
         if environment is None:
             child_main(name, params, fd)
         os.set_inheritable(fd, True)
+        if "no-preload-file" in params.get("counter", ()):
+            hide_preload_file()
         os.execve(program[0], program + ["--child", name, "--fd", str(fd)], environment)
     except BaseException:
         os.write(2, traceback.format_exc().encode("ascii", "replace"))
@@ -136,8 +156,6 @@ def _become_child(name, params, pipes, environment, program):
 
 
 def _no_core_dumps():
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
@@ -153,11 +171,15 @@ class _Child(object):
         self.code = self.signal = self.mapped = self.kernel = None
         self.hang = False
         self.over = False
+        self.began = time.time()
         for fd in readers + [stdin]:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
 
-    def follow(self, deadline):
-        """Read until the child has ended, or the deadline (``time.time()``) is past."""
+    def follow(self, deadline, extend=False):
+        """Read until the child has ended, or the deadline (``time.time()``) is past.
+
+        ``extend``: the child may ask for more time (:meth:`protocol.Ctx.extend`).
+        """
         open_ends = {fd: index for index, fd in enumerate(self.readers)}
         while True:
             self._write()
@@ -165,6 +187,8 @@ class _Child(object):
             for fd in ready:
                 if not self._read(fd, open_ends[fd]):
                     del open_ends[fd]
+                elif extend and fd == self.readers[0]:
+                    deadline = max(deadline, self._asked_for(deadline))
             if self._ended():
                 for fd, index in open_ends.items():
                     while self._read(fd, index, once=True):
@@ -175,6 +199,14 @@ class _Child(object):
                 self.mapped = mapped_libraries(self.pid)
                 self.kernel = kernel_state(self.pid)
                 return
+
+    def _asked_for(self, deadline):
+        """The deadline that the child has asked for last, or the one that stands."""
+        lines = [line for line in self.buffers[0].split(b"\n")[:-1] if b'"t": "limit"' in line]
+        if not lines:
+            return deadline
+        line = json.loads(lines[-1].decode("ascii"))
+        return self.began + line["at"] + line["seconds"]
 
     def _write(self):
         if self.stdin is None:

@@ -3,8 +3,10 @@
 import os
 import re
 
+from .counter import MISSING_SYMBOL, by_counter_tests
 from .cuda import need_ctypes
 from .distributions import search_folders
+from .judge import default_judge
 from .ldcache import read_cache
 from .maps import is_cuda_library
 from .protocol import stage
@@ -18,26 +20,15 @@ _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(t
 
 
 def judge_toolkit(run):
-    """A toolkit library that does not load: see whether it does without LD_PRELOAD or LD_LIBRARY_PATH."""
+    """A toolkit library that does not load: first whether it does without LD_PRELOAD or LD_LIBRARY_PATH."""
     if run.ending["kind"] != "done":
-        run.fail("R02", "%s in %s" % (run.ending["text"], run.in_flight), "crash")
-    failed = [check for check in run.checks if check["outcome"] == "failed"]
-    for check in failed:
-        if check["cause"] is None:
-            mixed = re.search(r"undefined symbol|not defined in file", check["summary"])
-            run.decide(check, "toolkit-mixed" if mixed else "toolkit-library-missing")
-    tests = (("LD_PRELOAD", "cleared-preload", "preload-interference"),)
-    tests += (("LD_LIBRARY_PATH", "cleared-path", "toolkit-mixed"),)
-    for variable, test, cause in tests:
-        if not failed or not os.environ.get(variable):
-            continue
-        again = run.again(test)
-        outcome = "confirmed" if again.sound else "refuted"
-        run.prove(test, outcome, "the runtime stage without %s=%s" % (variable, os.environ[variable]))
-        if again.sound:
-            for check in failed:
-                run.decide(check, cause)
-            return
+        default_judge(run)
+    for check in run.checks:
+        if check["outcome"] == "failed":
+            found = by_counter_tests(run, check, (check["evidence"] or {}).get("by") != "cuDNN")
+            mixed = MISSING_SYMBOL.search(check["summary"])
+            otherwise = check["cause"] or ("toolkit-mixed" if mixed else "toolkit-library-missing")
+            run.decide(check, found or otherwise)
 
 
 @stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
@@ -61,7 +52,7 @@ def runtime_stage(ctx):
             who,
             ", ".join(n for n, w in absent if w == who),
         )
-        ctx.fails("R02", text, cause, evidence)
+        ctx.fails("R02", text, cause, dict(evidence, by=who))
         return
     if not _load_blas(ctx, answers, evidence):
         return
@@ -144,8 +135,27 @@ def _opened_by_cudnn(shim, packages):
     return rows
 
 
-def find_nvrtc(loader, wheel_folders):
-    """The NVRTC that a process here would load by its versioned name, newest first, or None."""
+def nvrtc_names(facts):
+    """File names of the NVRTC that belongs to the CUDA of the frameworks and cuDNNs here; [] if unknown."""
+    majors = {numbers(row["cuda"])[0] for row in facts.get("consumers", ()) if numbers(row["cuda"])}
+    if not majors:
+        wheels = [re.match(r"nvidia-cudnn-cu(\d+)$", name) for name in facts.get("packages", {})]
+        majors = {int(wheel.group(1)) for wheel in wheels if wheel}
+    return ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
+
+
+def find_nvrtc(loader, wheel_folders, names=()):
+    """The NVRTC that a process here would load by one of these names; else the newest; or None."""
+    for name in names:
+        path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
+        if path is not None:
+            return path
+    if names:
+        return None
+    return _newest_nvrtc(loader, wheel_folders)
+
+
+def _newest_nvrtc(loader, wheel_folders):
     names = {name for name, _ in read_cache() if re.match(r"libnvrtc\.so\.\d", name)}
     for folder in loader.library_path + wheel_folders:
         try:
@@ -160,7 +170,7 @@ def find_nvrtc(loader, wheel_folders):
 
 
 def _check_nvrtc(ctx, loader, wheel_folders, evidence):
-    path = find_nvrtc(loader, wheel_folders)
+    path = find_nvrtc(loader, wheel_folders, nvrtc_names(ctx.facts))
     evidence["nvrtc"] = path
     count = len(evidence["found"])
     summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
@@ -171,8 +181,18 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         ctx.passed("R02", summary, evidence, note=note)
         return
     ctypes = need_ctypes()
-    with ctx.call("dlopen %s" % path):
-        nvrtc = ctypes.CDLL(path)
+    problem = loader.header(path)["problem"] or _wrong_soname(path, loader)
+    if problem:
+        ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
+        return
+    try:
+        with ctx.call("dlopen %s" % path):
+            nvrtc = ctypes.CDLL(path)
+    except OSError as error:
+        ctx.fails(
+            "R02", "%s does not load: %s" % (path, error), "nvrtc-missing", dict(evidence, dlerror=str(error))
+        )
+        return
     program = ctypes.c_void_p()
     with ctx.call("nvrtcCreateProgram") as call:
         call.result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
@@ -185,6 +205,11 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     else:
         text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
         ctx.fails("R02", text, "nvrtc-missing", evidence)
+
+
+def _wrong_soname(path, loader):
+    soname = loader.header(path)["soname"] or "libnvrtc"
+    return None if soname.startswith("libnvrtc") else "it is %s under another name" % soname
 
 
 def _nvrtc_log(ctypes, nvrtc, program):

@@ -73,8 +73,17 @@ def _inventory(places, loader):
             header = loader.header(path)
             row = {"name": name, "path": path, "real": os.path.realpath(path), "kind": kind}
             row.update(size=header["size"], problem=header["problem"], soname=header["soname"])
+            row["problem"] = row["problem"] or another_library(name, header["soname"])
             rows.append(row)
     return rows
+
+
+def another_library(name, soname):
+    """What a file is in truth whose DT_SONAME is of another library than its name; None if they agree."""
+    stem = name.partition(".so")[0]
+    if not soname or not stem.startswith("libcudnn") or soname.partition(".so")[0] == stem:
+        return None
+    return "it is %s under another name" % soname
 
 
 def _copies(libraries):
@@ -91,7 +100,8 @@ def _copies(libraries):
         for major in sorted(parts - shims):
             orphans.append({"folder": folder, "major": major, "files": len(names)})
         for major in sorted(shims):
-            missing = [name for name in required_sublibraries(major) if name not in names]
+            version = folder_version(folder, major)
+            missing = [name for name in required_sublibraries(major, version) if name not in names]
             copy = {
                 "folder": folder,
                 "kind": by_folder[folder][0]["kind"],
@@ -99,7 +109,7 @@ def _copies(libraries):
                 "missing": missing,
             }
             copy["shim"] = os.path.join(folder, shim_name(major))
-            copy["version"] = folder_version(folder, major)
+            copy["version"] = version
             copies.append(copy)
     return copies, orphans
 

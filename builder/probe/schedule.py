@@ -43,6 +43,8 @@ def in_order():
 def _wanted(row, only, facts):
     if row.modules and row.name not in facts.get("installed", {}):
         return False
+    if facts.get("ctypes") is False and row.layer not in GROUNDWORK:
+        return False
     if only is None or row.layer in GROUNDWORK:
         return True
     # the driver's facts tell every later stage whether there is a GPU

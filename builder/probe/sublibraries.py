@@ -3,12 +3,16 @@
 import os
 import re
 
+from .distributions import read_text
 from .elf import names_inside
+from .versions import numbers
 
 _SETS = {
     8: ("ops_infer", "ops_train", "cnn_infer", "cnn_train", "adv_infer", "adv_train"),
     9: ("graph", "ops", "cnn", "adv", "engines_precompiled", "engines_runtime_compiled", "heuristic"),
 }
+# Parts that came later, by the release whose wheel (nvidia-cudnn-cu12) is the first to hold them.
+_SINCE = (((9, 21), "engines_tensor_ir"), ((9, 22), "ext"))
 _SHIM = re.compile(r"libcudnn\.so\.(\d+)$")
 
 
@@ -22,14 +26,17 @@ def shim_name(major):
     return "libcudnn.so.%d" % major
 
 
-def required_sublibraries(major):
-    """File names without which this major version of cuDNN cannot work; cuDNN 7 is one file."""
-    return ["libcudnn_%s.so.%d" % (part, major) for part in _SETS.get(major, _SETS[9] if major > 9 else ())]
+def required_sublibraries(major, version=None):
+    """File names without which this cuDNN cannot work; cuDNN 7 is one file. ``version``: text, if known."""
+    parts = list(_SETS.get(major, _SETS[9] if major > 9 else ()))
+    parts += [part for since, part in _SINCE if numbers(version)[:2] >= since]
+    return ["libcudnn_%s.so.%d" % (part, major) for part in parts]
 
 
 def preload_order(folder, major):
     """Paths of a whole cuDNN, each after those that it needs; the shim last."""
-    parts = [os.path.join(folder, name) for name in required_sublibraries(major) + [shim_name(major)]]
+    names = required_sublibraries(major, "9.99" if major == 9 else None) + [shim_name(major)]
+    parts = [os.path.join(folder, name) for name in names]
     return [path for path in parts if os.path.exists(path)]
 
 
@@ -48,9 +55,13 @@ def named_sublibraries(folder, major):
 
 
 def folder_version(folder, major):
-    """The version in the shim's real file name (``libcudnn.so.9.10.2``), or None: wheels have no such
-    name.
+    """The version in the shim's real file name (``libcudnn.so.9.10.2``); wheels have no such name, but a
+    header beside the library. None if nothing tells.
     """
+    header = os.path.join(os.path.dirname(folder), "include", "cudnn_version.h")
+    told = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) +(\d+)", read_text(header, 1 << 16))
+    if len(told) == 3 and int(told[0]) == major and os.path.basename(folder) == "lib":
+        return ".".join(told)
     real = os.path.basename(os.path.realpath(os.path.join(folder, shim_name(major))))
     found = re.match(r"libcudnn\.so\.(\d+(?:\.\d+)+)$", real)
     return found.group(1) if found else None

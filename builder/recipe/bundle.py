@@ -33,6 +33,17 @@ _HEAD = '''\
 """Says whether cuDNN works here and, if not, which one cause is to blame."""
 '''
 _RULE = "# " + "-" * 76
+_FIRST = "isolation"
+"""The module that comes before the imports of the others: it keeps the user's files out of them."""
+_GUARDED = """\
+isolate()
+try:
+%s
+except ImportError as _missing:
+    end_at_import(_missing, __name__)
+finally:
+    sys.path[:] = USER_PATH
+"""
 
 
 class BundleError(Exception):
@@ -60,8 +71,15 @@ def bundle(folder: Path | None = None) -> bytes:
             modules[path.stem] = _read(path.stem, _with_data(path))
     order = list(_in_order(modules))
     _check_names(modules, order)
+    parts = [_HEAD]
+    if _FIRST in modules:
+        order.remove(_FIRST)
+        parts += ["\n".join(modules[_FIRST].imports), _section(modules[_FIRST])]
     imports = sorted({line for name in order for line in modules[name].imports}, key=_import_key)
-    parts = [_HEAD, "\n".join(imports) + "\n"]
+    if _FIRST in modules:
+        parts += [_GUARDED % "\n".join(f"    {line}" for line in imports)]
+    else:
+        parts += ["\n".join(imports) + "\n"]
     parts += [_section(modules[name]) for name in order]
     text = "\n".join(parts)
     compile(text, "cudnn_verify.py", "exec", dont_inherit=True)

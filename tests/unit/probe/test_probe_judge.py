@@ -124,4 +124,9 @@ def test_a_name_that_the_loader_does_not_find(tmp_path, name, there, cause):
     for other in there:
         write_elf(tmp_path / other)
     loader = Loader(library_path=str(tmp_path), cache=[], defaults=[])
-    assert judge.absent_cause(name, loader) == cause
+    assert judge.absent_cause(name, loader, {"gpu_state": "faulty"}) == cause
+
+
+def test_the_driver_is_not_missed_where_there_is_no_gpu(tmp_path):
+    loader = Loader(library_path=str(tmp_path), cache=[], defaults=[])
+    assert judge.absent_cause("libcuda.so.1", loader, {"gpu_state": "none"}) is None

@@ -11,7 +11,8 @@ from probe_elf import write_elf
 from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
 from builder.probe.files import files_stage
-from builder.probe.packages import packages_stage, satisfies
+from builder.probe.packages import packages_stage
+from builder.probe.pins import satisfies
 
 
 def install(folder, name, version, *, requires=(), files=None):

@@ -1,0 +1,108 @@
+"""Counter-tests: the stage that failed once more with one thing of its surroundings taken away.
+
+A stage that then passes has its cause, and the proof. Each test runs only if that thing is there.
+"""
+
+import os
+import re
+
+from .machine_limits import memory_limit, preload_file
+from .run import SETTINGS
+
+ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file")
+MISSING_SYMBOL = re.compile(
+    r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error"
+)
+_MIXED = re.compile(
+    r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libnvrtc|libcupti"
+)
+
+
+def shorten(text, limit=300):
+    """The first line of a text, cut to a length."""
+    line = (text.strip().splitlines() or [""])[0]
+    return line if len(line) <= limit else line[: limit - 3] + "..."
+
+
+def by_counter_tests(run, check, toolkit=False):
+    """The cause that a counter-test proves, or None.
+
+    ``toolkit``: the complaint is about CUDA's libraries, not about cuDNN's.
+    """
+    for test, cause, what in _present(run, toolkit):
+        again = run.again(test)
+        record(run, again, test, what, check)
+        if _cured(again, check):
+            if test == "cleared-settings":
+                _name_setting(run, check)
+            return cause
+    return None
+
+
+def _present(run, toolkit):
+    """(counter-test, cause, what is taken away) of all that is there to be taken away."""
+    framework = run.stage.layer in ("framework", "coimport")
+    rows = []
+    if os.environ.get("LD_PRELOAD"):
+        rows.append(("cleared-preload", "preload-interference", "LD_PRELOAD=%s" % os.environ["LD_PRELOAD"]))
+    if preload_file():
+        what = "/etc/ld.so.preload, which names %s" % ", ".join(preload_file()[:3])
+        rows.append(("no-preload-file", "preload-interference", what))
+    if run.facts.get("mapped_at_start"):
+        what = "what Python's start loads (%s)" % ", ".join(run.facts["mapped_at_start"][:3])
+        rows.append(("no-site", "startup-preload", what))
+    if os.environ.get("LD_LIBRARY_PATH"):
+        what = "LD_LIBRARY_PATH=%s" % os.environ["LD_LIBRARY_PATH"]
+        rows.append(("cleared-path", "toolkit-mixed" if toolkit else "cudnn-shadowed", what))
+    settings = sorted(name for name in os.environ if SETTINGS.match(name))
+    if framework and settings:
+        rows.append(("cleared-settings", "variable-breaks-framework", ", ".join(settings)))
+    shadowed = run.facts.get("shadowed_modules")
+    if framework and shadowed:
+        rows.append(("unshadowed", "module-shadowed", ", ".join(sorted(shadowed.values())[:3])))
+    limit, who = memory_limit()
+    if limit is not None and who.startswith("ulimit"):
+        rows.append(("unlimited", "host-memory", "the limit of %d MiB (%s)" % (limit >> 20, who)))
+    return rows
+
+
+def complains_of_toolkit(text):
+    """True if the libraries that a message complains about are CUDA's, and none is cuDNN's."""
+    named = [line for line in text.splitlines() if MISSING_SYMBOL.search(line) or ABSENT_LIBRARY.search(line)]
+    return any(_MIXED.search(line) and "libcudnn" not in line for line in named)
+
+
+def _cured(again, check):
+    """True if the stage passes now, or the very check that failed by itself does."""
+    passed = {row["id"] for row in again.checks if row["outcome"] == "passed"}
+    failed = {row["id"] for row in again.checks if row["outcome"] == "failed"}
+    return again.sound or ("ending" not in (check["evidence"] or {}) and check["id"] in passed - failed)
+
+
+def record(run, again, test, what, check=None):
+    """Put a counter-test and what came of it into the proof."""
+    if again.ending["kind"] == "unavailable":
+        run.prove(test, "not_run", again.ending["text"])
+        return
+    cured = again.sound if check is None else _cured(again, check)
+    run.prove(
+        test,
+        "confirmed" if cured else "refuted",
+        "the same stage without %s %s" % (what, _outcome(again, cured)),
+    )
+
+
+def _outcome(again, cured):
+    if cured:
+        return "passes"
+    failed = [c["summary"] for c in again.checks if c["outcome"] == "failed"]
+    return "fails too: %s" % shorten(failed[0] if failed else again.ending["text"])
+
+
+def _name_setting(run, check):
+    """Which of the variables it is: the first without which alone the stage passes."""
+    names = sorted(name for name in os.environ if SETTINGS.match(name))
+    for name in names[:12]:
+        if len(names) == 1 or _cured(run.again("cleared-settings", settings=[name]), check):
+            check["summary"] = "%s=%s: %s" % (name, os.environ[name], check["summary"])
+            return

@@ -1,0 +1,99 @@
+"""The standard library's modules for the probe, the user's for the frameworks.
+
+A ``platform.py`` of the user's, on PYTHONPATH or beside the probe's file, must not take the place of Python's
+own in the probe; a framework has to meet it, as it does in the user's program.
+"""
+
+import os
+import sys
+
+USER_PATH = []
+"""The user's ``sys.path``, once :func:`isolate` has taken it away."""
+
+
+def is_standard(folder):
+    """True for a folder of ``sys.path`` with Python's own modules: no site-packages, none of the user's."""
+    prefixes = {
+        sys.prefix,
+        sys.exec_prefix,
+        getattr(sys, "base_prefix", ""),
+        getattr(sys, "base_exec_prefix", ""),
+    }
+    versions = ("python%d.%d" % sys.version_info[:2], "python%d%d.zip" % sys.version_info[:2])
+    within = any(prefix and folder.startswith(prefix.rstrip("/") + "/lib") for prefix in prefixes)
+    return within and any(name in folder for name in versions) and "-packages" not in folder
+
+
+def isolate(own_folder=None):
+    """Keep the standard library alone on ``sys.path``; ``own_folder``, if first, is not the user's."""
+    USER_PATH[:] = [entry for index, entry in enumerate(sys.path) if index or entry != own_folder]
+    standard = [entry for entry in sys.path if is_standard(entry)]
+    if standard:
+        sys.path[:] = standard
+
+
+def user_path():
+    """The user's ``sys.path``, whether or not it was taken away."""
+    return USER_PATH or sys.path
+
+
+def shadowed_modules():
+    """{module: file} of the standard library's modules that a file of the user's takes the place of."""
+    found = {}
+    library = os.path.dirname(os.__file__)
+    for folder in user_path():
+        if is_standard(folder):
+            break
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            stem = name[:-3] if name.endswith(".py") else name
+            path = os.path.join(folder, name)
+            package = os.path.isfile(os.path.join(path, "__init__.py"))
+            own = any(os.path.exists(os.path.join(library, stem + end)) for end in (".py", "/__init__.py"))
+            if own and (package or name.endswith(".py")) and not _same_folder(folder, library):
+                found.setdefault(stem, path)
+    return found
+
+
+def _same_folder(one, other):
+    return os.path.realpath(one or ".") == os.path.realpath(other)
+
+
+def return_to_user(shadowed=True):
+    """Give a framework the user's path back, and the modules that it means by a name of Python's.
+
+    With ``shadowed`` false Python's own modules come first: the counter-test.
+    """
+    if not USER_PATH:
+        return
+    if not shadowed:
+        sys.path[:] = [entry for entry in USER_PATH if is_standard(entry)] + USER_PATH
+        return
+    sys.path[:] = USER_PATH
+    for name in shadowed_modules():
+        for loaded in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
+            del sys.modules[loaded]
+
+
+def end_at_import(error, name):
+    """This Python lacks a module of its own: say so as a report would, with exit status 30."""
+    if name != "__main__":
+        raise error
+    text = "this Python (%s) lacks a module of its standard library: %s" % (sys.executable, error)
+    quoted = text.encode("ascii", "replace").decode("ascii").replace("\\", "/").replace('"', "'")
+    say_fault('{"schema": 1, "verdict": null, "cause": null, "summary": "%s"}' % quoted, text)
+    sys.exit(30)
+
+
+def say_fault(document, text):
+    """What a fault of the probe leaves: stdout gets a document under ``--json``, else a line; stderr all."""
+    answer = document if "--json" in sys.argv else "NO VERDICT: " + text.partition("\n")[0]
+    for stream, line in ((sys.stdout, answer), (sys.stderr, "cudnn-verify: " + text)):
+        try:
+            stream.write(line.encode("ascii", "backslashreplace").decode("ascii") + "\n")
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            continue  # nobody listens there

@@ -1,0 +1,226 @@
+"""P02: whether the libraries of the installed packages are as RECORD says: there, readable, of that size.
+
+Hashes take seconds for each gigabyte. They are computed under ``--thorough``, to explain a crash, and for a
+file with half a megabyte of zeros in one piece: the trace of a write that failed.
+"""
+
+import base64
+import hashlib
+import os
+import re
+import time
+
+from .distributions import read_distributions, read_record, read_text, search_folders
+from .elf import elf_problem
+from .protocol import COUNTER_LAYER, stage
+
+_HASH_LIMIT = 64 << 20
+_STRIDE = 128 << 10
+_WATCHED = re.compile(
+    r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime-gpu$|cupy|paddlepaddle-gpu$|"
+    r"ctranslate2$|numpy$"
+)
+_TOOLS = ("ptxas", "nvlink", "libdevice.10.bc")
+# What slim images leave out, and nothing that convolves needs.
+_SPARE = re.compile(
+    r"tensorrt|nvblas|cufftw|openvino|dnnl|rocm|test|libnvrtc.*alt|_static|nvperf|pcsamp|libcheckpoint"
+)
+
+
+def watched_files(distributions):
+    """{path: [(package, RECORD's row)]} of the libraries and tools that frameworks need."""
+    owners = {}
+    for name, row in sorted(distributions.items()):
+        if not _WATCHED.match(name) or by_conda(row):
+            continue
+        for entry in read_record(row, _is_watched):
+            if entry["sha256"] and _is_watched(entry["path"]):
+                owners.setdefault(entry["path"], []).append((name, entry))
+    return owners
+
+
+def _is_watched(path):
+    base = path.rpartition("/")[2]
+    return ".so" in base or base in _TOOLS
+
+
+def by_conda(distribution):
+    """True for what conda installed: it sets run paths anew after RECORD was written, so sizes differ."""
+    path = os.path.join(distribution["location"], distribution["info"], "INSTALLER")
+    return read_text(path, 100).strip() == "conda"
+
+
+class _Findings(object):
+    """What is wrong with the watched files, each list in the order of their paths."""
+
+    def __init__(self):
+        self.gone, self.denied, self.shared = {}, [], []
+        self.changed, self.damaged = [], []
+        self.present = {}
+
+    def evidence(self):
+        found = {"changed": self.changed[:50], "shared": self.shared[:50], "damaged": self.damaged[:20]}
+        return dict(
+            found, denied=self.denied[:20], gone={name: self.gone[name] for name in sorted(self.gone)}
+        )
+
+
+def _look(path, rows, found):
+    names = [name for name, _ in rows]
+    try:
+        size = os.path.getsize(path)
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            found.denied.append(path)
+            return
+        for name in names:
+            found.gone.setdefault(name, []).append(path)
+        return
+    tool = os.path.basename(path) in ("ptxas", "nvlink")
+    if not os.access(path, os.R_OK | (os.X_OK if tool else 0)):
+        found.denied.append(path)
+        return
+    for name in names:
+        found.present[name] = found.present.get(name, 0) + 1
+    matching = [name for name, entry in rows if entry["size"] in (None, size)]
+    if len(names) > 1:
+        found.shared.append({"path": path, "owners": names})
+        matching = _by_hash(path, size, rows) or matching
+    strangers = [name for name in names if name not in matching]
+    if strangers:
+        row = {"path": path, "size": size, "not_as_in": strangers, "as_in": matching}
+        problem = None if matching else _cut(path, size, rows)
+        if problem:
+            found.damaged.append(dict(row, problem=problem))
+        else:
+            found.changed.append(row)
+
+
+def _cut(path, size, rows):
+    """Why a file of another size than RECORD's cannot be used; None for one that was stripped or rebuilt."""
+    if not os.path.basename(path).endswith(_TOOLS):
+        return elf_problem(path)
+    return "shorter than it was" if size < max(entry["size"] for _, entry in rows) else None
+
+
+def check_owners(ctx, distributions):
+    """P02."""
+    owners, found = watched_files(distributions), _Findings()
+    for path in sorted(owners):
+        _look(path, owners[path], found)
+    if ctx.thorough:
+        ctx.extend(900)
+    found.damaged += wrong_hashes(owners, None if ctx.thorough else has_zeros)
+    closed = [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
+    found.denied += closed
+    evidence = found.evidence()
+    failure = _failure(found, evidence)
+    if failure:
+        ctx.fails("P02", failure[0], failure[1], evidence)
+        return
+    note = "%d files have two owners with the same content" % len(found.shared) if found.shared else None
+    if found.gone:
+        note = "missing since installation: " + ", ".join(sum((rows[:3] for rows in found.gone.values()), []))
+    ctx.passed("P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note)
+
+
+def _failure(found, evidence):
+    """(text, cause) of what is worst, or None."""
+    overwritten = [row for row in found.changed if row["as_in"]]
+    vanished = sorted(name for name in found.gone if not found.present.get(name))
+    lost = [
+        (name, path) for name in sorted(found.gone) for path in found.gone[name] if _is_needed(name, path)
+    ]
+    if found.denied:
+        return "%s cannot be read by this user" % found.denied[0], "file-access-denied"
+    if overwritten:
+        row = overwritten[0]
+        text = "%s belongs to %s but is the file of %s" % (row["path"], row["not_as_in"][0], row["as_in"][0])
+        return text, "package-overwritten"
+    tools = [path for _, path in lost if os.path.basename(path) in _TOOLS]
+    if tools:
+        return "%s, which its package installed, is gone" % tools[0], "ptxas-missing"
+    if vanished:
+        return "pip lists %s, but its libraries are gone" % ", ".join(vanished), "package-overwritten"
+    if found.damaged:
+        row = found.damaged[0]
+        text = "%s of %s is damaged: %s" % (row["path"], row["not_as_in"][0], row["problem"])
+        return text, "package-overwritten"
+    if lost:
+        return "%s, which %s installed, is gone" % (lost[0][1], lost[0][0]), "package-overwritten"
+    if found.changed:
+        evidence["weak"] = True
+        return "%s is not the file that its package installed" % found.changed[0][
+            "path"
+        ], "package-overwritten"
+    return None
+
+
+def _is_needed(name, path):
+    """True for a lost file whose absence breaks something; other checks know about NVIDIA's libraries."""
+    base = os.path.basename(path)
+    if name.startswith("nvidia-"):
+        return base in ("ptxas", "libdevice.10.bc") or base.startswith("libcudnn")
+    return not _SPARE.search(base)
+
+
+def has_zeros(path):
+    """True for a file with half a megabyte of zeros in one piece."""
+    with open(path, "rb", 0) as stream:
+        size, place, run = os.fstat(stream.fileno()).st_size, 0, 0
+        while place < size:
+            run = 0 if any(os.pread(stream.fileno(), 64, place)) else run + 1
+            if run == 4:
+                return not any(os.pread(stream.fileno(), 3 * _STRIDE, place - 3 * _STRIDE))
+            place += _STRIDE
+    return False
+
+
+def wrong_hashes(owners, chosen=None, until=None):
+    """Rows of the files whose content is none of what their packages installed.
+
+    ``chosen(path)`` picks the files to hash, None all of them; ``until`` (``time.time()``) ends it.
+    """
+    rows = []
+    for path in sorted(owners, key=lambda name: ("cudnn" not in name, name)):
+        try:
+            size = os.path.getsize(path)
+            if size not in [entry["size"] for _, entry in owners[path]] or (chosen and not chosen(path)):
+                continue
+            right = {entry["sha256"].rstrip("=") for _, entry in owners[path]}
+            if _digest(path) not in right:
+                rows.append(
+                    {"path": path, "not_as_in": [name for name, _ in owners[path]], "as_in": [], "size": size}
+                )
+                rows[-1]["problem"] = "its content is not what was installed (sha256)"
+        except OSError:
+            continue
+        if until is not None and time.time() > until:
+            break
+    return rows
+
+
+def _digest(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode("ascii")
+
+
+def _by_hash(path, size, rows):
+    """Which owners' hash a file has; [] if the sizes tell already, or it is too large to hash soon."""
+    if len({entry["size"] for _, entry in rows}) > 1 or size > _HASH_LIMIT:
+        return []
+    try:
+        text = _digest(path)
+    except OSError:
+        return []
+    return [name for name, entry in rows if entry["sha256"].rstrip("=") == text]
+
+
+@stage("hashes", layer=COUNTER_LAYER, timeout=120)
+def hashes_stage(ctx):
+    """Hash the watched files, to explain a crash: the fact ``damaged``."""
+    owners = watched_files(read_distributions(search_folders()))
+    ctx.fact("damaged", wrong_hashes(owners, until=ctx.start + 110))

@@ -1,0 +1,192 @@
+"""P01: whether the installed packages fit what the wheels of frameworks and of NVIDIA ask for."""
+
+import os
+import platform
+import re
+import sys
+
+from .distributions import requirement, search_folders
+from .isolation import user_path
+from .ldcache import read_cache, toolkit_folders
+from .resolver import Loader
+from .scene import find_wheel_folders
+from .versions import numbers
+
+# The file by which the library of one of NVIDIA's wheels is found elsewhere, and the cause if it is nowhere.
+_WHEELS = {
+    "cublas": ("libcublas.so.%d", "toolkit-library-missing"),
+    "cuda-cupti": ("libcupti.so.%d", "toolkit-library-missing"),
+    "cuda-nvcc": ("ptxas", "ptxas-missing"),
+    "cuda-nvrtc": ("libnvrtc.so.%d", "nvrtc-missing"),
+    "cuda-runtime": ("libcudart.so.%d", "toolkit-library-missing"),
+    "cudnn": ("libcudnn.so", "cudnn-missing"),
+    "cufft": ("libcufft.so", "toolkit-library-missing"),
+    "cufile": ("libcufile.so", "toolkit-library-missing"),
+    "curand": ("libcurand.so", "toolkit-library-missing"),
+    "cusolver": ("libcusolver.so", "toolkit-library-missing"),
+    "cusparse": ("libcusparse.so", "toolkit-library-missing"),
+    "cusparselt": ("libcusparseLt.so", "toolkit-library-missing"),
+    "nccl": ("libnccl.so", "toolkit-library-missing"),
+    "nvjitlink": ("libnvJitLink.so.%d", "toolkit-library-missing"),
+    "nvtx": ("libnvToolsExt.so", "toolkit-library-missing"),
+}
+# Packages that a framework is one half of: with another release, or without it, the framework does not work.
+_HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
+_ASKING = re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly|jax|jax-cuda\d+-plugin")
+
+
+def marker_applies(marker, extras=()):
+    """Whether an environment marker holds here; ``extras`` are those in use. An unknown variable holds."""
+    here = {
+        "platform_system": platform.system(),
+        "platform_machine": platform.machine(),
+        "sys_platform": sys.platform,
+        "os_name": os.name,
+        "platform_python_implementation": platform.python_implementation(),
+        "implementation_name": sys.implementation.name,
+        "python_version": "%d.%d" % sys.version_info[:2],
+        "python_full_version": platform.python_version(),
+    }
+    terms = re.sub(r"[()]", " ", marker).split(" or ")
+    return any(all(_term_holds(part, here, extras) for part in term.split(" and ")) for term in terms)
+
+
+def _term_holds(term, here, extras):
+    found = re.match(r"\s*(\w+)\s*(===|==|!=|<=|>=|<|>|~=)\s*['\"]([^'\"]*)['\"]\s*$", term)
+    if found is None:
+        return True
+    name, operator, wanted = found.groups()
+    if name == "extra":
+        return wanted in extras
+    if name.startswith("python_"):
+        return satisfies(here[name], [(operator, wanted)])
+    have = here.get(name, wanted)
+    return (have != wanted) if operator == "!=" else (have == wanted)
+
+
+def satisfies(version, pins):
+    """Whether a version meets all (operator, version) pins; only the numbers are compared."""
+    for operator, wanted in pins:
+        prefix = wanted.endswith(".*")
+        have, want = numbers(version), numbers(wanted)
+        size = max(len(have), len(want))
+        padded, aim = have + (0,) * (size - len(have)), want + (0,) * (size - len(want))
+        equal = have[: len(want)] == want if prefix else padded == aim
+        verdicts = {
+            "==": equal,
+            "===": equal,
+            "!=": not equal,
+            "<=": padded <= aim,
+            ">=": padded >= aim,
+            "<": padded < aim,
+            ">": padded > aim,
+            "~=": padded >= aim and have[: len(want) - 1] == want[:-1],
+        }
+        if not verdicts[operator]:
+            return False
+    return True
+
+
+def _harmless(wanted, version):
+    """A pin that is missed in a direction that NVIDIA allows: the same major, and no older minor."""
+    for operator, text in wanted["pins"]:
+        want, have = numbers(text), numbers(version)
+        if operator in ("==", "===", "~=", ">=") and (have[:1] != want[:1] or have[:2] < want[:2]):
+            return False
+        if operator in ("<", "<=", "!=") and not satisfies(version, [(operator, text)]):
+            return False
+    return True
+
+
+def _requirements(row, distributions):
+    """The requirements of a distribution that hold here: those of an extra if most of it is installed."""
+    wanted = [requirement(text) for text in row["requires"]]
+    wanted = [need for need in wanted if need is not None]
+    extras = {
+        found for need in wanted for found in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"])
+    }
+    in_use = []
+    for extra in extras:
+        names = [
+            need["name"] for need in wanted if re.search(r"['\"]%s['\"]" % re.escape(extra), need["marker"])
+        ]
+        names = [name for name in names if name.startswith("nvidia-")]
+        if len(names) > 2 and 2 * sum(name in distributions for name in names) > len(names):
+            in_use.append(extra)
+    return [
+        need
+        for need in wanted
+        if marker_applies(need["marker"], in_use) or (need["optional"] and need["name"] in distributions)
+    ]
+
+
+def check_pins(ctx, distributions):
+    """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
+    found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
+    for row in sorted(distributions.values(), key=lambda d: d["name"].lower()):
+        for need in _requirements(row, distributions):
+            _compare(found, row, need, distributions, ctx.strict)
+    ctx.fact("unmet", found["unmet"][:50])
+    evidence = {key: found[key] for key in ("missed", "allowed", "absent", "lost")}
+    if found["missed"]:
+        text = "%(by)s needs %(wants)s, installed is %(found)s" % found["missed"][0]
+        ctx.fails("P01", text, "package-pin-mismatch", evidence)
+    elif found["lost"]:
+        entry = found["lost"][0]
+        text = "%(by)s needs %(wants)s, which is not installed" % entry
+        ctx.fails("P01", text, entry["cause"], evidence)
+    else:
+        notes = ["%(by)s asks for %(wants)s, installed is %(found)s" % entry for entry in found["allowed"]]
+        notes += ["%(by)s asks for %(wants)s, which is not installed" % entry for entry in found["absent"]]
+        allowed = found["allowed"]
+        summary = "no pin is missed in a way that breaks" if allowed else "pins on NVIDIA's packages are met"
+        ctx.passed("P01", summary, evidence, note="; ".join(notes[:4]) or None)
+
+
+def _compare(found, row, need, distributions, strict):
+    name, there = need["name"], distributions.get(need["name"])
+    pins = ",".join("".join(pin) for pin in need["pins"])
+    entry = {"by": "%s %s" % (row["name"], row["version"]), "wants": name + pins, "name": name}
+    half = bool(_HALVES.match(name) and _ASKING.match(row["name"].lower())) and not need["optional"]
+    if there is not None:
+        if satisfies(there["version"], need["pins"]):
+            return
+        entry["found"] = there["version"]
+        found["unmet"].append(entry)
+        if name.startswith("nvidia-"):
+            harmless = _harmless(need, there["version"]) and not strict
+            found["allowed" if harmless or need["optional"] else "missed"].append(entry)
+        elif half:
+            found["missed"].append(entry)
+    elif half:
+        found["lost"].append(dict(entry, cause="package-pin-mismatch"))
+    elif name.startswith("nvidia-"):
+        exact = any(operator in ("==", "===") for operator, _ in need["pins"])
+        wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
+        library, cause = _WHEELS.get(wheel.group(1), (None, None))
+        if library and (exact or need["optional"]) and not lies_somewhere(library, wheel.group(2)):
+            found["lost"].append(dict(entry, cause=cause))
+        else:
+            found["absent"].append(entry)
+
+
+def lies_somewhere(library, major):
+    """Whether a file of this name, or one that goes on from it, lies where a program here could find it."""
+    stem = library % int(major or 0) if "%" in library else library
+    loader = Loader()
+    folders = loader.library_path + loader.defaults + find_wheel_folders(search_folders()) + toolkit_folders()
+    folders += [
+        os.path.join(folder, inner) for folder in user_path() for inner in ("torch/lib", "paddle/libs")
+    ]
+    if stem == "ptxas":
+        folders = os.environ.get("PATH", "").split(":") + ["/usr/local/cuda/bin"]
+        folders += [os.path.join(os.environ.get("CUDA_HOME") or "/usr/local/cuda", "bin")]
+    if any(name.startswith(stem) for name, _ in read_cache()):
+        return True
+    for folder in folders:
+        try:
+            if any(name == stem or name.startswith(stem + ".") for name in os.listdir(folder)):
+                return True
+        except OSError:
+            continue
+    return False
