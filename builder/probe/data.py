@@ -10,7 +10,7 @@ import os
 import re
 from collections import namedtuple
 
-from .packages import satisfies
+from .pins import satisfies
 from .versions import numbers
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
