@@ -91,7 +91,8 @@ def _detail(match, line):
             detail[key] = _cudnn_text(detail[key])
     if detail.get("found"):
         detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
-    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' )", match.group(0) + line.text)
+    text = match.group(0) + line.text
+    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
     detail["library"] = library.group(0) if library else None
     if detail["library"] and not detail.get("major"):
         found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"])
@@ -384,7 +385,10 @@ def _row(cause, finding, strength, index, told):
     about = CAUSES[cause]
     # a wrapper's causes have nothing in common that could be mended
     silent = strength == WRAPPER and len(finding.causes) > 1
-    commands = [] if silent else Remedies(told, finding.detail, finding.signature.systems).commands(cause)
+    remedies = Remedies(told, finding.detail, finding.signature.systems)
+    commands = [] if silent else remedies.commands(cause)
+    image = remedies.image() if strength == PROVES and about.side in ("image", "image-on-gpu") else None
+    commands += [image] if image and "windows" not in told.places else []
     places = {"colab", "notebook"} & told.places
     return {
         "cause": cause,

@@ -60,6 +60,24 @@ class Remedies(object):
             found = [c for c in found if c.where in ("pip", "conda", "docker", "rtbuild", "notebook")]
         return found
 
+    def image(self):
+        """The command that makes an image in which release and card fit; None for a release that is unknown."""
+        name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
+        if name is None or (self.version and not self._rows(self.version)):
+            return None
+        minor = ".".join(str(part) for part in numbers(self.version)[:2])
+        capability = self._capability()
+        wanted = "'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name
+        text = "rtbuild up " + {"onnxruntime": "onnxruntime-gpu"}.get(wanted, wanted)
+        text += " --gpu %d.%d" % capability[:2] if capability else ""
+        return Command("rtbuild", text, "an image in which they fit, verified")
+
+    def _unserved(self):
+        """Whether no build of this very release has code for the card."""
+        capability = self._capability()
+        rows = self._rows(self.version)
+        return bool(capability and rows) and not any(serves(row, capability) for row in rows)
+
     def _framework(self, systems):
         known = ("torch", "tensorflow", "jax", "onnxruntime", "ctranslate2", "cupy", "paddlepaddle-gpu")
         alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}

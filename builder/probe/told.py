@@ -57,6 +57,7 @@ _PATH = re.compile(r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)")
 _PLUS = re.compile(r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?")
 _PYTHON = re.compile(r"\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)", re.I)
 _FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<major>\d)[\d.]*)")
+_DEBIAN = re.compile(r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)")
 _FAMILIES = (
     # NVIDIA's lists of GPUs by compute capability: https://developer.nvidia.com/cuda-gpus
     (r"RTX ?50\d\d|RTX PRO \d{4}|RTX 5000 Blackwell", "12.0"),
@@ -146,6 +147,9 @@ class Told(object):
                 self.cudnn_here.add(version)
         for found in _CUDNN.finditer(text):
             self.cudnn_here.add(found.group("version"))
+        for found in _DEBIAN.finditer(text):
+            self.cudnn_here.add(found.group("version"))
+            self.cuda_majors.add(int(found.group("cuda")))
         for found in _FOUND.finditer(text):
             self.cudnn_here.add(found.group("major"))
         found = _PATH.search(text)
