@@ -61,7 +61,7 @@ class Remedies(object):
         return found
 
     def image(self):
-        """The command that makes an image in which release and card fit; None for a release that is unknown."""
+        """The command for an image in which release and card fit; None for a release that is unknown."""
         name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
         if name is None or (self.version and not self._rows(self.version)):
             return None
