@@ -67,6 +67,8 @@ class Remedies(object):
             return None
         minor = ".".join(str(part) for part in numbers(self.version)[:2])
         capability = self._capability()
+        if capability and capability < (5, 0):
+            return None  # no base of rtbuild's has a CUDA that old
         wanted = "'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name
         text = "rtbuild up " + {"onnxruntime": "onnxruntime-gpu"}.get(wanted, wanted)
         text += " --gpu %d.%d" % capability[:2] if capability else ""
@@ -312,14 +314,19 @@ class Remedies(object):
         capability = self._capability()
         if self.framework != "torch" or capability is None:
             return []
-        row = self.torch_row(capability)
+        row = self._nearest_torch(capability)
         return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
+
+    def _nearest_torch(self, capability):
+        """Another build of the release that is here; else the newest release that has one."""
+        return (self.version and self.torch_row(capability, self.version)) or self.torch_row(capability)
 
     def torch_row(self, capability=None, version=None):
         """The newest PyTorch with code for a card, for this driver and Python; None where none is known."""
         for row in self._rows(version):
             cuda = numbers(row["cuda"])
-            if not (cuda and self._driver_serves(cuda) and self._python_serves(row)):
+            here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
+            if here or not (cuda and self._driver_serves(cuda) and self._python_serves(row)):
                 continue
             if capability is None or serves(row, capability):
                 return row
@@ -352,8 +359,7 @@ class Remedies(object):
 
     def _framework_cpu_build(self):
         if self.framework == "torch":
-            capability = self._capability()
-            row = self.version and self.torch_row(capability, self.version) or self.torch_row(capability)
+            row = self._nearest_torch(self._capability())
             return [self._torch(row, "a build with CUDA %s" % row["cuda"])] if row else []
         if self.framework == "jax":
             serves_13 = self._driver_known() and self._driver_serves((13, 0))
@@ -396,10 +402,8 @@ class Remedies(object):
     def _driver_too_old(self):
         if self.framework != "torch" or not self._driver_known():
             return []
-        row = self.torch_row(self._capability())
-        if row is None or (
-            self.version and numbers(self.version) == numbers(row["latest"]) and not row["variant"]
-        ):
+        row = self._nearest_torch(self._capability())
+        if row is None:
             return []
         text = "without a new driver: a build for CUDA %s, which this driver serves" % row["cuda"]
         return [self._torch(row, text)]

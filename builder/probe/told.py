@@ -18,6 +18,9 @@ _WORDY = re.compile(
     r"(?:[ -](?:gpu|version))?\s*(?:is|:|=|v|<)?\s*v?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)",
     re.I,
 )
+_ASKED = re.compile(
+    r"(?P<name>torch|tensorflow|tf|jax|jaxlib)\.__version__\W{1,12}(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)"
+)
 _NAMES = {
     "pytorch": "torch",
     "tf": "tensorflow",
@@ -56,7 +59,7 @@ _CUDNN = re.compile(
 _PATH = re.compile(r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)")
 _PLUS = re.compile(r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?")
 _PYTHON = re.compile(r"\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)", re.I)
-_FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<major>\d)[\d.]*)")
+_FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<version>\d[\d.]*\d|\d))")
 _DEBIAN = re.compile(r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)")
 _FAMILIES = (
     # NVIDIA's lists of GPUs by compute capability: https://developer.nvidia.com/cuda-gpus
@@ -94,7 +97,7 @@ class Told(object):
         self._places(text)
 
     def _packages(self, text):
-        for pattern in (_PINNED, _WORDY):
+        for pattern in (_PINNED, _ASKED, _WORDY):
             for found in pattern.finditer(text):
                 name = canonical(found.group("name"))
                 self.packages.setdefault(_NAMES.get(name, name), found.group("version").rstrip(".,;)"))
@@ -151,7 +154,7 @@ class Told(object):
             self.cudnn_here.add(found.group("version"))
             self.cuda_majors.add(int(found.group("cuda")))
         for found in _FOUND.finditer(text):
-            self.cudnn_here.add(found.group("major"))
+            self.cudnn_here.add(found.group("version"))
         found = _PATH.search(text)
         self.library_path = found.group("value") if found else None
         self.hidden = bool(
