@@ -59,6 +59,10 @@ def _listed(text):
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
+def _newest_first(row):
+    return [-number for number in numbers(row["latest"])], not row["default"]
+
+
 class Releases(object):
     """The facts about releases and cards that travel with the probe."""
 
@@ -70,9 +74,9 @@ class Releases(object):
         self.families = {row["cuda_major"]: row for row in rows if "cuda_major" in row}
 
     def builds(self, framework, version=None, cuda_major=None):
-        """The rows of a framework, the newest first; only those of a version, or of a CUDA major."""
+        """Rows of a framework, the newest and the index's own first; those of a version, of a CUDA major."""
         found = []
-        for row in reversed(self.frameworks):
+        for row in sorted(self.frameworks, key=_newest_first):
             if row["framework"] != framework:
                 continue
             pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", row["versions"])
