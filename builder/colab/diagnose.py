@@ -21,9 +21,10 @@ _SHOWN = ("tensorflow", "torch", "jax", "nvidia-cudnn-cu12")
 _TITLE = """\
 # Why does cuDNN not work in this notebook?
 
-Run all cells (*Runtime → Run all*). It takes a minute or two and sends nothing anywhere. It installs nothing and
-changes nothing, but for the last cell, which shows its commands and asks before it runs them. The answer is the coloured line: the verdict, and, where something is wrong, the **one**
-cause, its evidence, and what to do about it.
+Run all cells (*Runtime → Run all*). It takes a minute or two and sends nothing anywhere. It installs nothing
+and changes nothing, but for the last cell, which shows its commands and asks before it runs them. The answer
+is the coloured line: the verdict, and, where something is wrong, the **one** cause, its evidence, and what to
+do about it.
 
 It asks the runtime that this notebook is connected to. With no GPU attached (*Runtime → Change runtime type*)
 it says `UNVERIFIED`, and checks all that can be checked without one.
