@@ -14,12 +14,13 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from builder.evidence import Evidence, Verification
+from builder.evidence import Evidence
 from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.oci.registry import Manifest
 from builder.oci.spec import MANIFEST
 from builder.oci.staging import Staged, read_image
 from builder.recipe.values import Recipe, RecipeFile
+from builder.verify.entry import ReportKey, SealedReport
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -256,14 +257,31 @@ def moment(**ago: float) -> datetime:
     return datetime.now(UTC).replace(microsecond=0) - timedelta(**ago)
 
 
-def verification(image: Staged, **changes: Any) -> Verification:
-    fields: dict[str, Any] = {
-        "document": double_report(),
-        "verified": moment(days=2),
-        "manifest": image.digest,
-        "content": image.content,
-    }
-    return Verification(**fields | changes)
+def verification(
+    image: Staged,
+    *,
+    document: dict[str, Any] | None = None,
+    verified: datetime | None = None,
+    manifest: str | None = None,
+    content: str | None = None,
+) -> SealedReport:
+    """A report on the image, without a file."""
+    return SealedReport(
+        where="results/reports/x.json",
+        key=ReportKey(
+            digest=manifest or image.digest,
+            content=content or image.content,
+            probe=PROBE,
+            gpus=(),
+            driver=None,
+        ),
+        cell=image.label("io.rtbuild.cell") or "",
+        matrix=image.label("io.rtbuild.matrix") or "",
+        verified=verified or moment(days=2),
+        rtbuild="0.1.0",
+        document=double_report() if document is None else document,
+        text="",
+    )
 
 
 def evidence(image: Staged, **changes: Any) -> Evidence:

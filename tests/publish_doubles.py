@@ -10,17 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from evidence_doubles import DEBS, WHEELS, double_report, layer, moment, status_file
 from evidence_doubles import push_image as push_double
 
 from builder import __version__
+from builder.evidence import Policy
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase
-from builder.oci.staging import read_image, staged_tag
-from builder.publish.reports import Candidate
+from builder.oci.spec import MANIFEST
+from builder.oci.staging import Staged, read_image, staged_tag
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
@@ -29,11 +31,9 @@ from builder.verify.expectation import Expectation
 from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from pathlib import Path
 
     from builder.model import Cell, Matrix
-    from builder.oci.staging import Staged
     from builder.recipe.values import Recipe
 
 PROBE = bundle()
@@ -137,25 +137,42 @@ def report(
     return document | changes
 
 
-def candidate(cell: Cell, **changes: Any) -> Candidate:
+IMAGE = "sha256:" + "d" * 64
+CONTENT = "sha256:" + "c" * 64
+
+
+def image_of(cell: Cell, *, digest: str = IMAGE, content: str = CONTENT) -> Staged:
     """What stands before the gate, with no registry behind it."""
+    return Staged(
+        repository="registry.example/team/tf",
+        digest=digest,
+        manifest=b"{}",
+        media_type=MANIFEST,
+        config_digest=digest,
+        content=content,
+        labels=(("io.rtbuild.cell", cell.id), ("io.rtbuild.matrix", cell.matrix)),
+        platform=cell.platform,
+        blobs=(),
+    )
+
+
+def policy(**changes: Any) -> Policy:
+    """What is demanded of reports about it."""
     fields: dict[str, Any] = {
-        "cell": cell,
-        "digest": "sha256:" + "d" * 64,
-        "content": "sha256:" + "c" * 64,
+        "now": datetime.now(UTC),
         "probe": probe_sha256(),
         "expect": Expectation(
             python="3.11", frameworks=(("tensorflow", "2.15.1"),), cuda="12.2", cudnn="8.9.4"
         ),
     }
-    return Candidate(**fields | changes)
+    return Policy(**fields | changes)
 
 
 def entry(
     cell: Cell,
     *,
-    digest: str = "sha256:" + "d" * 64,
-    content: str = "sha256:" + "c" * 64,
+    digest: str = IMAGE,
+    content: str = CONTENT,
     verified: datetime | None = None,
     where: str = "results/reports/x.json",
     **changes: Any,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from builder.evidence import Verified
+    from builder.evidence import JudgedReport
     from builder.facts.tables import Facts
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -76,7 +76,7 @@ def _digest(registry: Registry, name: str, platform: str) -> str:
     return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name, baseline=True)
 
 
-def cudnn(verified: Verified, facts: Facts) -> AuditFinding:
+def cudnn(verified: JudgedReport, facts: Facts) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
     loaded = loaded_cudnn(verified)
     if not loaded:
@@ -109,18 +109,18 @@ def cudnn(verified: Verified, facts: Facts) -> AuditFinding:
     )
 
 
-def _in_bases(verified: Verified, facts: Facts) -> list[str]:
+def _in_bases(verified: JudgedReport, facts: Facts) -> list[str]:
     """cuDNN in NVIDIA's base images of the CUDA that was loaded."""
     wanted = {short(version, 2) for version in loaded_cuda(verified)}
     return [row.cudnn for row in facts.tags if row.cudnn and short(row.cuda, 2) in wanted]
 
 
-def loaded_cudnn(verified: Verified) -> list[str]:
+def loaded_cudnn(verified: JudgedReport) -> list[str]:
     """``8.9.4``: as each framework says, else as the mapped library itself."""
     return _versions(verified.report.loaded("cudnn", "libcudnn.so"))
 
 
-def loaded_cuda(verified: Verified) -> list[str]:
+def loaded_cuda(verified: JudgedReport) -> list[str]:
     return _versions(verified.report.loaded("cuda", "libcudart.so"))
 
 
@@ -129,7 +129,7 @@ def _versions(texts: Iterable[str]) -> list[str]:
 
 
 def known_bad(
-    verifications: Sequence[Verified], classes: Iterable[str], facts: Facts
+    verifications: Sequence[JudgedReport], classes: Iterable[str], facts: Facts
 ) -> Iterator[AuditFinding]:
     """Whether a combination that was measured in the image has been listed as bad since."""
     gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
@@ -155,7 +155,7 @@ def known_bad(
         )
 
 
-def _measured(verified: Verified) -> dict[str, Value]:
+def _measured(verified: JudgedReport) -> dict[str, Value]:
     """Versions as the report has them, by the names of ``known-bad.toml``."""
     texts: dict[str, str] = {}
     for name, version in (python_packages(verified.document) or {}).items():
@@ -173,7 +173,7 @@ def _measured(verified: Verified) -> dict[str, Value]:
     }
 
 
-def age(verifications: Sequence[Verified], now: datetime) -> AuditFinding:
+def age(verifications: Sequence[JudgedReport], now: datetime) -> AuditFinding:
     """How long ago the newest verification was."""
     newest = max(verified.when for verified in verifications)
     days = (now - newest).days

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.errors import EvidenceError
-from builder.evidence import judge, judge_failure
 from builder.evidence.attach import KINDS
-from builder.evidence.failure import Failure, is_failure
-from builder.evidence.standing import broken, denied, standing
-from builder.evidence.verification import Verified, timestamp, without, without_exempt
+from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
+from builder.evidence.standing import broken, denied, standing, without, without_exempt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,18 +38,18 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class Weighed:
     """What the evidence comes to."""
 
     held: tuple[Held, ...]
-    verified: tuple[Verified, ...]
+    verified: tuple[JudgedReport, ...]
     """The verifications that hold and that nothing newer about the same GPU and driver contradicts, with
     the claims that are left."""
-    against: tuple[Failure, ...]
+    against: tuple[JudgedReport, ...]
     """What was found against the image and nothing newer takes back."""
-    denied: tuple[Failure, ...]
+    denied: tuple[JudgedReport, ...]
     """Of those the ones that took a claim away."""
-    unheard: tuple[Failure, ...]
+    unheard: tuple[JudgedReport, ...]
     """What would be among them if it were signed by whom was asked for."""
 
     def findings(self, question: Question) -> Iterator[AuditFinding]:
@@ -82,67 +80,58 @@ class Judged:
             )
 
 
-def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Judged:
+def judge_all(gathered: Gathered, image: Staged, question: Question, now: datetime) -> Weighed:
     """Every statement by itself, then all of them together."""
-    rows = [_one(piece, image, question, now) for piece in gathered.pieces]
-    verified = [word for row, word in rows if row.holds and isinstance(word, Verified)]
-    failures = [word for row, word in rows if isinstance(word, Failure)]
-    heard = [word for row, word in rows if row.holds and isinstance(word, Failure)]
-    words: list[Verified | Failure] = [*verified, *heard]
-    against = [word for word in standing(words) if isinstance(word, Failure)]
+    policy = Policy(now=now, max_age=question.max_age)
+    rows = [_one(piece, image, question, policy) for piece in gathered.pieces]
+    verified = [word for row, word in rows if row.holds and word is not None and word.side == "for"]
+    failures = [word for _, word in rows if word is not None and word.side == "against"]
+    heard = [word for row, word in rows if row.holds and word is not None and word.side == "against"]
+    against = [word for word in standing([*verified, *heard]) if word.side == "against"]
     claiming = without_exempt(verified)  # an exemption holds also where what it stands in is contradicted
     taken = denied(against, {name for found in claiming for name in found.claims})
     left = [found for found in claiming if found.key not in {word.key for word in against}]
-    words = [*verified, *failures]
-    return Judged(
+    unheard = [word for word in standing([*verified, *failures]) if word.side == "against"]
+    return Weighed(
         held=tuple(_placed(row, word, against) for row, word in rows),
         verified=tuple(without(left, {word.gpu_class for word in taken})),
         against=tuple(sorted(against, key=lambda word: word.when, reverse=True)),
         denied=tuple(taken),
-        unheard=tuple(word for word in standing(words) if isinstance(word, Failure) and word not in heard),
+        unheard=tuple(word for word in unheard if word not in heard),
     )
 
 
-def _placed(row: Held, word: Verified | Failure | None, against: list[Failure]) -> Held:
+def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -> Held:
     """The same row, where another statement has the last word about its GPU and driver."""
     if word is None or not row.holds or word in against:
         return row
     over = next((other for other in against if other.key == word.key), None)
-    if isinstance(word, Failure):
+    if word.side == "against":
         return replace(row, holds=False, reason=f"{word.text}; a newer report has taken it back")
     return row if over is None else replace(row, holds=False, reason=f"it was found {over.text}")
 
 
-def _one(
-    piece: Piece, image: Staged, question: Question, now: datetime
-) -> tuple[Held, Verified | Failure | None]:
+def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, JudgedReport | None]:
     predicate = piece.statement.predicate
     kind = KINDS.get(piece.statement.predicate_type, "other")
-    word: Verified | Failure | None = None
-    shown, reason, holds = str(kind), "", True
+    failed = kind == "verification" and is_failure(predicate)
+    heard = question.verifier is None or piece.signed
+    word, reason = None, ""
     try:
-        if kind == "verification" and is_failure(predicate):
-            shown = FAILED
-            word = judge_failure(predicate, image)
+        if failed:
+            word = judge(predicate, image, policy)
             reason = word.text
-        elif question.verifier is None or piece.signed:
-            if kind == "verification":
-                word = judge(predicate, image, now=now)
-                reason = _too_old(word, question, now)
-            else:
-                reason = _other(kind, piece, image)
-            holds = not reason
-        if question.verifier is not None and not piece.signed:
+        elif heard and kind == "verification":
+            word = judge(predicate, image, policy)
+        elif heard:
+            reason = _other(kind, piece, image)
+        holds = failed or not reason
+        if not heard:
             holds, reason = False, f"not signed by {question.verifier}"
     except EvidenceError as error:
         holds, reason = False, error.message
+    shown = FAILED if failed else str(kind)
     return Held(kind=shown, digest=piece.digest, signed=piece.signed, holds=holds, reason=reason), word
-
-
-def _too_old(found: Verified, question: Question, now: datetime) -> str:
-    if question.max_age is None or now - found.when <= question.max_age:
-        return ""
-    return f"it is of {timestamp(found.when)}, older than the {question.max_age} that were allowed"
 
 
 def _other(kind: str, piece: Piece, image: Staged) -> str:

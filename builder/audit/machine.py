@@ -23,14 +23,14 @@ from builder.model import Base, Cell, Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from builder.evidence import Verified
+    from builder.evidence import JudgedReport
     from builder.facts.tables import Facts
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 """Those that speak of a machine; what else a cell may have wrong, its verification has answered."""
 
 
-def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None) -> AuditFinding:
+def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | None) -> AuditFinding:
     """What the verifications say of this machine. ``driver`` is a branch or a whole version."""
     mine = "this machine" if gpu is None else gpu
     of_class = [v for v in verifications if gpu is None or gpu in v.claims]
@@ -45,9 +45,9 @@ def seen(verifications: Sequence[Verified], gpu: str | None, driver: str | None)
             hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
         )
     if driver is not None:
-        fitting = [v for v in of_class if _not_older(driver, v.driver)]
+        fitting = [v for v in of_class if _not_older(driver, v.driver or "")]
         if not fitting:
-            drivers = ", ".join(sorted({v.driver for v in of_class}, key=key))
+            drivers = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
             return AuditFinding(
                 what="machine",
                 outcome=AuditOutcome.FAILS,

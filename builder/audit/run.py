@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.audit.judged import Held
-    from builder.evidence import Failure, Verified
+    from builder.evidence import JudgedReport
     from builder.oci.registry import Registry
 
 PLATFORM = "linux/amd64"
@@ -53,9 +53,9 @@ class Audit:
     """``referrers`` or ``tag``: who lists the evidence."""
     signatures: bool
     """Whether there are signatures at all, whoever made them."""
-    verified: tuple[Verified, ...]
+    verified: tuple[JudgedReport, ...]
     """The verifications that hold."""
-    failed: tuple[Failure, ...]
+    failed: tuple[JudgedReport, ...]
     """What was found against the image, and nothing newer has taken back."""
     findings: tuple[AuditFinding, ...] = field(default=())
 
@@ -164,7 +164,7 @@ def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...])
     )
 
 
-def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterator[AuditFinding]:
+def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iterator[AuditFinding]:
     if verified:
         cards = sorted({found.gpu for found in verified})
         yield AuditFinding(
@@ -189,7 +189,7 @@ def _verification(held: Sequence[Held], verified: Sequence[Verified]) -> Iterato
 
 
 def _since(
-    registry: Registry, image: Staged, verified: Sequence[Verified], question: Question, now: datetime
+    registry: Registry, image: Staged, verified: Sequence[JudgedReport], question: Question, now: datetime
 ) -> Iterator[AuditFinding]:
     facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from builder.audit.judged import Held
     from builder.audit.run import Audit
     from builder.console import Terminal
-    from builder.evidence import Failure, Verified
+    from builder.evidence import JudgedReport
 
 SCHEMA = 1
 _MARKS = {
@@ -92,7 +92,7 @@ def document(audit: Audit) -> dict[str, Any]:
     }
 
 
-def _verified(found: Verified) -> dict[str, Any]:
+def _verified(found: JudgedReport) -> dict[str, Any]:
     return {
         "when": timestamp(found.when),
         "gpu": found.gpu,
@@ -114,12 +114,12 @@ def _verified(found: Verified) -> dict[str, Any]:
     }
 
 
-def _failed(found: Failure) -> dict[str, Any]:
+def _failed(found: JudgedReport) -> dict[str, Any]:
     return {
         "when": timestamp(found.when),
         "verdict": found.verdict,
-        "cause": found.cause,
-        "summary": found.summary,
+        "cause": found.report.cause,
+        "summary": found.report.summary,
         "gpu": found.gpus[0][0] if found.gpus else None,
         "class": found.gpu_class,
         "compute_capability": found.gpus[0][1] if found.gpus else None,

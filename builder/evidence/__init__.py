@@ -7,27 +7,24 @@ them proves, and what it does not, is in docs/evidence.md.
 from builder.errors import EvidenceError
 from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
 from builder.evidence.cosign import Cosign, Signed, Signer, Verifier
-from builder.evidence.documents import Attached, Evidence, Verification
-from builder.evidence.failure import Failure, judge_failure
+from builder.evidence.documents import Attached, Evidence
+from builder.evidence.judgement import JudgedReport, Policy, judge
 from builder.evidence.statement import Statement
-from builder.evidence.verification import Verified, judge
 
 __all__ = [
     "Attached",
     "Cosign",
     "Evidence",
     "EvidenceError",
-    "Failure",
+    "JudgedReport",
+    "Policy",
     "Signed",
     "Signer",
     "Statement",
-    "Verification",
-    "Verified",
     "Verifier",
     "attach_all",
     "attach_failures",
     "failure_statement",
     "judge",
-    "judge_failure",
     "statements",
 ]

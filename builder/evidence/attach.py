@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
 from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
-from builder.evidence.documents import Attached, Evidence, Kind, Verification
-from builder.evidence.failure import failure_predicate, judge_failure
+from builder.evidence.documents import Attached, Evidence, Kind
+from builder.evidence.judgement import Policy, judge
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom
 from builder.evidence.statement import (
@@ -24,7 +24,7 @@ from builder.evidence.statement import (
     TEST_RESULT,
     Statement,
 )
-from builder.evidence.verification import EXTENSION, judge, predicate_of
+from builder.evidence.verification import EXTENSION, predicate_of
 from builder.oci.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
 from builder.oci.spec import parse_reference
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
+    from builder.verify.entry import SealedReport
 
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}
@@ -62,7 +63,7 @@ def attach_all(
 def attach_failures(
     registry: Registry,
     image: Staged,
-    verifications: Sequence[Verification],
+    reports: Sequence[SealedReport],
     *,
     signer: Signer | None = None,
     note: Callable[[str], None] | None = None,
@@ -71,15 +72,16 @@ def attach_failures(
 
     Raises as :func:`attach_all`: EvidenceError for a report that says nothing against this image.
     """
-    made = tuple(failure_statement(image, verification) for verification in verifications)
+    made = tuple(failure_statement(image, report) for report in reports)
     return _put(registry, image, made, signer, note or _silent)
 
 
-def failure_statement(image: Staged, verification: Verification) -> Statement:
+def failure_statement(image: Staged, report: SealedReport) -> Statement:
     """What would be attached for a report against the image. Raises EvidenceError."""
-    _refuse_other_digest(image, verification)
-    predicate = failure_predicate(verification, image)
-    judge_failure(predicate, image)
+    _refuse_other_digest(image, report)
+    predicate = predicate_of(report, image, claims=(), exempt=())
+    if judge(predicate, image, Policy(now=datetime.now(UTC))).side != "against":
+        raise EvidenceError(f"its report says {report.verdict}, which is no word against the image")
     return _about(image, TEST_RESULT, predicate)
 
 
@@ -130,7 +132,7 @@ def statements(
 ) -> tuple[Statement, ...]:
     """What would be attached, after the same checks; nothing is written. Raises as :func:`attach_all`."""
     _refuse_other_image(image, evidence)
-    tests = [_test(verification, image, evidence) for verification in evidence.verifications]
+    tests = [_test(report, image, evidence) for report in evidence.verifications]
     _refuse_uncovered(tests, evidence)
     layers: list[dict[str, Any]] = json.loads(image.manifest)["layers"]
     system = read_system(registry, image, layers, note=note or _silent)
@@ -165,21 +167,23 @@ def _refuse_other_image(image: Staged, evidence: Evidence) -> None:
             f"there is no report about {image.digest}",
             hint="verify it on a machine with a GPU: rtbuild verify",
         )
-    for verification in evidence.verifications:
-        _refuse_other_digest(image, verification)
+    for report in evidence.verifications:
+        _refuse_other_digest(image, report)
 
 
-def _refuse_other_digest(image: Staged, verification: Verification) -> None:
-    if verification.manifest != image.digest:
-        raise EvidenceError(f"the report is about {verification.manifest}, not about {image.digest}")
+def _refuse_other_digest(image: Staged, report: SealedReport) -> None:
+    if report.key.digest != image.digest:
+        raise EvidenceError(f"the report is about {report.key.digest}, not about {image.digest}")
 
 
-def _test(verification: Verification, image: Staged, evidence: Evidence) -> Mapping[str, Any]:
+def _test(report: SealedReport, image: Staged, evidence: Evidence) -> Mapping[str, Any]:
     """One report as a predicate that would pass the audit."""
     predicate = predicate_of(
-        verification, image, claims=evidence.claims, exempt=evidence.exempt, as_of=evidence.as_of
+        report, image, claims=evidence.claims, exempt=evidence.exempt, as_of=evidence.as_of
     )
-    judge(predicate, image, now=datetime.now(UTC))
+    judged = judge(predicate, image, Policy(now=datetime.now(UTC)))
+    if judged.side != "for":
+        raise EvidenceError(f"its report says {judged.text}")
     return predicate
 
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from builder.recipe.values import Recipe
+    from builder.verify.entry import SealedReport
 
 Kind = Literal["verification", "sbom", "provenance"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verification:
-    """One report from a GPU machine. ``document`` is the probe's own JSON, unchanged."""
-
-    document: Mapping[str, Any]
-    verified: datetime
-    """When the probe ended, with a time zone."""
-    manifest: str
-    """Digest of the manifest that was pulled and probed."""
-    content: str
-    """:func:`builder.digests.content_of` of the image that was probed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +19,7 @@ class Evidence:
     """Everything that is said about one published image."""
 
     recipe: Recipe
-    verifications: tuple[Verification, ...]
+    verifications: tuple[SealedReport, ...]
     claims: tuple[str, ...]
     """GPU classes that the image is published for."""
     exempt: tuple[str, ...] = ()

@@ -1,48 +1,24 @@
-"""Which of several words about one image stand. The gate asks it of reports before a publication, the audit
-of statements after one: there is no second copy of the rule.
-
-What counts as a word, and for which side, is theirs to say; docs/publish.md has the rule in words.
-"""
+"""Which of several judgements about one image stand; docs/publish.md has the rule in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Collection, Container, Iterable, Sequence
 
+    from builder.evidence.judgement import JudgedReport
     from builder.verify.entry import ReportKey
 
-Side = Literal["for", "against", "neither"]
-"""``neither``: it says nothing about the image, or proves nothing."""
 
-
-class Word(Protocol):
-    """What a report says of an image."""
-
-    @property
-    def key(self) -> ReportKey: ...
-    @property
-    def when(self) -> datetime: ...
-    @property
-    def side(self) -> Side: ...
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def gpu_class(self) -> str | None: ...
-
-
-_Word = TypeVar("_Word", bound=Word)
-
-
-def standing(words: Iterable[_Word]) -> list[_Word]:
+def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
     """Of several about the very same thing the newest; of two in one second the one against the image.
 
     What speaks against the image gives way only to a newer word for it, or to a newer one against it: a GPU
     that is taken an hour later, a clock that is wrong or a test double do not mend what was found.
     """
-    latest: dict[ReportKey, _Word] = {}
+    latest: dict[ReportKey, JudgedReport] = {}
     for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
         before = latest.get(word.key)
         if before is None or before.side != "against" or word.side != "neither":
@@ -50,16 +26,43 @@ def standing(words: Iterable[_Word]) -> list[_Word]:
     return list(latest.values())
 
 
-def broken(stand: Sequence[_Word]) -> list[_Word]:
+def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
     """Of the words that stand those that shut an image out, whatever others say: one that says ``works`` on
     another GPU does not outvote them, and they do not grow old."""
     return [word for word in stand if word.side == "against" and word.verdict == "broken"]
 
 
-def denied(stand: Sequence[_Word], claims: Container[str | None]) -> list[_Word]:
+def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list[JudgedReport]:
     """Of the words that stand those that deny a claim: with another driver on a GPU of that class, say."""
     return [
         word
         for word in stand
         if word.side == "against" and word.verdict == "unsupported-gpu" and word.gpu_class in claims
+    ]
+
+
+def without(claiming: Sequence[JudgedReport], classes: Collection[str | None]) -> list[JudgedReport]:
+    """The same without any claim for these classes."""
+    return [
+        replace(found, claims=tuple(name for name in found.claims if name not in classes))
+        for found in claiming
+    ]
+
+
+def without_exempt(claiming: Sequence[JudgedReport]) -> list[JudgedReport]:
+    """The same without the claims that another statement takes back.
+
+    Statements are never removed: one that claims a class stays beside the image when its matrix exempts the
+    class later on. The claim comes back with a report that is newer than the exemption.
+    """
+    return [
+        replace(
+            found,
+            claims=tuple(
+                name
+                for name in found.claims
+                if not any(name in other.exempt and found.when <= other.exempt_until for other in claiming)
+            ),
+        )
+        for found in claiming
     ]

@@ -1,4 +1,4 @@
-"""A report as a test-result predicate, and the one judgement on it that attaching and auditing share.
+"""A report as a test-result predicate, and what speaks against one.
 
 https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md names result, configuration
 and tests, and nothing of hardware; what it lacks stands in the extension field ``rtbuildVerification``, with
@@ -8,8 +8,7 @@ the probe's whole report, so that whoever reads it judges for himself and need n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -18,22 +17,17 @@ from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
 from builder.facts.gpus import class_of
 from builder.verify.document import parse
-from builder.verify.entry import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-    from builder.evidence.documents import Verification
-    from builder.evidence.standing import Side
     from builder.oci.staging import Staged
     from builder.verify.document import ProbeDocument
-    from builder.verify.entry import ReportKey
+    from builder.verify.entry import SealedReport
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})
 """The checks that convolve: cuDNN by itself, and each framework. See docs/probe.md."""
-CLOCKS = timedelta(minutes=10)
-"""How far the clock of a machine that verified may be ahead of the one that reads."""
 
 _DRIVER = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
@@ -86,42 +80,8 @@ class TestResult(_PredicatePart):
     details: Details = Field(alias="rtbuildVerification")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verified:
-    """A verification that was read and holds: on which GPUs, with which driver, when, what was loaded."""
-
-    key: ReportKey
-    when: datetime
-    gpus: tuple[tuple[str, str, str | None], ...]
-    """Name, compute capability, and class if any table has it."""
-    driver: str
-    claims: tuple[str, ...]
-    exempt: tuple[str, ...]
-    exempt_until: datetime
-    """Until when ``exempt`` takes the claims of other verifications away, too."""
-    report: ProbeDocument
-    document: Mapping[str, Any]
-
-    @property
-    def gpu(self) -> str:
-        """The GPU that convolved, as its driver calls it."""
-        return self.gpus[0][0]
-
-    @property
-    def gpu_class(self) -> str | None:
-        return self.gpus[0][2]
-
-    @property
-    def side(self) -> Side:
-        return "for"
-
-    @property
-    def verdict(self) -> str:
-        return self.report.verdict
-
-
 def predicate_of(
-    verification: Verification,
+    sealed: SealedReport,
     image: Staged,
     *,
     claims: tuple[str, ...],
@@ -129,7 +89,7 @@ def predicate_of(
     as_of: datetime | None = None,
 ) -> dict[str, Any]:
     """The predicate. Claims that this report does not cover are left out: another report has to."""
-    report = parse(canonical_json(verification.document))
+    report = parse(canonical_json(sealed.document))
     probe = report.probe.sha256.removeprefix("sha256:")
     by_outcome: dict[str, list[str]] = {"passed": [], "failed": [], "not_run": []}
     for check in report.checks:
@@ -146,12 +106,12 @@ def predicate_of(
             "cell": image.label("io.rtbuild.cell") or "",
             "matrix": image.label("io.rtbuild.matrix") or "",
             "inputs": image.label("io.rtbuild.inputs") or "",
-            "content": verification.content,
-            "verified": timestamp(verification.verified),
+            "content": sealed.key.content,
+            "verified": timestamp(sealed.verified),
             "claims": [name for name in claims if name == covered],
             "exempt": sorted(exempt),
             **({"asOf": timestamp(as_of)} if exempt and as_of is not None else {}),
-            "report": verification.document,
+            "report": sealed.document,
         },
     }
 
@@ -167,33 +127,6 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def judge(predicate: Mapping[str, Any], image: Staged, *, now: datetime) -> Verified:
-    """The verification, if it proves that this image works on a GPU.
-
-    Nothing is taken from the summary that the report itself does not bear out. Raises EvidenceError with all
-    the reasons against it.
-    """
-    found, report = read(predicate)
-    against = [*about_another(found, image), *no_proof(report), *contradictions(found, report, "PASSED")]
-    if found.details.verified > now + CLOCKS:
-        against.append(f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong")
-    key = key_of(image.content, report, image.digest)
-    if against or key is None:
-        raise EvidenceError("; ".join(against))
-    assert report.driver is not None  # noqa: S101 - no_proof says so
-    return Verified(
-        key=key,
-        when=found.details.verified.astimezone(UTC),
-        gpus=gpus_of(report),
-        driver=report.driver.version or "",
-        claims=tuple(found.details.claims),
-        exempt=tuple(found.details.exempt),
-        exempt_until=max(found.details.verified, found.details.as_of or found.details.verified),
-        report=report,
-        document=found.details.report,
-    )
-
-
 def read(predicate: Mapping[str, Any]) -> tuple[TestResult, ProbeDocument]:
     """A predicate and the report in it, none of it believed yet. Raises EvidenceError."""
     try:
@@ -207,41 +140,6 @@ def read(predicate: Mapping[str, Any]) -> tuple[TestResult, ProbeDocument]:
     except (CellError, ValueError) as error:
         raise EvidenceError(f"it holds no report of cudnn-verify ({error})") from error
     return found, report
-
-
-def gpus_of(report: ProbeDocument) -> tuple[tuple[str, str, str | None], ...]:
-    """Name, compute capability, and class of each GPU."""
-    return tuple(
-        (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
-        for gpu in report.gpus
-    )
-
-
-def without(verified: Sequence[Verified], classes: Collection[str | None]) -> list[Verified]:
-    """The same without any claim for these classes."""
-    return [
-        replace(found, claims=tuple(name for name in found.claims if name not in classes))
-        for found in verified
-    ]
-
-
-def without_exempt(verified: Sequence[Verified]) -> list[Verified]:
-    """The same without the claims that another statement takes back.
-
-    Statements are never removed: one that claims a class stays beside the image when its matrix exempts the
-    class later on. The claim comes back with a report that is newer than the exemption.
-    """
-    return [
-        replace(
-            found,
-            claims=tuple(
-                name
-                for name in found.claims
-                if not any(name in other.exempt and found.when <= other.exempt_until for other in verified)
-            ),
-        )
-        for found in verified
-    ]
 
 
 def about_another(found: TestResult, image: Staged) -> Iterator[str]:

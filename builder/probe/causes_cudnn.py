@@ -260,10 +260,10 @@ CUDNN_CAUSES = (
     Cause(
         "execution-failed",
         "image",
-        "A convolution fails on a working GPU",
+        "A convolution or a training step fails, and nothing below it explains why",
         "Read the status in the evidence; try the framework's current release with its own cuDNN.",
-        "Driver, memory and library checks passed, and cuDNN still returns an error for a small standard "
-        "convolution: by any of the algorithms tried, unless it says NOT_SUPPORTED and another one ran.",
+        "Driver, memory and library checks passed, or there is no GPU, and a small standard convolution or "
+        "training step still ends in an error.",
         "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html",
     ),
     Cause(

@@ -45,10 +45,11 @@ FRAMEWORK_CAUSES = (
     Cause(
         "module-shadowed",
         "image",
-        "A file of yours has the name of one of Python's own modules",
+        "A file of yours has the name of a module that the framework needs",
         "Rename the file that the evidence names, or take its folder off PYTHONPATH.",
         "PYTHONPATH comes before the standard library, so a random.py or platform.py there is what a "
-        "framework imports. Proven: with Python's own modules first the stage passes.",
+        "framework imports, and a torch.py is taken for PyTorch. Proven: with Python's own modules first the "
+        "stage passes, or the module's file is none that pip installed.",
         "https://docs.python.org/3/library/sys_path_init.html",
     ),
     Cause(

@@ -54,6 +54,10 @@ def by_machine(run, text):
 
 def by_packages(run, text):
     """The cause if a package is not of the version that was asked for, or a file is damaged; or None."""
+    stranger = (run.facts.get("strangers") or {}).get(run.stage.name)
+    if stranger:
+        run.prove("the module's file", "confirmed", "%s is not the file that pip installed" % stranger)
+        return "module-shadowed"
     about = text + "\n" + "\n".join(run.ending.get("trace", ()))
     if run.ending["kind"] == "raised":
         for entry in run.facts.get("unmet", ()):

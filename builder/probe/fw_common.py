@@ -25,6 +25,8 @@ class Framework(object):
     answers = ("y", "dx", "dw")
     trains = True
     on_cpu = True
+    convolves = True
+    """False where the probe has no convolution for it: it is then never said to work."""
     needs_cudnn = True
     """False where the framework offers convolutions through cuDNN as an extra and works without them."""
 
@@ -49,6 +51,10 @@ class Framework(object):
     def archs(self):
         """The GPU architectures in the wheel, as ``sm_80`` and ``compute_90``; [] where it does not say."""
         return []
+
+    def forbidden(self):
+        """The variable that keeps the framework from every GPU, as ``JAX_PLATFORMS=cpu``, or ""."""
+        return ""
 
     def wanted(self):
         """(file names that the framework opens by itself, the library of its own that opens them or None)."""
@@ -110,8 +116,11 @@ def check_framework(ctx, framework):
 
 def compute(ctx, framework, about):
     """What needs a GPU, or the reason why it was not run."""
-    reason = gpu_reason(ctx)
-    if reason is None:
+    reason, forbidden = gpu_reason(ctx), framework.forbidden()
+    if forbidden:
+        summary = "%s tells %s to do without a GPU" % (forbidden, framework.title)
+        ctx.fails("F04", summary, cause="framework-silent-cpu", evidence={"variable": forbidden})
+    elif reason is None:
         check_gpu(ctx, framework, about)
     else:
         for check in ("F03", "F04"):

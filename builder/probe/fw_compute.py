@@ -38,6 +38,9 @@ def check_gpu(ctx, framework, about):
     if device is None:
         return
     about["device"] = device
+    if not framework.convolves:
+        ctx.not_run("F05", "the probe has no convolution for %s" % framework.title)
+        return
     if not framework.needs_cudnn and not about["loaded"].get("cudnn"):
         about["linkage"] = "none"
         ctx.not_run("F05", "%s has no cuDNN here" % framework.title)
@@ -63,7 +66,7 @@ def check_gpu(ctx, framework, about):
 def check_cpu(ctx, framework, reason):
     """Without a GPU: F05 is not run; the same code on the CPU shows that the framework itself is sound."""
     case = answers()
-    if not framework.on_cpu:
+    if not (framework.on_cpu and framework.convolves):
         ctx.not_run("F05", reason)
         return
     with ctx.call("%s: convolution on the CPU" % framework.module):
@@ -76,7 +79,20 @@ def check_cpu(ctx, framework, reason):
         return
     ctx.not_run("F05", reason, {"on the CPU": "the same convolution is right", "devices": found["devices"]})
     if framework.trains:
-        ctx.not_run("F07", reason)
+        _train_on_cpu(ctx, framework, reason)
+
+
+def _train_on_cpu(ctx, framework, reason):
+    """F07 without a GPU is not run; that the framework can train at all shows on the CPU."""
+    started = time.time()
+    with ctx.call("%s: training steps on the CPU" % framework.module):
+        losses = [float(loss) for loss in framework.train(None, training_data())["losses"]]
+    evidence = {"on the CPU": losses, "seconds": round(time.time() - started, 2)}
+    if loss_falls(losses):
+        ctx.not_run("F07", reason, evidence)
+    else:
+        summary = "%s cannot train on the CPU already: the loss does not fall" % framework.title
+        ctx.fails("F07", summary, cause="training-loss", evidence=evidence)
 
 
 def check_archs(ctx, archs, capability, gpu):

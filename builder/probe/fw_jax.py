@@ -68,6 +68,13 @@ class Jax(Framework):
         cuda, cudnn = self._tag()
         return {"cuda": cuda, "cudnn": ".".join(cudnn) if cudnn else None}
 
+    def forbidden(self):
+        for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+            value = os.environ.get(name, "")
+            if value and not re.search("cuda|gpu", value.lower()):
+                return "%s=%s" % (name, value)
+        return ""
+
     def wanted(self):
         cuda = numbers(self.compiled()["cuda"])
         opened = _JAX_OPENS.get(cuda[0]) if cuda and self.built else None

@@ -31,7 +31,7 @@ def judge_framework(run):
             elif check["id"] == "F04":
                 _explain_silent_cpu(run, check)
     flying = run.in_flight or ""
-    if _excuse_import(run):
+    if _excuse_import(run) or _refuses_a_part(run):
         return
     if run.ending["kind"] == "raised" and flying and not flying.startswith("import"):
         evidence = {"in_flight": flying, "ending": run.ending, "stderr": run.stderr[-4000:]}
@@ -40,6 +40,18 @@ def judge_framework(run):
         run.decide(check, _cause_of_exception(run, check))
     else:
         default_judge(run)
+
+
+def _refuses_a_part(run):
+    """True if the framework itself says that it will not use one of its parts; JAX says so by a warning."""
+    said = re.search(r".*is installed, but it is not compatible with .*", run.stderr)
+    if not said:
+        return False
+    run.prove("the framework's own words", "confirmed", shorten(said.group(0)))
+    evidence = {"ending": run.ending, "stderr": run.stderr[-4000:]}
+    run.fail("P03", shorten(said.group(0)), "package-pin-mismatch", evidence)
+    run.excused = True
+    return True
 
 
 def _excuse_import(run):

@@ -80,7 +80,9 @@ def check_wanted(ctx, framework):
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if needed:
-        ctx.fails("R02", summary, cause_of_missing(needed), missing)
+        toolkit = not any(name.startswith("libcudnn") for name in needed)
+        evidence = {"cannot be opened": missing, "otherwise": cause_of_missing(needed), "toolkit": toolkit}
+        ctx.fails("R02", summary, None, evidence)
     else:
         ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)
     return not needed
@@ -157,7 +159,7 @@ def _check_flavour(ctx, framework, cudnn):
         return True
     summary = "cuDNN is the one for CUDA %d and %s is built for CUDA %d"
     summary = summary % (cudnn["cudart"][0], framework.title, wanted[0])
-    ctx.fails("C02", summary, cause="cudnn-cuda-flavour", evidence=evidence)
+    ctx.fails("C02", summary, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
     return False
 
 

@@ -92,13 +92,15 @@ class Torch(Framework):
         net = net.to(device or "cpu")
         x = self._tensor(data["x"], (8, 3, 8, 8), device, "float32")
         targets = self._tensor(data["targets"], (8, 1), device, "float32")
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        weights = [net[0].weight, net[0].bias, net[4].weight, net[4].bias]
         losses = []
         for _ in range(8):
-            optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(net(x), targets)
             loss.backward()
-            optimizer.step()
+            with torch.no_grad():  # torch.optim would import PyTorch's compiler, which takes seconds
+                for weight in weights:
+                    weight -= 0.1 * weight.grad
+                    weight.grad = None
             losses.append(loss.item())
         return {"losses": losses, "devices": [str(net[0].weight.device)]}
 

@@ -81,7 +81,8 @@ def default_judge(run):
         if check["outcome"] == "failed" and check["cause"] is None:
             otherwise = (check["evidence"] or {}).get("otherwise")
             if otherwise and run.ending["kind"] == "done":
-                run.decide(check, by_counter_tests(run, check) or otherwise)
+                toolkit = check["evidence"].get("toolkit", False)
+                run.decide(check, by_counter_tests(run, check, toolkit) or otherwise)
             else:
                 run.decide(check, find_cause(run, check))
 

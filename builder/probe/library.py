@@ -106,7 +106,7 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     if wrong:
         built = dotted(cuda_tuple(cudart))
         text = "this cuDNN is built for CUDA %s, %s for CUDA %d" % (built, wrong[0][1], wrong[0][0])
-        ctx.fails("C02", text, "cudnn-cuda-flavour", evidence)
+        ctx.fails("C02", text, None, dict(evidence, otherwise="cudnn-cuda-flavour"))
     else:
         ctx.passed("C02", "built for CUDA %s, as its users are" % dotted(cuda_tuple(cudart)), evidence)
 

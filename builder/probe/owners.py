@@ -17,7 +17,7 @@ from .protocol import COUNTER_LAYER, stage
 _HASH_LIMIT = 64 << 20
 _STRIDE = 128 << 10
 _WATCHED = re.compile(
-    r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime-gpu$|cupy|paddlepaddle-gpu$|"
+    r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime(-gpu)?$|cupy|paddlepaddle-gpu$|"
     r"ctranslate2$|numpy$"
 )
 _TOOLS = ("ptxas", "nvlink", "libdevice.10.bc")

@@ -1,6 +1,7 @@
 """The installed packages: which frameworks are here, and the checks P01 (pins) and P02 (files)."""
 
 import importlib.util
+import os
 import re
 import sys
 
@@ -18,6 +19,7 @@ _LISTED = {
     "cupy": r"cupy|cupy-cuda\w+",
     "onnxruntime": "onnxruntime-gpu",
     "paddle": "paddlepaddle-gpu",
+    "ctranslate2": "ctranslate2",
 }
 
 
@@ -31,6 +33,7 @@ def packages_stage(ctx):
     ctx.fact("system_packages", system_packages())
     ctx.fact("shadowed_modules", shadowed_modules())
     check_pins(ctx, distributions)
+    ctx.fact("strangers", strangers(distributions, modules))
     lost = unimportable(distributions, modules)
     if lost:
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
@@ -45,6 +48,20 @@ def unimportable(distributions, modules):
     for stage_name, names in sorted(_LISTED.items()):
         listed = [name for name in sorted(distributions) if re.match(r"(%s)$" % names, name)]
         found += listed if stage_name not in modules else []
+    return found
+
+
+def strangers(distributions, modules):
+    """{stage name: file} of frameworks whose module is none of the files that pip installed for it."""
+    found = {}
+    for stage_name, names in sorted(_LISTED.items()):
+        rows = [row for name, row in sorted(distributions.items()) if re.match(r"(%s)$" % names, name)]
+        if stage_name in modules and rows:
+            origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
+            if not any(origin.startswith(row["location"] + os.sep) for row in rows):
+                found[stage_name] = origin
+            elif os.path.dirname(origin) in [row["location"] for row in rows]:
+                found[stage_name] = origin
     return found
 
 

@@ -24,7 +24,7 @@ def judge_toolkit(run):
     if run.ending["kind"] != "done":
         default_judge(run)
     for check in run.checks:
-        if check["outcome"] == "failed":
+        if check["outcome"] == "failed" and not (check["evidence"] or {}).get("problem"):
             found = by_counter_tests(run, check, (check["evidence"] or {}).get("by") != "cuDNN")
             mixed = MISSING_SYMBOL.search(check["summary"])
             otherwise = check["cause"] or ("toolkit-mixed" if mixed else "toolkit-library-missing")
@@ -183,6 +183,7 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     ctypes = need_ctypes()
     problem = loader.header(path)["problem"] or _wrong_soname(path, loader)
     if problem:
+        evidence["problem"] = problem
         ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
         return
     try:

@@ -8,30 +8,28 @@ on, or that reports in the results folder name.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError
-from builder.evidence import Failure, Verified, attach_failures, failure_statement, judge, judge_failure
-from builder.evidence.failure import is_failure
+from builder.evidence import attach_failures, failure_statement
 from builder.evidence.gather import gather
-from builder.evidence.standing import denied, standing
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
+from builder.evidence.standing import denied, standing, without_exempt
 from builder.evidence.travel import shared
-from builder.evidence.verification import CLOCKS, without_exempt
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
-from builder.publish.gate import Policy, decide
+from builder.publish.gate import decide
 from builder.publish.publication import Failing
-from builder.publish.reports import Candidate, verification
 from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
-from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from builder.evidence import Signer
+    from builder.evidence import Signer, Statement
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
     Warn = Callable[[str], None]
 
 
-def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Failure, ...]:
+def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:
     """What stands against an image beside it in the public repository, if it is there: whoever put it.
 
     Raises RegistryError.
@@ -48,16 +46,17 @@ def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Fai
     if registry.digest_of(f"{target}@{image.digest}") is None:
         return ()
     gathered = gather(registry, parse_reference(target).at(image.digest))
-    now = datetime.now(UTC)
-    words: list[Verified | Failure] = []
-    for piece in gathered.pieces:
-        predicate = piece.statement.predicate
-        try:
-            failed = is_failure(predicate)
-            words.append(judge_failure(predicate, image) if failed else judge(predicate, image, now=now))
-        except EvidenceError:
-            continue  # an SBOM, or what audit will refuse as well
-    return tuple(word for word in standing(words) if isinstance(word, Failure))
+    words = _credible([piece.statement for piece in gathered.pieces], image, datetime.now(UTC))
+    return tuple(word for word in standing(words) if word.side == "against")
+
+
+def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[JudgedReport]:
+    """The test results among statements, without those that an audit would refuse as well."""
+    judged = []
+    for statement in statements:
+        with contextlib.suppress(EvidenceError):  # an SBOM, or no evidence about this image
+            judged.append(judge(statement.predicate, image, Policy(now=now)))
+    return judged
 
 
 def find_failures(
@@ -102,7 +101,7 @@ def say_failures(
         made = attach_failures(
             registry,
             rows[0].image,
-            [verification(one.entry) for one in rows],
+            [one.entry for one in rows],
             signer=signer,
             note=note,
         )
@@ -145,10 +144,7 @@ def _against(
     for report in reports:
         if isinstance(report, Damaged):
             warn(f"{report.why}: it may say something against {image.reference}, which is public")
-    candidate = Candidate(
-        cell=row.cell, digest=image.digest, content=image.content, probe=None, expect=Expectation()
-    )
-    return decide(candidate, reports, now=now, policy=Policy()).against
+    return decide(row.cell, image, reports, policy=Policy(now=now)).against
 
 
 def _failing(
@@ -162,11 +158,12 @@ def _failing(
 ) -> Iterator[Failing]:
     gathered = gather(registry, parse_reference(image.repository).at(image.digest))
     statements = [piece.statement for piece in gathered.pieces]
-    claimed = _claimed([statement.predicate for statement in statements], image, now)
+    verified = [word for word in _credible(statements, image, now) if word.side == "for"]
+    claimed = {name for found in without_exempt(verified) for name in found.claims}
     for entry in sorted(against, key=lambda entry: (entry.verified, entry.where)):
         try:
-            statement = failure_statement(image, verification(entry))
-            failure = judge_failure(statement.predicate, image)
+            statement = failure_statement(image, entry)
+            failure = judge(statement.predicate, image, Policy(now=now))
         except EvidenceError as error:
             warn(f"{entry.where} speaks against {image.reference}, and cannot be said there: {error.message}")
             continue
@@ -179,14 +176,3 @@ def _failing(
             )
             continue
         yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=statement in statements)
-
-
-def _claimed(predicates: Sequence[Mapping[str, Any]], image: Staged, now: datetime) -> set[str | None]:
-    """The classes that the image is published for, by whoever said so."""
-    verified = []
-    for predicate in predicates:
-        try:
-            verified.append(judge(predicate, image, now=now))
-        except EvidenceError:
-            continue  # an SBOM, a failure, or what audit will refuse as well
-    return {name for found in without_exempt(verified) for name in found.claims}

@@ -6,10 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from builder.evidence.verification import CLOCKS
+from builder.evidence.judgement import CLOCKS
+from builder.evidence.refusal import Refusal
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
-from builder.publish.reports import Candidate, Refusal
-from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     from builder.model import Cell
@@ -22,9 +21,11 @@ if TYPE_CHECKING:
 class Found:
     """An image in staging, with all that is known of it before any report is read."""
 
-    candidate: Candidate
+    cell: Cell
     staged: Staged
     recipe: Recipe
+    probe: str
+    """sha256 of the probe that the recipe puts into the image, 64 hex digits."""
 
 
 def find(registry: Registry, source: str, cell: Cell, recipe: Recipe, probe: bytes) -> Found | Refusal:
@@ -56,13 +57,8 @@ def find(registry: Registry, source: str, cell: Cell, recipe: Recipe, probe: byt
             hint="push the image again: rtbuild build --no-cache --push",
         )
     return Found(
-        candidate=Candidate(
-            cell=cell,
-            digest=staged.digest,
-            content=staged.content,
-            probe=hashlib.sha256(probe).hexdigest(),
-            expect=Expectation.of(recipe.pinned),
-        ),
+        cell=cell,
         staged=staged,
         recipe=recipe,
+        probe=hashlib.sha256(probe).hexdigest(),
     )

@@ -10,30 +10,20 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
+from builder.evidence.refusal import Refusal
 from builder.evidence.standing import broken, denied, standing
-from builder.evidence.verification import CLOCKS
 from builder.facts.gpus import known_class
 from builder.matrix.globs import matches
 from builder.publish.measure import Measured, measure
-from builder.publish.reports import Candidate, Refusal, damaged, gpu_class, read, why_not
-from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
+from builder.verify.entry import Damaged, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
-    from builder.evidence import Failure
-    from builder.evidence.standing import Side
     from builder.model import Cell, Exemption
-    from builder.verify.entry import ReportKey
-
-
-@dataclass(frozen=True, kw_only=True)
-class Policy:
-    """What a publication demands beyond what is always demanded."""
-
-    max_age: timedelta | None = None
-    exempt: tuple[Exemption, ...] = ()
+    from builder.oci.staging import Staged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,49 +49,29 @@ class Decision:
         return not self.refusals
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judged:
-    """A report that concerns the cell, and why it does not count, if so; or what was published of one."""
-
-    key: ReportKey
-    when: datetime
-    verdict: str
-    gpu_class: str | None
-    reason: Refusal | None
-    entry: SealedReport | None = None
-    """None for what stands beside the public image."""
-
-    @property
-    def side(self) -> Side:
-        if self.reason is None:
-            return "for"
-        return "against" if self.reason.kind in AGAINST_IMAGE else "neither"
-
-
 def decide(
-    candidate: Candidate,
+    cell: Cell,
+    image: Staged,
     reports: Iterable[SealedReport | Damaged],
     *,
-    now: datetime,
     policy: Policy,
-    published: Iterable[Failure] = (),
+    exemptions: Sequence[Exemption] = (),
+    published: Iterable[JudgedReport] = (),
 ) -> Decision:
-    """Whether the candidate may be published, by the reports that are there.
+    """Whether the image of the cell may be published, by the reports that are there.
 
-    ``published`` is what is said against it beside the public image, if it was published before.
+    ``published`` is what stands against it beside the public image, if it was published before.
     """
-    cell = candidate.cell
-    entries, unreadable = _about(candidate, reports)
-    said = [_said(failure) for failure in published]
+    entries, unreadable = _about(cell, image, reports)
     # In this order, so that of a report and its own publication the report is the one that stands.
-    judged = standing([*said, *(_judged(entry, candidate, now, policy) for entry in entries)])
-    counting = [row.entry for row in judged if row.reason is None and row.entry is not None]
-    exempt = _exempt(cell, policy.exempt)
+    judged = standing([*published, *(judge(entry, image, policy) for entry in entries)])
+    counting = [row for row in judged if row.reason is None]
+    exempt = _exempt(cell, exemptions)
     classes = {row.gpu_class for row in judged if row.reason is None}
     claims = tuple(sorted({name for name in classes if name is not None} - exempt))
     measured, unlike = _measured(cell, counting)
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
-    refusals += [damaged(row) for row in unreadable]  # each may be one that said broken
+    refusals += [_damaged(row) for row in unreadable]  # each may be one that said broken
     if counting:
         refusals += _uncovered(cell, judged, exempt)
         refusals += _contradicted(judged, claims)
@@ -111,59 +81,41 @@ def decide(
     else:
         refusals += [row.reason for row in judged if row.reason is not None]
     if not counting and not refusals:
-        refusals.append(_missing(candidate))
+        refusals.append(_missing(image))
     return Decision(
         cell=cell,
         refusals=tuple(dict.fromkeys(refusals)),
-        counted=tuple(sorted(counting, key=lambda entry: entry.verified, reverse=True)),
+        counted=_sealed(sorted(counting, key=lambda row: row.when, reverse=True)),
         claims=claims,
         exempt=tuple(sorted(exempt)),
         measured=measured,
-        as_of=max((entry.verified for entry in entries if entry.verified <= now + CLOCKS), default=None),
-        against=tuple(row.entry for row in judged if row.side == "against" and row.entry is not None),
-    )
-
-
-def _judged(entry: SealedReport, candidate: Candidate, now: datetime, policy: Policy) -> _Judged:
-    return _Judged(
-        key=entry.key,
-        when=entry.verified,
-        verdict=entry.verdict,
-        gpu_class=gpu_class(entry),
-        reason=why_not(entry, candidate, now=now, max_age=policy.max_age),
-        entry=entry,
-    )
-
-
-def _said(failure: Failure) -> _Judged:
-    return _Judged(
-        key=failure.key,
-        when=failure.when,
-        verdict=failure.verdict,
-        gpu_class=failure.gpu_class,
-        reason=Refusal(
-            kind=failure.verdict,
-            text=f"beside the public image it says {failure.text}, and no newer report takes that back",
-            hint="verify it again where it was found; or delete the statement there if it is not true",
+        as_of=max(
+            (entry.verified for entry in entries if entry.verified <= policy.now + CLOCKS), default=None
         ),
+        against=_sealed([row for row in judged if row.side == "against"]),
     )
+
+
+def _sealed(judged: Sequence[JudgedReport]) -> tuple[SealedReport, ...]:
+    """The reports themselves; a statement beside the public image is none."""
+    return tuple(row.sealed for row in judged if row.sealed is not None)
 
 
 def _about(
-    candidate: Candidate, reports: Iterable[SealedReport | Damaged]
+    cell: Cell, image: Staged, reports: Iterable[SealedReport | Damaged]
 ) -> tuple[list[SealedReport], list[Damaged]]:
-    """What concerns the candidate."""
+    """The reports that concern the cell or its image."""
     entries: list[SealedReport] = []
     unreadable: list[Damaged] = []
-    prefix = candidate.content.removeprefix("sha256:")[:16]
+    prefix = image.content.removeprefix("sha256:")[:16]
     for report in reports:
         if isinstance(report, Damaged):
             if not report.name or report.name.startswith(prefix):
                 unreadable.append(report)
             continue
         key = report.key
-        named = (report.cell, report.matrix) == (candidate.cell.id, candidate.cell.matrix)
-        if named or candidate.digest == key.digest or candidate.content == key.content:
+        named = (report.cell, report.matrix) == (cell.id, cell.matrix)
+        if named or image.digest == key.digest or image.content == key.content:
             entries.append(report)
     return entries, unreadable
 
@@ -174,15 +126,19 @@ def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
     return frozenset(known_class(gpu) or gpu for gpu in own)
 
 
-def _missing(candidate: Candidate) -> Refusal:
+def _damaged(row: Damaged) -> Refusal:
+    return Refusal(kind="edited", text=row.why, hint="remove the file, and verify again")
+
+
+def _missing(image: Staged) -> Refusal:
     return Refusal(
         kind="missing",
-        text=f"there is no report about {candidate.digest}",
+        text=f"there is no report about {image.digest}",
         hint="verify it on a machine with a GPU: rtbuild verify --from",
     )
 
 
-def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) -> list[Refusal]:
+def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
     """The classes that the matrix claims and that no report bears out, with what is there instead."""
     covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
@@ -200,15 +156,15 @@ def _uncovered(cell: Cell, judged: Sequence[_Judged], exempt: frozenset[str]) ->
     return missing
 
 
-def _contradicted(judged: Sequence[_Judged], claims: Sequence[str]) -> list[Refusal]:
+def _contradicted(judged: Sequence[JudgedReport], claims: Sequence[str]) -> list[Refusal]:
     """Claims that another report about this image denies."""
     hint = "take the claim back in the matrix (publish: exempt), or mend the cell"
     return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
-def _nothing_to_claim(cell: Cell, counting: Sequence[SealedReport], classes: set[str | None]) -> Refusal:
+def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set[str | None]) -> Refusal:
     if classes == {None}:
-        names = sorted({name for entry in counting for name, _ in entry.key.gpus})
+        names = sorted({name for row in counting for name, _ in row.key.gpus})
         return Refusal(
             kind="unknown-gpu",
             text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
@@ -222,16 +178,17 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[SealedReport], classes: set
     )
 
 
-def _measured(cell: Cell, counting: Sequence[SealedReport]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[Measured | None, list[Refusal]]:
     """What the reports measured, if they say the same."""
     found: dict[Measured, str] = {}
-    for entry in counting:
+    for row in counting:
+        where = row.sealed.where if row.sealed is not None else ""
         try:
-            found.setdefault(measure(read(entry), cell), entry.where)
+            found.setdefault(measure(row.report, cell), where)
         except CellError as error:
-            reason = Refusal(kind="differs", text=f"{entry.where}: {error.message}", hint=error.hint)
+            reason = Refusal(kind="differs", text=f"{where}: {error.message}", hint=error.hint)
             return None, [reason]
     if len(found) > 1:
-        places = " and ".join(f"{row.text} in {where}" for row, where in found.items())
+        places = " and ".join(f"{measured.text} in {where}" for measured, where in found.items())
         return None, [Refusal(kind="differs", text=f"the reports measured different versions: {places}")]
     return next(iter(found), None), []

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.errors import CellError
-    from builder.evidence import Attached, Failure, Signer
+    from builder.evidence import Attached, JudgedReport, Signer
+    from builder.evidence.refusal import Refusal
     from builder.model import Cell
     from builder.oci.copying import Tally
     from builder.oci.staging import Staged
     from builder.publish.candidate import Found
     from builder.publish.gate import Decision
-    from builder.publish.reports import Refusal
     from builder.publish.tags import TagStep
     from builder.verify.entry import SealedReport
 
@@ -47,7 +47,7 @@ class Failing:
     image: Staged
     """In the public repository."""
     entry: SealedReport
-    failure: Failure
+    failure: JudgedReport
     tags: tuple[str, ...]
     """Of the names that move with the cell those that are on it."""
     there: bool

@@ -77,7 +77,7 @@ def _failure(found: Failing) -> dict[str, Any]:
     return {
         "digest": found.image.digest,
         "verdict": found.failure.verdict,
-        "cause": found.failure.cause,
+        "cause": found.failure.report.cause,
         **_report(found.entry),
         "tags": list(found.tags),
         "action": "there" if found.there else "attach",

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from builder import __version__
 from builder.errors import CancelledError, CellError, PublishRefusedError, UsageError
 from builder.evidence import Cosign, Evidence, EvidenceError, attach_all, statements
+from builder.evidence.judgement import Policy
+from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
 from builder.lock import lock_path
 from builder.oci.copying import copy_image, put_tag
@@ -19,13 +21,13 @@ from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.candidate import Found, find
-from builder.publish.gate import Decision, Policy, decide
+from builder.publish.gate import Decision, decide
 from builder.publish.publication import Publication
-from builder.publish.reports import Refusal, verification
 from builder.publish.tags import clashes, steps, tags_of
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify import ReportStore
+from builder.verify.expectation import Expectation
 
 if TYPE_CHECKING:
     import threading
@@ -212,13 +214,19 @@ class _Line:
 
     def _decide(self, row: Publication, found: Found) -> Decision:
         """By the reports of this moment: of this machine those that were there at the start."""
-        said = self.matrices[found.candidate.cell.matrix].publish
+        said = self.matrices[found.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
         return decide(
-            found.candidate,
+            found.cell,
+            found.staged,
             [*self.reports, *shared(self.registry, found.staged)],
-            now=datetime.now(UTC),
-            policy=Policy(max_age=limit, exempt=said.exempt),
+            policy=Policy(
+                now=datetime.now(UTC),
+                max_age=limit,
+                probe=found.probe,
+                expect=Expectation.of(found.recipe.pinned),
+            ),
+            exemptions=said.exempt,
             published=public_failures(self.registry, row.target, found.staged),
         )
 
@@ -263,7 +271,7 @@ class _Line:
         path = self.matrices[row.cell.matrix].path
         return Evidence(
             recipe=row.found.recipe,
-            verifications=tuple(verification(entry) for entry in row.decision.counted),
+            verifications=row.decision.counted,
             claims=row.decision.claims,
             exempt=row.decision.exempt,
             as_of=row.decision.as_of,

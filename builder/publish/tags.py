@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from builder.evidence.refusal import Refusal
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 from builder.publish.measure import immutable_tag, tag_of
-from builder.publish.reports import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence

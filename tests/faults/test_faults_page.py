@@ -9,9 +9,11 @@ import faults_driver  # noqa: F401
 import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
+import faults_packages  # noqa: F401
 import faults_real  # noqa: F401
 import faults_real_frameworks  # noqa: F401
 import faults_session  # noqa: F401
+import faults_surroundings  # noqa: F401
 import faults_together  # noqa: F401
 import faults_toolkit  # noqa: F401
 from fault_list import FAULTS

@@ -8,7 +8,9 @@ import faults_driver  # noqa: F401
 import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
+import faults_packages  # noqa: F401
 import faults_session  # noqa: F401
+import faults_surroundings  # noqa: F401
 import faults_together
 import faults_toolkit  # noqa: F401
 import pytest

@@ -13,7 +13,7 @@ from registry_double import INDEX, sha256
 
 from builder.audit import drift
 from builder.audit.finding import AuditOutcome
-from builder.evidence import judge
+from builder.evidence import Policy, judge
 from builder.evidence.verification import predicate_of
 from builder.facts import tables
 from builder.oci.spec import MANIFEST
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from registry_double import RegistryDouble
 
-    from builder.evidence import Verified
+    from builder.evidence import JudgedReport
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
@@ -36,9 +36,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
 
 
-def verified(image: Staged, **report: Any) -> Verified:
+def verified(image: Staged, **report: Any) -> JudgedReport:
     verification = doubles.verification(image, document=doubles.double_report(**report))
-    return judge(predicate_of(verification, image, claims=("T4",), exempt=()), image, now=NOW)
+    return judge(predicate_of(verification, image, claims=("T4",), exempt=()), image, Policy(now=NOW))
 
 
 def loading(cudnn: str | None, cuda: str = "12.2", **packages: str) -> dict[str, Any]:

@@ -19,20 +19,20 @@ from builder.console.audit import answer, document, lines, page
 from builder.evidence import (
     Signed,
     Statement,
-    Verification,
     Verifier,
     attach_all,
     attach_failures,
     failure_statement,
     statements,
 )
-from builder.evidence.failure import failure_predicate
+from builder.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
+    from builder.verify.entry import SealedReport
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "audit.schema.json").read_text())
 PLAIN = Terminal(progress="plain", color=False, github=False)
@@ -44,17 +44,17 @@ A100 = {
 OLD_DRIVER = {"driver": {"version": "470.1", "api": "11.4"}}
 
 
-def told(image: Staged, verified: datetime, **changes: Any) -> Verification:
+def told(image: Staged, verified: datetime, **changes: Any) -> SealedReport:
     """A double of a report, by default of a T4 with driver 535 on which it works."""
     return doubles.verification(image, document=doubles.double_report(**changes), verified=verified)
 
 
-def broken(image: Staged, verified: datetime | None = None, **changes: Any) -> Verification:
+def broken(image: Staged, verified: datetime | None = None, **changes: Any) -> SealedReport:
     said = {"verdict": "broken", "cause": "cudnn-shadowed"} | changes
     return told(image, verified or doubles.moment(days=1), **said)
 
 
-def published(registry: Registry, image: Staged, *reports: Verification, claims: tuple[str, ...]) -> None:
+def published(registry: Registry, image: Staged, *reports: SealedReport, claims: tuple[str, ...]) -> None:
     attach_all(registry, image, doubles.evidence(image, verifications=reports, claims=claims))
 
 
@@ -84,7 +84,7 @@ def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: 
         assert said(found) == [("broken", AuditOutcome.FAILS)]
         assert found.against[0].message.startswith("it was found broken, cudnn-shadowed, ")
         (row,) = found.failed
-        assert (row.verdict, row.cause) == ("broken", "cudnn-shadowed")
+        assert (row.verdict, row.report.cause) == ("broken", "cudnn-shadowed")
         assert ("failed-verification", True) in [(held.kind, held.holds) for held in found.evidence]
 
 
@@ -141,7 +141,7 @@ def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pus
     assert said(ask(registry, pushed, max_age=timedelta(days=30))) == [("broken", AuditOutcome.FAILS)]
 
 
-def unsupported(image: Staged, **changes: Any) -> Verification:
+def unsupported(image: Staged, **changes: Any) -> SealedReport:
     return broken(image, **{"verdict": "unsupported-gpu", "cause": "no-kernels"} | changes)
 
 
@@ -188,7 +188,7 @@ def test_an_exemption_holds_where_its_own_verification_is_contradicted(
 
 def test_a_double_takes_nothing_down(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
-    hang_on(registry, pushed, failure_predicate(broken(pushed, test_double=True), pushed))
+    hang_on(registry, pushed, predicate_of(broken(pushed, test_double=True), pushed, claims=(), exempt=()))
     found = ask(registry, pushed)
     assert (found.works, found.failed) == (True, ())
     assert "test double" in found.evidence[-1].reason

@@ -16,7 +16,6 @@ from builder.console import Terminal
 from builder.console.audit import clean, document, lines, page
 from builder.errors import RegistryError
 from builder.evidence.contents import DpkgList, parse_status
-from builder.evidence.failure import failure_predicate
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import sbom
@@ -75,7 +74,7 @@ def test_nothing_makes_it_fail(seed: int, image: Staged, monkeypatch: pytest.Mon
     system = DpkgList(packages=parse_status(doubles.status_file().decode()))
     test = predicate_of(doubles.verification(image), image, claims=("T4",), exempt=())
     broken = doubles.double_report(verdict="broken", cause="cudnn-shadowed")
-    against = failure_predicate(doubles.verification(image, document=broken), image)
+    against = predicate_of(doubles.verification(image, document=broken), image, claims=(), exempt=())
     against = json.loads(json.dumps(against))
     good = {TEST_RESULT: json.loads(json.dumps(test)), CYCLONEDX: sbom(evidence, image, system)}
     good[PROVENANCE] = provenance(evidence, image)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 
 import evidence_doubles as doubles
 import pytest
-from publish_doubles import A100, MATRIX, T4, Project, candidate, report
+from publish_doubles import A100, MATRIX, T4, Project, policy, report
 
 from builder.audit import Question
-from builder.audit.judged import Judged, judge_all
-from builder.evidence import Statement, failure_statement
+from builder.audit.judged import Weighed, judge_all
+from builder.evidence import Statement, failure_statement, judge
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.statement import TEST_RESULT
 from builder.evidence.verification import predicate_of
-from builder.publish.gate import Decision, Policy, decide
-from builder.publish.reports import gpu_class, verification
+from builder.publish.gate import Decision, decide
 from builder.verify.document import parse
 from builder.verify.entry import AGAINST_IMAGE, SealedReport, key_of, read_entry, seal
 
@@ -43,6 +42,9 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Cell, Staged]:
     return project.cell, project.stage(doubles.Memory(), "registry.example/team/tf")
 
 
+POLICY = policy(now=NOW)
+
+
 def entry(cell: Cell, image: Staged, chance: random.Random, verdicts: tuple[str, ...]) -> SealedReport:
     """A double of a report: of one of six machines, in one of five hours, so that many meet."""
     driver = {"version": chance.choice(("535.1", "550.1")), "api": "12.4"}
@@ -58,9 +60,11 @@ def published(image: Staged, entries: list[SealedReport]) -> Gathered:
     pieces = []
     for found in entries:
         if found.verdict in AGAINST_IMAGE:
-            statement = failure_statement(image, verification(found))
+            statement = failure_statement(image, found)
         elif found.verdict == "works":
-            predicate = predicate_of(verification(found), image, claims=(gpu_class(found) or "",), exempt=())
+            predicate = predicate_of(
+                found, image, claims=(judge(found, image, POLICY).gpu_class or "",), exempt=()
+            )
             statement = Statement(subjects=(image.digest,), predicate_type=TEST_RESULT, predicate=predicate)
         else:
             continue
@@ -68,10 +72,9 @@ def published(image: Staged, entries: list[SealedReport]) -> Gathered:
     return Gathered(pieces=tuple(pieces), refused=(), kept="tag", signatures=False)
 
 
-def both(cell: Cell, image: Staged, entries: list[SealedReport]) -> tuple[Decision, Judged]:
-    asked = candidate(cell, digest=image.digest, content=image.content)
+def both(cell: Cell, image: Staged, entries: list[SealedReport]) -> tuple[Decision, Weighed]:
     return (
-        decide(asked, entries, now=NOW, policy=Policy()),
+        decide(cell, image, entries, policy=POLICY),
         judge_all(published(image, entries), image, Question(), NOW),
     )
 

@@ -11,13 +11,13 @@ import pytest
 
 from builder.audit import machine
 from builder.audit.finding import AuditOutcome
-from builder.evidence import judge
+from builder.evidence import Policy, judge
 from builder.evidence.provenance import provenance
 from builder.evidence.verification import predicate_of
 from builder.facts import tables
 
 if TYPE_CHECKING:
-    from builder.evidence import Verified
+    from builder.evidence import JudgedReport
     from builder.oci.staging import Staged
 
 NOW = datetime.now(UTC)
@@ -29,16 +29,16 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     return doubles.push_image(doubles.Memory(), "registry.example/team/tf", folder)
 
 
-def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> Verified:
+def seen(image: Staged, name: str, capability: str, driver: str, *claims: str) -> JudgedReport:
     document = doubles.double_report(
         gpus=[{"name": name, "compute_capability": capability}], driver={"version": driver}
     )
     verification = doubles.verification(image, document=document)
-    return judge(predicate_of(verification, image, claims=claims, exempt=()), image, now=NOW)
+    return judge(predicate_of(verification, image, claims=claims, exempt=()), image, Policy(now=NOW))
 
 
 @pytest.fixture(scope="module")
-def both(image: Staged) -> list[Verified]:
+def both(image: Staged) -> list[JudgedReport]:
     return [
         seen(image, "Tesla T4", "7.5", "535.104.05", "T4"),
         seen(image, "NVIDIA A100-SXM4-40GB", "8.0", "550.54.15", "A100"),
@@ -68,7 +68,7 @@ def both(image: Staged) -> list[Verified]:
     ],
 )
 def test_what_was_seen(
-    gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[Verified]
+    gpu: str | None, driver: str | None, outcome: AuditOutcome, text: str, both: list[JudgedReport]
 ) -> None:
     found = machine.seen(both, gpu, driver)
     assert found.outcome is outcome

@@ -10,8 +10,8 @@ from publish_doubles import Project
 from builder.cli.publishing import _cases, exit_code
 from builder.console.case import CaseStatus
 from builder.errors import RegistryError
+from builder.evidence.refusal import Refusal
 from builder.publish.publication import Publication
-from builder.publish.reports import Refusal
 
 if TYPE_CHECKING:
     from pathlib import Path

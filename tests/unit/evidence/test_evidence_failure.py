@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import evidence_doubles as doubles
 import jsonschema
 import pytest
 
-from builder.evidence import EvidenceError, attach_failures, failure_statement, judge_failure
-from builder.evidence.failure import failure_predicate, is_failure
+from builder.evidence import EvidenceError, JudgedReport, Policy, attach_failures, failure_statement, judge
 from builder.evidence.gather import gather
-from builder.evidence.verification import EXTENSION, json_schema
+from builder.evidence.judgement import is_failure
+from builder.evidence.verification import EXTENSION, json_schema, predicate_of
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
@@ -21,14 +22,21 @@ if TYPE_CHECKING:
 
     from registry_double import RegistryDouble
 
-    from builder.evidence import Verification
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
+    from builder.verify.entry import SealedReport
 
+NOW = datetime.now(UTC)
 OTHER = "sha256:" + "9" * 64
 
 
-def found_broken(image: Staged, **changes: Any) -> Verification:
+def judge_failure(predicate: dict[str, Any], image: Staged) -> JudgedReport:
+    found = judge(predicate, image, Policy(now=NOW))
+    assert found.side == "against"
+    return found
+
+
+def found_broken(image: Staged, **changes: Any) -> SealedReport:
     """A double of a report on a T4 in whose image another cuDNN comes first."""
     checks = deepcopy(doubles.double_report()["checks"])
     checks[1]["outcome"] = "failed"
@@ -38,7 +46,7 @@ def found_broken(image: Staged, **changes: Any) -> Verification:
 
 @pytest.fixture
 def predicate(image: Staged) -> dict[str, Any]:
-    return json.loads(json.dumps(failure_predicate(found_broken(image), image)))
+    return json.loads(json.dumps(predicate_of(found_broken(image), image, claims=(), exempt=())))
 
 
 def test_one_that_counts(predicate: dict[str, Any], image: Staged) -> None:
@@ -46,7 +54,7 @@ def test_one_that_counts(predicate: dict[str, Any], image: Staged) -> None:
     assert predicate["failedTests"] == ["convolution/C07"]
     jsonschema.validate(predicate, json_schema())
     found = judge_failure(predicate, image)
-    assert (found.verdict, found.cause, found.driver, found.gpu_class) == (
+    assert (found.verdict, found.report.cause, found.driver, found.gpu_class) == (
         "broken",
         "cudnn-shadowed",
         "535.104.05",
@@ -57,7 +65,9 @@ def test_one_that_counts(predicate: dict[str, Any], image: Staged) -> None:
 
 
 def test_found_without_a_gpu(image: Staged) -> None:
-    said = failure_predicate(found_broken(image, gpus=[], driver=None, cause="cudnn-missing"), image)
+    said = predicate_of(
+        found_broken(image, gpus=[], driver=None, cause="cudnn-missing"), image, claims=(), exempt=()
+    )
     assert judge_failure(said, image).text.startswith("broken, cudnn-missing, without a GPU, 20")
 
 

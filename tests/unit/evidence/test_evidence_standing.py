@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.evidence.standing import Side, broken, denied, standing
+from builder.evidence.standing import broken, denied, standing
 from builder.verify.entry import ReportKey
+
+if TYPE_CHECKING:
+    from builder.evidence.judgement import Side
 
 DAWN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ import evidence_doubles as doubles
 import jsonschema
 import pytest
 
-from builder.evidence import EvidenceError, judge
+from builder.evidence import EvidenceError, Policy, judge
 from builder.evidence.verification import EXTENSION, json_schema, predicate_of, timestamp
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def predicate(image: Staged) -> dict[str, Any]:
 
 
 def test_one_that_holds(predicate: dict[str, Any], image: Staged) -> None:
-    found = judge(predicate, image, now=NOW)
+    found = judge(predicate, image, Policy(now=NOW))
     assert (found.gpu, found.gpu_class, found.driver) == ("Tesla T4", "T4", "535.104.05")
     assert (found.claims, found.exempt) == (("T4",), ("K80",)), "a claim that it does not cover is another's"
     assert predicate["passedTests"] == ["convolution/C07", "driver/D03", "tensorflow/F05"]
@@ -57,7 +57,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no report": (details(report={}), "no report of cudnn-verify"),
     "another schema": (details(schema=2), "no test result"),
     "without the extension": (lambda p: p.pop(EXTENSION), "no test result"),
-    "failed": (lambda p: p.update(result="FAILED"), "result is FAILED"),
+    "failed": (lambda p: p.update(result="FAILED"), "says works, which is no word against"),
     "warned": (lambda p: p.update(result="WARNED"), "result is WARNED"),
     "failed tests": (lambda p: p.update(failedTests=["x/C01"]), "failed: x/C01"),
     "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "not those of its report"),
@@ -99,13 +99,13 @@ def test_edited_by_hand(name: str, predicate: dict[str, Any], image: Staged) -> 
     edited = deepcopy(predicate)
     edit(edited)
     with pytest.raises(EvidenceError, match=reason):
-        judge(edited, image, now=NOW)
+        judge(edited, image, Policy(now=NOW))
 
 
 def test_every_reason_is_given(predicate: dict[str, Any], image: Staged) -> None:
     predicate[EXTENSION]["report"].update(test_double=True, gpus=[])
     with pytest.raises(EvidenceError) as caught:
-        judge(predicate, image, now=NOW)
+        judge(predicate, image, Policy(now=NOW))
     assert "test double" in caught.value.message
     assert "no GPU" in caught.value.message
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import get_args
 
 import jsonschema
-from publish_doubles import Project, candidate, entry
+from publish_doubles import Project, entry, image_of, policy
 
+from builder.evidence.refusal import Kind, Refusal
 from builder.oci.copying import Tally
-from builder.publish.gate import Policy, decide
+from builder.publish.gate import decide
 from builder.publish.publication import Publication
 from builder.publish.record import publication_document
-from builder.publish.reports import Kind, Refusal
 from builder.publish.run import MAX_AGE
 from builder.publish.tags import ImageTag, TagStep
 
@@ -37,7 +37,7 @@ def test_the_default_age_is_the_one_that_is_said() -> None:
 
 def test_the_documents_of_publications_are_what_their_schema_says(tmp_path: Path) -> None:
     cell = Project(tmp_path).cell
-    decision = decide(candidate(cell), [entry(cell)], now=datetime.now(UTC), policy=Policy())
+    decision = decide(cell, image_of(cell), [entry(cell)], policy=policy())
     digest = "sha256:" + "d" * 64
     rows = [
         Publication(cell=cell, source="a.example/s", target="a.example/p"),

@@ -7,17 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import A100, MATRIX, T4, Project, candidate, entry
+from publish_doubles import A100, MATRIX, T4, Project, entry, image_of, policy
 
 from builder.model import Exemption
-from builder.publish.gate import Decision, Policy, decide
+from builder.publish.gate import Decision, decide
 from builder.verify.entry import Damaged
 
 if TYPE_CHECKING:
     from builder.model import Cell
 
 NOW = datetime.now(UTC).replace(microsecond=0)
-POLICY = Policy(max_age=timedelta(days=30))
+MAX_AGE = timedelta(days=30)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +29,16 @@ def kinds(decision: Decision) -> list[str]:
     return [refusal.kind for refusal in decision.refusals]
 
 
-def judge(cell: Cell, *reports: Any, policy: Policy = POLICY, **changes: Any) -> Decision:
-    return decide(candidate(cell, **changes), reports, now=NOW, policy=policy)
+def judge(
+    cell: Cell,
+    *reports: Any,
+    max_age: timedelta | None = MAX_AGE,
+    exempt: tuple[Exemption, ...] = (),
+    **changes: Any,
+) -> Decision:
+    return decide(
+        cell, image_of(cell), reports, policy=policy(now=NOW, max_age=max_age, **changes), exemptions=exempt
+    )
 
 
 def test_one_good_report_opens_it(cell: Cell) -> None:
@@ -216,25 +224,25 @@ def test_and_so_does_a_report_that_does_not_count(two: Cell) -> None:
 
 def test_an_exemption_takes_the_claim_away(two: Cell) -> None:
     exempt = (Exemption(gpu="A100", cells="*", reason="none here"),)
-    decision = judge(two, entry(two), policy=Policy(exempt=exempt))
+    decision = judge(two, entry(two), max_age=None, exempt=exempt)
     assert decision.open
     assert (decision.claims, decision.exempt) == (("T4",), ("A100",))
 
 
 def test_also_where_it_was_verified(two: Cell) -> None:
     exempt = (Exemption(gpu="A100", cells="*", reason="too slow there"),)
-    decision = judge(two, entry(two), entry(two, gpu=A100), policy=Policy(exempt=exempt))
+    decision = judge(two, entry(two), entry(two, gpu=A100), max_age=None, exempt=exempt)
     assert (decision.claims, decision.exempt) == (("T4",), ("A100",))
 
 
 def test_an_exemption_for_other_cells_is_none(two: Cell) -> None:
     exempt = (Exemption(gpu="A100", cells="torch*", reason="x"),)
-    assert kinds(judge(two, entry(two), policy=Policy(exempt=exempt))) == ["claim"]
+    assert kinds(judge(two, entry(two), max_age=None, exempt=exempt)) == ["claim"]
 
 
 def test_something_must_be_left_to_claim(two: Cell) -> None:
     exempt = tuple(Exemption(gpu=gpu, cells="*", reason="x") for gpu in ("A100", "T4"))
-    decision = judge(two, entry(two), policy=Policy(exempt=exempt))
+    decision = judge(two, entry(two), max_age=None, exempt=exempt)
     assert kinds(decision) == ["claim"]
     assert "T4 alone, which its matrix exempts" in decision.refusals[0].text
 
@@ -242,7 +250,7 @@ def test_something_must_be_left_to_claim(two: Cell) -> None:
 def test_a_claim_that_another_driver_denies(two: Cell) -> None:
     exempt = (Exemption(gpu="A100", cells="*", reason="x"),)
     other = entry(two, verdict="unsupported-gpu", driver={"version": "450.1", "api": "11.0"})
-    assert kinds(judge(two, entry(two), other, policy=Policy(exempt=exempt))) == ["unsupported-gpu"]
+    assert kinds(judge(two, entry(two), other, max_age=None, exempt=exempt)) == ["unsupported-gpu"]
 
 
 def test_a_gpu_of_no_table_cannot_be_claimed(tmp_path) -> None:
@@ -270,7 +278,7 @@ def test_no_policy_can_open_it(cell: Cell) -> None:
             except Exception as error:  # noqa: BLE001 - what is no report cannot be one that counts
                 assert "no valid report" in str(error)  # noqa: PT017
                 continue
-            decision = judge(cell, changed, policy=Policy())
+            decision = judge(cell, changed, max_age=None)
             assert decision.claims in ((), ("T4",))
             if name in {"verdict", "gpus", "driver", "checks", "test_double"} and value != good[name]:
                 assert not decision.open, (name, value)

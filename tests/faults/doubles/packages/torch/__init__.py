@@ -51,6 +51,10 @@ class Tensor:
         where = _settings.get("device", device) if device != "cpu" else device
         return Tensor(self.values, self.shape, where)
 
+    def __isub__(self, change):
+        assert change == 0.0
+        return self
+
     def requires_grad_(self):
         return self
 
@@ -105,15 +109,20 @@ class _Loss:
         _Loss.steps += 1
 
     def backward(self):
-        pass
+        for weight in _weights:
+            weight.grad = 0.0
 
     def item(self):
         return self.value
 
 
+_weights = []
+
+
 class _Layer:
     def __init__(self, *_, **__):
         self.weight, self.bias = Tensor([0.0], (1,)), Tensor([0.0], (1,))
+        _weights.extend((self.weight, self.bias))
 
 
 class _Net:
@@ -131,9 +140,6 @@ class _Net:
             layer.weight.device = _settings.get("train_device", device)
         return self
 
-    def parameters(self):
-        return []
-
 
 nn = SimpleNamespace(
     functional=SimpleNamespace(
@@ -148,7 +154,6 @@ nn = SimpleNamespace(
     Flatten=_Layer,
     Linear=_Layer,
 )
-optim = SimpleNamespace(SGD=lambda parameters, lr: SimpleNamespace(zero_grad=lambda: None, step=lambda: None))
 
 
 class no_grad:

@@ -1,0 +1,292 @@
+"""What a report proves of an image: the one judgement that the gate, attaching and the audit share.
+
+A report comes as a file under its seal, or as the predicate of a published statement. Either counts only for
+the image, the GPU and the driver that it names, and only if it proves a convolution. Nothing of a statement's
+summary is believed unless the report inside bears it out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal
+
+from builder.digests import canonical_json
+from builder.errors import EvidenceError
+from builder.evidence.refusal import Refusal
+from builder.evidence.verification import (
+    about_another,
+    contradictions,
+    covered_class,
+    no_proof,
+    read,
+    timestamp,
+)
+from builder.facts.gpus import class_of
+from builder.verify.document import parse
+from builder.verify.entry import AGAINST_IMAGE, SealedReport, key_of
+from builder.verify.expectation import Expectation, compare
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from builder.evidence.verification import TestResult
+    from builder.oci.staging import Staged
+    from builder.verify.document import ProbeDocument
+    from builder.verify.entry import ReportKey
+
+CLOCKS = timedelta(minutes=10)
+"""How far the clock of a machine that verified may be ahead of the one that reads."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+Side = Literal["for", "against", "neither"]
+"""``neither``: the report says nothing about the image, or proves nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What is demanded of a report beyond what is always demanded."""
+
+    now: datetime
+    max_age: timedelta | None = None
+    """A report for the image counts no longer than this; one against it does not grow old."""
+    probe: str | None = None
+    """sha256 of the probe that the image carries, 64 hex digits. None: not known."""
+    expect: Expectation = field(default_factory=Expectation)
+    """What the lock asks of the image. A statement is not compared with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedReport:
+    """What a report comes to: for an image, against it, or neither."""
+
+    key: ReportKey
+    when: datetime
+    """When the probe ended; UTC."""
+    report: ProbeDocument
+    document: Mapping[str, Any]
+    """The probe's own JSON, unchanged."""
+    reason: Refusal | None
+    """Why the report does not count for the image; None if it does."""
+    sealed: SealedReport | None = None
+    """The file; None for a published statement."""
+    claims: tuple[str, ...] = ()
+    """GPU classes that a statement says the image is published for."""
+    exempt: tuple[str, ...] = ()
+    """GPU classes that a statement says the image is not published for."""
+    exempt_until: datetime = _NEVER
+    """Until when ``exempt`` takes away the claims of other statements, too."""
+
+    @property
+    def side(self) -> Side:
+        if self.reason is None:
+            return "for"
+        return "against" if self.reason.kind in AGAINST_IMAGE else "neither"
+
+    @property
+    def verdict(self) -> str:
+        return self.report.verdict
+
+    @property
+    def gpus(self) -> tuple[tuple[str, str, str | None], ...]:
+        """Name, compute capability and, if any table has it, class of each GPU; empty without a GPU."""
+        return tuple(
+            (gpu.name, gpu.compute_capability or "", class_of(gpu.name, gpu.compute_capability))
+            for gpu in self.report.gpus
+        )
+
+    @property
+    def gpu(self) -> str:
+        """The GPU that convolved, as its driver calls it."""
+        return self.report.gpus[0].name
+
+    @property
+    def gpu_class(self) -> str | None:
+        """The class of the GPU that convolved, or was to convolve. None: in no table."""
+        return covered_class(self.report)
+
+    @property
+    def driver(self) -> str | None:
+        return self.report.driver.version if self.report.driver is not None else None
+
+    @property
+    def text(self) -> str:
+        """``broken, cudnn-shadowed, on Tesla T4 with driver 535.104.05, 2026-11-20T07:12:35Z``"""
+        cause = f", {self.report.cause}" if self.report.cause else ""
+        names = ", ".join(gpu.name for gpu in self.report.gpus)
+        place = f"on {names} with driver {self.driver or '?'}" if names else "without a GPU"
+        return f"{self.verdict}{cause}, {place}, {timestamp(self.when)}"
+
+
+def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
+    """Judge a report, or the predicate of a statement, about an image.
+
+    A sealed report that does not count says why in ``reason``. A statement that is about another image, or
+    says something else than the report inside, is no evidence at all: EvidenceError, with all the reasons.
+    """
+    if isinstance(report, SealedReport):
+        return _sealed(report, image, policy)
+    return _stated(report, image, policy)
+
+
+def is_failure(predicate: Mapping[str, Any]) -> bool:
+    """Whether a test result speaks against its image, by what it says of itself."""
+    return predicate.get("result") == "FAILED"
+
+
+def _sealed(report: SealedReport, image: Staged, policy: Policy) -> JudgedReport:
+    document = parse(canonical_json(report.document))
+    reasons = chain(
+        _of_another(report, image, policy),
+        _image_at_fault(report),
+        _out_of_time(report, policy),
+        _proves_nothing(report, document, policy),
+    )
+    return JudgedReport(
+        key=report.key,
+        when=report.verified,
+        report=document,
+        document=report.document,
+        reason=next(reasons, None),
+        sealed=report,
+    )
+
+
+def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator[Refusal]:
+    key, where = report.key, report.where
+    if report.test_double:
+        yield Refusal(kind="test-double", text=f"{where}: a test double stood in for the GPU or driver")
+    if key.digest != image.digest:
+        yield Refusal(
+            kind="digest",
+            text=f"{where} is about {key.digest[:19]}…, and this image is {image.digest[:19]}…",
+            hint="verify this very digest: rtbuild verify --from",
+        )
+    if key.content != image.content:
+        yield Refusal(kind="content", text=f"{where} is about other content than the image's config names")
+    if policy.probe is not None and policy.probe != key.probe:
+        yield Refusal(
+            kind="probe",
+            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {policy.probe[:12]}…",
+        )
+
+
+def _image_at_fault(report: SealedReport) -> Iterator[Refusal]:
+    """Before its age: what was found at fault does not mend by waiting."""
+    match report.verdict:
+        case "broken":
+            hint = "mend the cell; or verify again where it was found broken"
+            yield Refusal(kind="broken", text=_says(report), hint=hint)
+        case "unsupported-gpu":
+            yield Refusal(kind="unsupported-gpu", text=_says(report))
+        case _:
+            pass
+
+
+def _out_of_time(report: SealedReport, policy: Policy) -> Iterator[Refusal]:
+    age = policy.now - report.verified
+    if -age > CLOCKS:
+        yield Refusal(
+            kind="future",
+            text=f"{report.where} was made at {timestamp(report.verified)}, and here it is "
+            f"{timestamp(policy.now)}",
+            hint="the clock of this machine or of the one that verified is wrong",
+        )
+    if policy.max_age is not None and age > policy.max_age:
+        yield Refusal(
+            kind="old",
+            text=f"{report.where} is of {timestamp(report.verified)}: {_days(age)} old, and "
+            f"{_days(policy.max_age)} are allowed",
+            hint="verify again: rtbuild verify --again; or allow more by --max-age",
+        )
+
+
+def _proves_nothing(report: SealedReport, document: ProbeDocument, policy: Policy) -> Iterator[Refusal]:
+    match report.verdict:
+        case "unverified" | "host" | "busy" as kind:
+            yield Refusal(kind=kind, text=_says(report), hint=_HINTS.get(kind))
+            return
+        case _:
+            pass
+    if lacking := list(no_proof(document)):
+        yield Refusal(kind="no-proof", text=f"{report.where} proves nothing: {'; '.join(lacking)}")
+    if differences := compare(policy.expect, document):
+        listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
+        yield Refusal(
+            kind="differs", text=f"{report.where} found something else than the lock says: {listed}"
+        )
+
+
+_HINTS = {
+    "unverified": "verify it on a machine with a GPU: rtbuild verify --from",
+    "host": "the machine is at fault: rtbuild doctor there, then rtbuild verify --again",
+    "busy": "try again when the GPU is free: rtbuild verify --again",
+}
+
+
+def _says(report: SealedReport) -> str:
+    """What a report says, in one line."""
+    cause = f", {report.document['cause']}" if report.document.get("cause") else ""
+    gpus = ", ".join(name for name, _ in report.key.gpus)
+    on = f" on {gpus} with driver {report.key.driver}" if gpus else ""
+    return f"{report.where} says {report.verdict}{cause}{on}: {report.document.get('summary')}"
+
+
+def _days(length: timedelta) -> str:
+    days = length.total_seconds() / 86400
+    return f"{days:.1f} days" if days >= 2 else f"{days * 24:.1f} hours"
+
+
+def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
+    """A statement against the image does not grow old, and one from the future counts as well."""
+    found, report = read(predicate)
+    failed = is_failure(predicate)
+    against = [*about_another(found, image)]
+    against += _not_against(found, report) if failed else _not_for(found, report, policy)
+    key = key_of(image.content, report, image.digest)
+    if key is None and failed:
+        against.append("its report names no GPU")
+    if against or key is None:
+        raise EvidenceError("; ".join(against))
+    details = found.details
+    when = details.verified.astimezone(UTC)
+    if not failed and policy.max_age is not None and policy.now - when > policy.max_age:
+        raise EvidenceError(f"it is of {timestamp(when)}, older than the {policy.max_age} that were allowed")
+    judged = JudgedReport(
+        key=key,
+        when=when,
+        report=report,
+        document=details.report,
+        reason=None,
+        claims=tuple(details.claims),
+        exempt=tuple(details.exempt),
+        exempt_until=max(details.verified, details.as_of or details.verified),
+    )
+    return replace(judged, reason=_beside(judged)) if failed else judged
+
+
+def _not_for(found: TestResult, report: ProbeDocument, policy: Policy) -> Iterator[str]:
+    yield from no_proof(report)
+    yield from contradictions(found, report, "PASSED")
+    if found.details.verified > policy.now + CLOCKS:
+        yield f"it is from the future ({timestamp(found.details.verified)}): a clock is wrong"
+
+
+def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
+    yield from contradictions(found, report, "FAILED")
+    if report.verdict not in AGAINST_IMAGE:
+        yield f"its report says {report.verdict}, which is no word against the image"
+    if report.test_double:
+        yield "a test double stood in for the GPU or the driver"
+    if report.verdict == "unsupported-gpu" and not report.gpus:
+        yield "its report names no GPU"
+
+
+def _beside(judged: JudgedReport) -> Refusal:
+    return Refusal(
+        kind="broken" if judged.verdict == "broken" else "unsupported-gpu",
+        text=f"beside the public image it says {judged.text}, and no newer report takes that back",
+        hint="verify it again where it was found; or delete the statement there if it is not true",
+    )

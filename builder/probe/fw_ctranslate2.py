@@ -1,0 +1,66 @@
+"""CTranslate2, by which faster-whisper runs.
+
+Its wheel holds cuDNN's shim; the sub-libraries and cuBLAS come from elsewhere, and no run path leads there.
+"""
+
+import glob
+import os
+import re
+
+from .elf import names_inside, read_elf
+from .fw_common import Framework, check_framework
+from .fw_judge import judge_framework
+from .protocol import stage
+from .sublibraries import required_sublibraries
+from .versions import numbers
+
+
+class Ctranslate2(Framework):
+    name, title, module = "ctranslate2", "CTranslate2", "ctranslate2"
+    convolves = trains = False
+
+    def load(self):
+        import ctranslate2
+
+        self.ct2 = ctranslate2
+        if not hasattr(ctranslate2, "get_cuda_device_count"):
+            import ctranslate2._ext  # the package goes on without its compiled part, and does not say why
+        return ctranslate2
+
+    def version(self):
+        return str(self.ct2.__version__)
+
+    def _libraries(self, name):
+        root = os.path.dirname(os.path.dirname(self.ct2.__file__))
+        return glob.glob(os.path.join(root, "ctranslate2.libs", "lib%s-*.so*" % name))
+
+    def cuda_build(self):
+        libraries = self._libraries("ctranslate2")
+        return bool(self.compiled()["cuda"]), {"libraries": libraries, "shim": self._libraries("cudnn")}
+
+    def compiled(self):
+        """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with."""
+        found = {"cuda": None, "cudnn": None}
+        for path in self._libraries("ctranslate2"):
+            opened = names_inside(path, re.compile(rb"libcublas\.so\.\d+"), 512 << 20)
+            found["cuda"] = opened[0].rpartition(".")[2] if opened else None
+            for name in read_elf(path)["needed"]:
+                if name.startswith("libcudnn"):
+                    found["cudnn"] = name.partition(".so.")[2] or None
+        return found
+
+    def wanted(self):
+        compiled, shims = self.compiled(), self._libraries("cudnn")
+        names = ["libcublas.so.%s" % compiled["cuda"]] if compiled["cuda"] else []
+        for major in numbers(compiled["cudnn"])[:1]:
+            parts = [name for name in required_sublibraries(major) if re.search("graph|_ops|_cnn", name)]
+            names += [name for name in parts if "train" not in name]
+        return names, (shims + self._libraries("ctranslate2") + [None])[0]
+
+    def devices(self):
+        return ["cuda:%d" % index for index in range(self.ct2.get_cuda_device_count())]
+
+
+@stage("ctranslate2", layer="framework", timeout=300, modules=("ctranslate2",), judge=judge_framework)
+def ctranslate2_stage(ctx):
+    check_framework(ctx, Ctranslate2(ctx))

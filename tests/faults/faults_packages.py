@@ -1,0 +1,170 @@
+"""Faults of installed packages: pins that are missed, files that were cut, emptied, removed or closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fault_list import fault
+from fault_scene import replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fault_scene import Scene
+
+
+def _torch(scene: Scene, *requires: str) -> Path:
+    """A fake PyTorch with a library of its own, as pip records it; that library."""
+    scene.framework("torch")
+    library = scene.site / "torch" / "lib" / "libtorch_cuda.so"
+    scene.links("torch/lib/libtorch_cuda.so", scene.cudnn())
+    data = library.read_bytes()
+    replace(library, data + b"kernels!" * (3 << 17))
+    scene.record("torch", "2.6.0", [library, scene.site / "torch" / "__init__.py"], requires)
+    return library
+
+
+@fault("the NVRTC that a wheel pins exactly is not installed", verdict="broken", cause="nvrtc-missing")
+def pinned_nvrtc_absent(scene: Scene) -> None:
+    _torch(scene, 'nvidia-cuda-nvrtc-cu12 (==12.4.127) ; platform_system == "Linux"')
+
+
+@fault("a pinned CUDA library is not installed", verdict="broken", cause="toolkit-library-missing")
+def pinned_library_absent(scene: Scene) -> None:
+    _torch(scene, "nvidia-cusparselt-cu12==0.6.2")
+
+
+@fault(
+    "most of an extra is installed, and cuSPARSE of it is not",
+    verdict="broken",
+    cause="toolkit-library-missing",
+)
+def extra_without_one_of_its_packages(scene: Scene) -> None:
+    names = ("cublas", "cufft", "curand", "cusparselt")
+    _torch(scene, *(f"nvidia-{name}-cu12==1.0 ; extra == 'and-cuda'" for name in names))
+    for name in names[:3]:
+        scene.record(f"nvidia-{name}-cu12", "1.0", [])
+
+
+@fault("JAX's plug-in without the PJRT half", verdict="broken", cause="package-pin-mismatch")
+def pjrt_absent(scene: Scene) -> None:
+    scene.cudnn()
+    scene.record("jax-cuda12-plugin", "0.6.2", [], requires=("jax-cuda12-pjrt==0.6.2",))
+
+
+@fault("Keras 2.9 under TensorFlow 2.8", verdict="broken", cause="package-pin-mismatch")
+def keras_of_another_release(scene: Scene) -> None:
+    scene.cudnn()
+    scene.record("tensorflow", "2.8.4", [], requires=("keras (<2.9,>=2.8.0rc0)",))
+    scene.record("keras", "2.9.0", [])
+
+
+@fault(
+    "an import that fails over a package of another release", verdict="broken", cause="package-pin-mismatch"
+)
+def import_fails_over_a_missed_pin(scene: Scene) -> None:
+    _torch(scene, "protobuf<3.20")
+    scene.record("protobuf", "4.25.0", [])
+    scene.env["RTBUILD_DOUBLE_TORCH"] = (
+        "import=Descriptors+cannot+be+created+directly:+regenerate+with+protobuf"
+    )
+
+
+@fault("a framework's library cut in the middle", verdict="broken", cause="package-overwritten")
+def framework_library_cut(scene: Scene) -> None:
+    library = _torch(scene)
+    replace(library, library.read_bytes()[:6000])
+
+
+@fault("a hole of zeros in a library of the right size", verdict="broken", cause="package-overwritten")
+def framework_library_with_a_hole(scene: Scene) -> None:
+    library = _torch(scene)
+    data = library.read_bytes()
+    replace(library, data[: 1 << 20] + bytes(1 << 20) + data[2 << 20 :])
+
+
+@fault("one changed byte, under --thorough", verdict="broken", cause="package-overwritten")
+def framework_library_of_another_content(scene: Scene) -> None:
+    library = _torch(scene)
+    replace(library, library.read_bytes()[:-1] + b"?")
+    scene.args.append("--thorough")
+
+
+@fault("a damaged library that kills the process", verdict="broken", cause="package-overwritten")
+def damaged_library_crashes(scene: Scene) -> None:
+    library = _torch(scene)
+    replace(library, library.read_bytes()[:-1] + b"?")
+    scene.env["RTBUILD_DOUBLE_TORCH"] = "conv=abort"
+
+
+@fault("a framework's library removed", verdict="broken", cause="package-overwritten")
+def framework_library_removed(scene: Scene) -> None:
+    other = scene.site / "torch" / "lib" / "libc10_cuda.so"
+    replace_with = _torch(scene).read_bytes()
+    other.write_bytes(replace_with)
+    scene.record("torch", "2.6.0", [other, scene.site / "torch" / "lib" / "libtorch_cuda.so"])
+    other.unlink()
+
+
+@fault("ptxas removed from NVIDIA's wheel", verdict="broken", cause="ptxas-missing")
+def ptxas_removed(scene: Scene) -> None:
+    scene.cudnn()
+    tool = scene.folder("venv/nvcc/bin") / "ptxas"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    scene.record("nvidia-cuda-nvcc-cu12", "12.5.82", [tool])
+    tool.unlink()
+
+
+def without_root_powers(scene: Scene) -> None:
+    """Run the probe as somebody for whom the mode of a file counts."""
+    powers = "-dac_override,-dac_read_search"
+    python = str(scene.venv / "bin" / "python")
+    scene.command = ["setpriv", "--bounding-set", powers, "--inh-caps", powers, python, str(scene.probe)]
+
+
+@fault("a cuDNN that this user may not read", verdict="broken", cause="file-access-denied")
+def cudnn_closed(scene: Scene) -> None:
+    (scene.cudnn() / "libcudnn.so.9").chmod(0)
+    without_root_powers(scene)
+
+
+@fault("a framework's library that this user may not read", verdict="broken", cause="file-access-denied")
+def framework_library_closed(scene: Scene) -> None:
+    _torch(scene).chmod(0)
+    without_root_powers(scene)
+
+
+@fault("a folder of packages that this user may not list", verdict="broken", cause="file-access-denied")
+def package_folder_closed(scene: Scene) -> None:
+    _torch(scene)
+    closed = scene.folder("closed")
+    closed.chmod(0)
+    scene.env["PYTHONPATH"] = str(closed)
+    without_root_powers(scene)
+
+
+@fault("a library of the distribution is not there", verdict="broken", cause="system-library-missing")
+def system_library_absent(scene: Scene) -> None:
+    scene.framework("torch")
+    gone = scene.build.toolkit("libsystem.so.6")
+    scene.build.requester(scene.site / "torch" / "lib" / "libtorch_cuda.so", (gone,))
+
+
+@fault(
+    "a part of cuDNN that came with 9.21 is missing from 9.24",
+    verdict="broken",
+    cause="cudnn-sublibrary-missing",
+)
+def new_part_absent(scene: Scene) -> None:
+    library = scene.cudnn("9.24.0")
+    header = library.parent / "include" / "cudnn_version.h"
+    header.parent.mkdir()
+    rows = zip(("MAJOR", "MINOR", "PATCHLEVEL"), (9, 24, 0), strict=True)
+    header.write_text("".join(f"#define CUDNN_{name} {number}\n" for name, number in rows))
+
+
+@fault("a sub-library under the name of another", verdict="broken", cause="cudnn-file-corrupt")
+def sublibrary_under_another_name(scene: Scene) -> None:
+    folder = scene.cudnn()
+    replace(folder / "libcudnn_ops.so.9", (folder / "libcudnn_adv.so.9").read_bytes())

@@ -1,0 +1,140 @@
+"""Faults around a sound environment: preloads, the user's own files, variables, limits, log lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fault_list import fault
+from fault_scene import link_tree, replace
+
+if TYPE_CHECKING:
+    from fault_scene import Scene
+
+
+def _append(scene: Scene, text: str) -> None:
+    """Let the fake PyTorch do something more as it is imported."""
+    package = scene.framework("torch") / "__init__.py"
+    content = package.read_bytes()
+    replace(package, content + text.encode())
+
+
+def _old_part(scene: Scene) -> str:
+    return str(scene.build.cudnn("9.1.0") / "libcudnn_graph.so.9")
+
+
+@fault("a part of an older cuDNN in LD_PRELOAD", verdict="host", cause="preload-interference")
+def older_cudnn_preloaded(scene: Scene) -> None:
+    scene.cudnn()
+    scene.env["LD_PRELOAD"] = _old_part(scene)
+
+
+@fault("a sitecustomize.py that loads an older cuDNN", verdict="broken", cause="startup-preload")
+def sitecustomize_preloads(scene: Scene) -> None:
+    scene.cudnn()
+    (scene.site / "sitecustomize.py").write_text(f"import ctypes\nctypes.CDLL({_old_part(scene)!r})\n")
+
+
+@fault("a .pth file that loads an older cuDNN", verdict="broken", cause="startup-preload")
+def pth_preloads(scene: Scene) -> None:
+    scene.cudnn()
+    (scene.site / "preload.pth").write_text(f"import ctypes; ctypes.CDLL({_old_part(scene)!r})\n")
+
+
+@fault("cuDNN of CUDA 11 on LD_LIBRARY_PATH before the wheel's", verdict="broken", cause="cudnn-shadowed")
+def cudnn_of_cuda_11_on_the_path(scene: Scene) -> None:
+    scene.framework("torch")
+    run_path = "-Wl,--enable-new-dtags,-rpath,$ORIGIN/../../nvidia/cudnn/lib"
+    shim = scene.cudnn() / "libcudnn.so.9"
+    scene.build.requester(scene.site / "torch" / "lib" / "libtorch_cuda.so", (shim,), run_path)
+    (scene.site / "torch" / "version.py").write_text("cuda = '12.4'\n")
+    other = scene.folder("opt/cudnn-cu11")
+    link_tree(scene.build.cudnn("9.10.2", 11), other)
+    scene.search(other)
+
+
+@fault("an NVRTC of CUDA 13 beside a broken one of CUDA 12", verdict="broken", cause="nvrtc-missing")
+def other_nvrtc_stands_in(scene: Scene) -> None:
+    scene.cudnn()
+    folder = scene.site / "nvidia" / "cuda_nvrtc" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnvrtc.so.12").write_bytes(b"\x7fELF")
+    scene.search(scene.build.toolkit("libnvrtc.so.13").parent)
+
+
+@fault("a variable that ends the framework", verdict="broken", cause="variable-breaks-framework")
+def unknown_flag(scene: Scene) -> None:
+    _append(scene, "import os\nif 'XLA_FLAGS' in os.environ:\n    os.abort()\n")
+    scene.env |= {"XLA_FLAGS": "--xla_no_such_flag", "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
+@fault("a random.py of the user's on PYTHONPATH", verdict="broken", cause="module-shadowed")
+def standard_module_shadowed(scene: Scene) -> None:
+    _append(scene, "import random\nrandom.random()\n")
+    folder = scene.folder("mine")
+    (folder / "random.py").write_text("seed = 7\n")
+    (folder / "platform.py").write_text("raise SystemExit('mine')\n")
+    scene.env["PYTHONPATH"] = str(folder)
+
+
+@fault("a torch.py of the user's on PYTHONPATH", verdict="broken", cause="module-shadowed")
+def framework_shadowed(scene: Scene) -> None:
+    package = scene.framework("torch")
+    scene.record("torch", "2.6.0", [package / "__init__.py"])
+    (scene.folder("mine") / "torch.py").write_text("x = 1\n")
+    scene.env["PYTHONPATH"] = str(scene.folder("mine"))
+
+
+@fault("ulimit -v below what an import needs", verdict="host", cause="host-memory")
+def address_space_limited(scene: Scene) -> None:
+    _append(scene, "held = bytearray(2 << 30)\n")
+    python = str(scene.venv / "bin" / "python")
+    scene.command = ["prlimit", "--as=1500000000", python, str(scene.probe)]
+
+
+@fault("the kernel kills an import for memory", verdict="host", cause="host-memory")
+def killed_for_memory(scene: Scene) -> None:
+    _append(scene, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+
+
+@fault("a Python without _ctypes", verdict="broken", cause="python-incomplete")
+def no_ctypes(scene: Scene) -> None:
+    scene.cudnn()
+    (scene.site / "sitecustomize.py").write_text("import sys\nsys.modules['_ctypes'] = None\n")
+
+
+_LOG = "W tensorflow/stream_executor/platform/default/dso_loader.cc:64] Could not load dynamic library"
+
+
+def _logs(scene: Scene, name: str) -> None:
+    """What TensorFlow logs on every machine without a GPU, and then an exception about something else."""
+    line = f"2024-01-01 00:00:00.000001: {_LOG} '{name}'; dlerror: {name}: cannot open shared object file"
+    _append(scene, f"import sys\nprint({line!r}, file=sys.stderr)\n")
+    scene.env["RTBUILD_DOUBLE_TORCH"] = "conv=shapes+do+not+agree"
+
+
+@fault(
+    "a log line about libcuda.so.1, and an exception of its own", verdict="broken", cause="execution-failed"
+)
+def log_line_of_the_driver(scene: Scene) -> None:
+    _logs(scene, "libcuda.so.1")
+
+
+@fault("a log line about TensorRT, and an exception of its own", verdict="broken", cause="execution-failed")
+def log_line_of_tensorrt(scene: Scene) -> None:
+    _logs(scene, "libnvinfer.so.7")
+
+
+@fault("libcuda.so.1 is a link to nothing", verdict="host", cause="driver-error")
+def driver_link_dangles(scene: Scene) -> None:
+    scene.cudnn()
+    (scene.folder("driver") / "libcuda.so.1").symlink_to("libcuda.so.550.54.15")
+    scene.search(scene.folder("driver"))
+
+
+@fault("libcuda.so.1 for another machine", verdict="host", cause="driver-error")
+def driver_of_another_machine(scene: Scene) -> None:
+    scene.cudnn()
+    data = bytearray((scene.build.driver() / "libcuda.so.1").read_bytes())
+    data[18:20] = (183).to_bytes(2, "little")  # e_machine: AArch64
+    (scene.folder("driver") / "libcuda.so.1").write_bytes(bytes(data))
+    scene.search(scene.folder("driver"))
