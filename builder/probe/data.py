@@ -98,3 +98,13 @@ class Releases(object):
         if name not in self.wheels or not aim:
             return None
         return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)
+
+
+_KNOWN = []
+
+
+def known_releases():
+    """The :class:`Releases`, read once."""
+    if not _KNOWN:
+        _KNOWN.append(Releases())
+    return _KNOWN[0]

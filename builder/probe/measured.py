@@ -5,8 +5,9 @@ import os
 import re
 import sys
 
+from .builds import Command
 from .distributions import requirement
-from .remedies import Command, Remedies, cuda_package
+from .remedies import Remedies, cuda_package
 from .versions import numbers
 
 _FRAMEWORK_STAGES = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")

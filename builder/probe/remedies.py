@@ -6,27 +6,12 @@ a path. A command is named only where every part of it is known; otherwise there
 """
 
 import re
-from collections import namedtuple
 
-from .data import Releases
+from .builds import Command
+from .hosts import HostRemedies
 from .versions import numbers
 
-# where: pip, apt, conda, docker, shell, notebook or rtbuild
-Command = namedtuple("Command", "where text note")
-
 _EXTRAS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda%d]"}
-# The first CUDA with machine code for a compute capability, by NVIDIA's release notes:
-# https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html
-_FIRST_CUDA = (
-    ((12, 0), (12, 8)),
-    ((10, 0), (12, 8)),
-    ((9, 0), (11, 8)),
-    ((8, 9), (11, 8)),
-    ((8, 6), (11, 1)),
-    ((8, 0), (11, 0)),
-    ((7, 5), (10, 0)),
-    ((7, 0), (9, 0)),
-)
 # CUDA's major version by the number in a library's name: each library counts by itself.
 _SONAMES = {
     "cublas": {"13": 13, "12": 12, "11": 11, "10": 10, "10.0": 10, "9.0": 9},
@@ -44,13 +29,8 @@ _LINK_LIBCUDA = (
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
 
 
-class Remedies(object):
+class Remedies(HostRemedies):
     """Commands by cause, out of what is known here."""
-
-    def __init__(self, here, detail=None, systems=()):
-        self.here, self.detail, self.releases = here, detail or {}, Releases()
-        self.framework, self.version = self._framework(systems)
-        self.cuda = self._cuda_major()
 
     def commands(self, cause):
         """The commands for a cause id, the best first; [] where none is known."""
@@ -73,41 +53,6 @@ class Remedies(object):
         text = "rtbuild up " + {"onnxruntime": "onnxruntime-gpu"}.get(wanted, wanted)
         text += " --gpu %d.%d" % capability[:2] if capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
-
-    def _unserved(self):
-        """Whether no build of this very release has code for the card."""
-        capability = self._capability()
-        rows = self._rows(self.version)
-        return bool(capability and rows) and not any(serves(row, capability) for row in rows)
-
-    def _framework(self, systems):
-        known = ("torch", "tensorflow", "jax", "onnxruntime", "ctranslate2", "cupy", "paddlepaddle-gpu")
-        alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}
-        wanted = [alias.get(name, name) for name in systems]
-        present = [name for name in known if name in self.here.packages]
-        if "jaxlib" in self.here.packages and "jax" not in present:
-            present.append("jax")
-        both = [name for name in present if name in wanted] or ([] if wanted else present)
-        name = both[0] if both else next((name for name in wanted if name in known), None)
-        return name, self.here.packages.get(name) or (
-            self.here.packages.get("jaxlib") if name == "jax" else None
-        )
-
-    def _rows(self, version=None):
-        name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)
-        return self.releases.builds(name, (version or "").partition("+")[0] or None) if name else []
-
-    def _cuda_major(self):
-        """The CUDA major version that the packages here are built for; None where that is not certain."""
-        majors = set(self.here.cuda_majors)
-        if len(majors) == 1:
-            return majors.pop()
-        rows = self._rows(self.version) if self.version else []
-        compiled = numbers(self.detail.get("compiled"))
-        if not rows and len(compiled) > 1:
-            rows = [row for row in self._rows() if numbers(row["cudnn"])[:2] == compiled[:2]]
-        majors = {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
-        return majors.pop() if len(majors) == 1 else None
 
     # -- cuDNN
 
@@ -307,46 +252,12 @@ class Remedies(object):
 
     # -- framework and card
 
-    def _capability(self):
-        return numbers(self.here.capability) or None
-
     def _framework_arch_missing(self):
         capability = self._capability()
         if self.framework != "torch" or capability is None:
             return []
         row = self._nearest_torch(capability)
         return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
-
-    def _nearest_torch(self, capability):
-        """Another build of the release that is here; else the newest release that has one."""
-        return (self.version and self.torch_row(capability, self.version)) or self.torch_row(capability)
-
-    def torch_row(self, capability=None, version=None):
-        """The newest PyTorch with code for a card, for this driver and Python; None where none is known."""
-        for row in self._rows(version):
-            cuda = numbers(row["cuda"])
-            here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]
-            if here or not (cuda and self._driver_serves(cuda) and self._python_serves(row)):
-                continue
-            if capability is None or serves(row, capability):
-                return row
-        return None
-
-    def _driver_known(self):
-        return bool(numbers(self.here.driver) or numbers(self.here.driver_cuda))
-
-    def _driver_serves(self, cuda):
-        if not self._driver_known():
-            return cuda[0] < 13
-        api = numbers(self.here.driver_cuda)
-        if api:
-            return api[0] >= cuda[0]
-        floor = numbers((self.releases.families.get(str(cuda[0])) or {}).get("driver"))
-        return bool(floor) and numbers(self.here.driver) >= floor
-
-    def _python_serves(self, row):
-        python = numbers(self.here.python)
-        return not python or numbers(row["python"][0]) <= python <= numbers(row["python"][1])
 
     def _torch(self, row, note):
         index = "" if row["default"] else " --index-url https://download.pytorch.org/whl/%s" % row["variant"]
@@ -397,127 +308,7 @@ class Remedies(object):
         pin = self._cudnn_pin()
         return [self._pip(pin)] if pin else []
 
-    # -- the machine
-
-    def _driver_too_old(self):
-        if self.framework != "torch" or not self._driver_known():
-            return []
-        row = self._nearest_torch(self._capability())
-        if row is None:
-            return []
-        text = "without a new driver: a build for CUDA %s, which this driver serves" % row["cuda"]
-        return [self._torch(row, text)]
-
-    def _driver_missing(self):
-        if "colab" in self.here.places:
-            return [Command("notebook", "Runtime > Change runtime type > GPU", "this runtime has no GPU")]
-        if "container" in self.here.places:
-            return self._container_no_gpu()
-        return [
-            Command(
-                "shell",
-                "nvidia-smi",
-                "shows whether a driver is there at all; NVIDIA's driver has to be installed on the host",
-            )
-        ]
-
-    def _container_no_gpu(self):
-        return [
-            Command("docker", "docker run --rm --gpus all IMAGE nvidia-smi", None),
-            Command(
-                "shell",
-                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
-                "where Docker refuses: after nvidia-container-toolkit is installed",
-            ),
-        ]
-
-    def _no_device(self):
-        if "colab" in self.here.places:
-            return [Command("notebook", "Runtime > Change runtime type > GPU", "this runtime has no GPU")]
-        if "container" in self.here.places:
-            return [Command("docker", "docker run --rm --gpus all IMAGE nvidia-smi", None)]
-        return [Command("shell", "nvidia-smi -L", "must list a card")]
-
-    def _device_hidden(self):
-        return [Command("shell", "unset CUDA_VISIBLE_DEVICES", None)]
-
-    def _driver_library_mismatch(self):
-        if "container" in self.here.places:
-            return [
-                Command(
-                    "docker",
-                    "docker rm -f CONTAINER, then docker run it anew",
-                    "it holds the library of the driver before",
-                )
-            ]
-        return [
-            Command(
-                "shell",
-                "sudo reboot",
-                "or: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
-            )
-        ]
-
-    def _driver_stub(self):
-        return self._cudnn_shadowed()
-
-    def _compat_unsupported(self):
-        return []
-
-    def _device_node_missing(self):
-        return [
-            Command("shell", "sudo nvidia-modprobe -u -c=0", "on the host; then start the container anew")
-        ]
-
-    def _fabric_not_ready(self):
-        return [Command("shell", "sudo systemctl start nvidia-fabricmanager", "on the host")]
-
-    def _device_busy(self):
-        return [Command("shell", "sudo nvidia-smi -c 0", "back to the default compute mode")]
-
-    def _out_of_memory(self):
-        variables = {
-            "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true",
-            "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false",
-        }
-        found = [
-            Command(
-                "shell", "nvidia-smi", "shows who holds the memory; end that process, or restart its kernel"
-            )
-        ]
-        variable = variables.get(self.framework)
-        if variable:
-            notebook = {"colab", "notebook"} & self.here.places
-            text = "%env " + variable if notebook else "export " + variable
-            found.insert(
-                0, Command("notebook" if notebook else "shell", text, "before the framework is imported")
-            )
-        return found
-
 
 def cuda_package(stem, major):
     """NVIDIA's name of a wheel: from CUDA 13 on without ``-cuNN``."""
     return "nvidia-%s" % stem if major >= 13 else "nvidia-%s-cu%d" % (stem, major)
-
-
-def serves(row, capability):
-    """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
-    wanted = capability[:2]
-    if row["archs"]:
-        for name in row["archs"]:
-            found = re.match(r"(sm|compute)_(\d+)(\d)$", name)
-            have = (int(found.group(2)), int(found.group(3))) if found else None
-            if have and have <= wanted and (have[0] == wanted[0] or found.group(1) == "compute"):
-                return True
-        return False
-    cuda = numbers(row["cuda"])
-    if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
-        return False  # PyTorch's wheels hold sm_37 up to 1.13, and nothing older
-    return bool(cuda) and card_within(cuda, wanted)
-
-
-def card_within(cuda, capability):
-    """Whether a CUDA version can make machine code for a compute capability."""
-    first = next((first for floor, first in _FIRST_CUDA if capability[:2] >= floor), (0,))
-    last = {11: (3, 5), 12: (5, 0), 13: (7, 5)}.get(cuda[0], (3, 0))
-    return cuda[:2] >= first and capability[:2] >= last
