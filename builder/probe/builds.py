@@ -28,6 +28,8 @@ class Builds(object):
     def __init__(self, here, detail=None, systems=()):
         self.here, self.detail, self.releases = here, detail or {}, known_releases()
         self.framework, self.version = self._framework(systems)
+        self.certain = self.version is not None or len(systems) == 1
+        """Whether the framework is the one at hand, or only the first that prints such a text."""
         self.cuda = self._cuda_major()
 
     def _unserved(self):

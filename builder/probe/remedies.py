@@ -43,7 +43,7 @@ class Remedies(HostRemedies):
     def image(self):
         """The command for an image in which release and card fit; None for a release that is unknown."""
         name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
-        if name is None or (self.version and not self._rows(self.version)):
+        if name is None or not self.certain or (self.version and not self._rows(self.version)):
             return None
         minor = ".".join(str(part) for part in numbers(self.version)[:2])
         capability = self._capability()

@@ -105,10 +105,11 @@ class Told(object):
             plus = _PLUS.search(version)
             if plus:
                 self.cuda_majors.add(int(plus.group("major")) if plus.group("major") != "92" else 9)
-        for name in self.packages:
-            found = re.search(r"-cu(?:da)?(\d\d)", name)
-            if found:
-                self.cuda_majors.add(int(found.group(1)))
+        for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
+            found = [re.search(r"-cu(?:da)?(\d\d)", name) for name in names]
+            self.cuda_majors |= (
+                {int(match.group(1)) for match in found if match} if not self.cuda_majors else set()
+            )
         found = re.search(r"(?:jax\S* [\d.]+ |jax\[)cuda(\d\d)", text)
         if found:
             self.cuda_majors.add(int(found.group(1)))
