@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit test-docker test-long test-wheels bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
 	$(PYTEST) -q -m 'not wheels and not long'
 
-test-unit: $(BIN)/rtbuild  ## the fast part: no engine, no network
+test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's headers, once
 	$(PYTEST) -q -m 'not docker and not wheels'
 
 test-docker: setup  ## the part that needs an engine or a registry
@@ -44,6 +44,9 @@ test-long: setup  ## publication, evidence, several machines, plain docker build
 
 test-wheels: setup  ## the probe against real cuDNN and real frameworks with faults; downloads about 8 GB once
 	$(PYTEST) -q -m wheels
+
+gpu: $(BIN)/rtbuild  ## the probe on this machine's card: frameworks, faults, a report to commit; exit 5 without one
+	$(BIN)/python tests/gpu/run.py
 
 bench: setup  ## what builds cost beside plain docker build, into docs/benchmarks.md: root, 40 minutes, 20 GB
 	$(BIN)/python -m benchmarks.builds

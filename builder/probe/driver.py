@@ -20,6 +20,9 @@ from .resolver import Loader
 from .versions import cuda_tuple, dotted, numbers
 
 _PROBE_BYTES = 1 << 20
+# What opening a node says if no kernel module is behind it. NVIDIA's libraries make such nodes as root on
+# machines without a GPU, too: nvidia-smi of 470 and 535 leaves a /dev/nvidiactl.
+_NOBODY_THERE = ("ENXIO", "ENODEV")
 
 
 def device_nodes():
@@ -70,8 +73,10 @@ def driver_stage(ctx):
         for number in ("D01", "D02", "D03", "D04", "D05", "R01"):
             ctx.not_run(number, "--no-gpu was given")
         return
-    nodes, kernel = device_nodes(), kernel_module_version()
+    found, kernel = device_nodes(), kernel_module_version()
+    nodes = {path: code for path, code in found.items() if kernel or code not in _NOBODY_THERE}
     trace = {"nodes": nodes, "kernel_module": kernel, "container": in_container()}
+    trace["dead_nodes"] = sorted(set(found) - set(nodes))
     trace["nvidia"] = bool(kernel or set(nodes) - {"/dev/dxg"})
     ctx.fact("gpu_state", "faulty" if trace["nvidia"] else "none")
     _check_nodes(ctx, trace)
@@ -94,7 +99,9 @@ def _check_nodes(ctx, trace):
     elif trace["nodes"]:
         ctx.passed("D01", "device nodes: %s" % ", ".join(sorted(trace["nodes"])), trace)
     else:
-        ctx.not_run("D01", "no NVIDIA device node in /dev", trace)
+        dead = ", ".join(trace["dead_nodes"])
+        text = "no kernel module is behind %s" % dead if dead else "no NVIDIA device node in /dev"
+        ctx.not_run("D01", text, trace)
 
 
 def _open_driver(ctx, trace):

@@ -4,7 +4,7 @@ import os
 import re
 
 from .counter import MISSING_SYMBOL, by_counter_tests
-from .cuda import need_ctypes
+from .cuda import bind, need_ctypes
 from .distributions import search_folders
 from .judge import default_judge
 from .ldcache import read_cache
@@ -17,6 +17,15 @@ from .tensorflow_names import tensorflow_opens
 from .versions import numbers
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
+
+
+# As DRIVER_PROTOTYPES.
+NVRTC_PROTOTYPES = {
+    "nvrtcCreateProgram": "i(pppipp)",
+    "nvrtcCompileProgram": "i(pip)",
+    "nvrtcGetProgramLogSize": "i(pp)",
+    "nvrtcGetProgramLog": "i(pp)",
+}
 
 
 def judge_toolkit(run):
@@ -188,17 +197,19 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         return
     try:
         with ctx.call("dlopen %s" % path):
-            nvrtc = ctypes.CDLL(path)
+            library = ctypes.CDLL(path)
     except OSError as error:
         ctx.fails(
             "R02", "%s does not load: %s" % (path, error), "nvrtc-missing", dict(evidence, dlerror=str(error))
         )
         return
+    nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
     with ctx.call("nvrtcCreateProgram") as call:
-        call.result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+        create = nvrtc["nvrtcCreateProgram"]
+        call.result = create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
     with ctx.call("nvrtcCompileProgram") as call:
-        call.result = status = nvrtc.nvrtcCompileProgram(program, 0, None)
+        call.result = status = nvrtc["nvrtcCompileProgram"](program, 0, None)
     log = _nvrtc_log(ctypes, nvrtc, program)
     evidence.update(status=status, log=log)
     if status == 0:
@@ -215,8 +226,8 @@ def _wrong_soname(path, loader):
 
 def _nvrtc_log(ctypes, nvrtc, program):
     size = ctypes.c_size_t(0)
-    if nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size)) != 0 or size.value <= 1:
+    if nvrtc["nvrtcGetProgramLogSize"](program, ctypes.byref(size)) != 0 or size.value <= 1:
         return ""
     text = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, text)
+    nvrtc["nvrtcGetProgramLog"](program, text)
     return text.value.decode("utf-8", "replace").strip()

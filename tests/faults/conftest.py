@@ -5,15 +5,20 @@ from __future__ import annotations
 import ctypes
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from builder.recipe.bundle import bundle
 
 sys.path.insert(0, str(Path(__file__).parent))
+import proof
 from fault_doubles import Doubles
 from fault_scene import Scene
 from fault_wheels import wheel_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
@@ -40,5 +45,11 @@ def bare_machine() -> None:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, probe_file: Path, doubles: Doubles, bare_machine: None) -> Scene:
-    return Scene(tmp_path, probe_file, doubles, wheel_tree)
+def scene(
+    request: pytest.FixtureRequest, tmp_path: Path, probe_file: Path, doubles: Doubles, bare_machine: None
+) -> Iterator[Scene]:
+    made = Scene(tmp_path, probe_file, doubles, wheel_tree)
+    yield made
+    if made.outcomes:  # none if a part could not be had, and the test was skipped
+        update = request.config.getoption("--update-golden")
+        proof.compare(request.node.name, made.outcomes, update=update)

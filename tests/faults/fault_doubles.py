@@ -1,12 +1,27 @@
-"""Compiles the test doubles, each once per session: a driver, cuDNN 7 to 9, toolkit libraries."""
+"""Compiles the test doubles, each once per session: a driver, cuDNN 7 to 9, toolkit libraries.
+
+Driver and cuDNN are compiled from NVIDIA's own headers of their release; gcc refuses what differs from them.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from nvidia_headers import cudnn_include, headers, nearest_cudnn
+
+from builder.errors import PackageIndexError
+from builder.index.remote_zip import UnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SOURCES = Path(__file__).resolve().parent / "doubles"
-_WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers")
+_WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers", "-Wno-deprecated-declarations")
+_DRIVER = "12.8"  # the cuda.h of the fake driver, unless a test asks for another
 _PARTS = {
     8: {
         "ops_infer": ("-DPART_BASE", "-DPART_DESC", "-DCHECK_NAME=cudnnOpsInferVersionCheck"),
@@ -40,12 +55,32 @@ class Doubles:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             command = ["gcc", "-shared", "-fPIC", "-O1", *_WARNINGS, f"-Wl,-soname,{target.name}"]
-            command += [*flags, "-o", str(target), str(SOURCES / source), "-ldl"]
+            command += [*flags, "-o", str(target), str(SOURCES / source), "-ldl", "-lm"]
             subprocess.run(command, check=True, capture_output=True, text=True)
         return target
 
-    def driver(self) -> Path:
-        return self.compile(self.root / "driver" / "libcuda.so.1", "fake_driver.c").parent
+    def driver(self, release: str = _DRIVER) -> Path:
+        """The fake driver, from the cuda.h of this CUDA release."""
+        (include,) = self._headers(lambda: (headers("driver", release),))
+        folder = self.root / f"driver-{release}"
+        names = _enumerators(include / "cuda.h", r"CUDA_(?:SUCCESS|ERROR_\w+)")
+        flags = (f"-I{self._table(folder, 'error_names.inc', names)}", f"-I{include}")
+        return self.compile(folder / "libcuda.so.1", "fake_driver.c", *flags).parent
+
+    @staticmethod
+    def _headers(read: Callable[[], tuple[Path, ...]]) -> tuple[Path, ...]:
+        try:
+            return read()
+        except (OSError, PackageIndexError, UnknownError) as error:
+            pytest.skip(f"NVIDIA's headers are neither in the cache nor in an index: {error}")
+
+    @staticmethod
+    def _table(folder: Path, name: str, names: list[str]) -> Path:
+        """A C include file with a line for each name; its folder."""
+        place = folder.with_name(f"{folder.name}-tables")
+        place.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("".join(f"X({known})\n" for known in names))
+        return place
 
     def wrapper(self) -> Path:
         """The LD_PRELOADed dlopen of a profiler; this one a file."""
@@ -57,7 +92,13 @@ class Doubles:
         number = major * (10000 if major >= 9 else 1000) + minor * 100 + patch
         folder = self.root / f"cudnn-{version}-cu{flavour}"
         base = f"libcudnn_{'graph' if major >= 9 else 'ops_infer'}.so.{major}"
+        include = self._headers(lambda: cudnn_include(nearest_cudnn(version)))
+        status = next(
+            h for h in (include[0] / "cudnn_graph.h", include[0] / "cudnn_ops_infer.h") if h.exists()
+        )
+        names = _enumerators(status, r"CUDNN_STATUS_\w+")
         flags = (
+            *(f"-I{path}" for path in (self._table(folder, "status_names.inc", names), *include)),
             f"-DVERSION={number}",
             f"-DCUDART={_CUDART[flavour]}",
             f'-DBASE="{base}"',
@@ -84,3 +125,9 @@ class Doubles:
         links = [part for file in needed for part in (f"-L{file.parent}", f"-l:{file.name}")]
         number = "-DVERSION=0"
         return self.compile(target, "fake_toolkit.c", number, "-Wl,--no-as-needed", *links, *flags)
+
+
+def _enumerators(header: Path, pattern: str) -> list[str]:
+    """Names that an enum of this header gives a number of their own, in order."""
+    found = re.findall(rf"^\s*({pattern})\s*=\s*\d+", header.read_text(), re.MULTILINE)
+    return list(dict.fromkeys(found))

@@ -31,6 +31,8 @@ class Outcome:
     stdout: str
     stderr: str
     seconds: float
+    doubles: tuple[str, ...] = ()
+    """What the test doubles logged: ``called cuInit``."""
 
     def checks(self, outcome: str) -> list[tuple[str, str]]:
         return [(c["stage"], c["id"]) for c in self.report["checks"] if c["outcome"] == outcome]
@@ -49,6 +51,9 @@ class Scene:
     args: list[str] = field(default_factory=list)
     command: list[str] | None = None
     """What to run instead of the probe's file itself: a program that starts it under other conditions."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    """Of each run so far."""
 
     def __post_init__(self) -> None:
         base = Path(self.python).resolve()
@@ -134,7 +139,9 @@ class Scene:
 
     def run(self, timeout: float = 240) -> Outcome:
         """Run the probe as a user does and take in its report."""
+        log = self.root / "doubles.log"
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(self.root), "LANG": "C.UTF-8", **self.env}
+        environment["RTBUILD_DOUBLE_LOG"] = str(log)
         python = str(self.venv / "bin" / "python")
         command = self.command or [python, str(self.probe)]
         start = time.monotonic()
@@ -152,7 +159,13 @@ class Scene:
             report = json.loads(done.stdout)
         except ValueError:
             report = {}
-        return Outcome(done.returncode, report, done.stdout, done.stderr, seconds)
+        # a double that was given a wrong argument says so, and the probe has no business to give it one
+        said = log.read_text().splitlines() if log.exists() else []
+        refused = [line for line in said if line.startswith("refused")]
+        assert not refused, refused
+        outcome = Outcome(done.returncode, report, done.stdout, done.stderr, seconds, tuple(said))
+        self.outcomes.append(outcome)
+        return outcome
 
 
 def link_tree(source: Path, target: Path) -> None:

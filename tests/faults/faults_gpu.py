@@ -31,6 +31,16 @@ def wrong_backward_filter(scene: Scene) -> None:
     _with_gpu(scene, "cudnnConvolutionBackwardFilter=wrong", "7.6.5")
 
 
+@fault("an FFT that is off by more than rounding explains", verdict="broken", cause="wrong-result")
+def off_by_more_than_rounding(scene: Scene) -> None:
+    _with_gpu(scene, "", algorithm=5, rounding=0.2)
+
+
+@fault("a direct algorithm that rounds", verdict="broken", cause="wrong-result")
+def direct_algorithm_rounds(scene: Scene) -> None:
+    _with_gpu(scene, "", algorithm=1, rounding=0.08)
+
+
 @fault("a copy from the GPU comes back changed", verdict="host", cause="driver-error")
 def wrong_copy(scene: Scene) -> None:
     scene.cudnn()

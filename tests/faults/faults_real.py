@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fault_list import fault
 from fault_scene import link_tree, replace, swap
+from nvidia_driver import real_driver, without_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,6 +169,23 @@ def real_nvrtc_only_with_its_number(scene: Scene) -> None:
 def real_dlopen_wrapper(scene: Scene) -> None:
     _cudnn(scene)
     scene.env["LD_PRELOAD"] = str(scene.build.wrapper())
+
+
+def real_driver_alone(scene: Scene, branch: str) -> None:
+    """NVIDIA's own driver libraries on the loader's path, on a machine without a GPU."""
+    _cudnn(scene)
+    scene.search(real_driver(branch))
+    scene.command = without_nodes(scene.venv / "bin" / "python", scene.probe)
+
+
+@fault("NVIDIA's driver 470 without a device", parts="real", verdict="host", cause="no-device")
+def real_driver_470_without_a_device(scene: Scene) -> None:
+    real_driver_alone(scene, "470")
+
+
+@fault("NVIDIA's driver 535 without a device", parts="real", verdict="host", cause="no-device")
+def real_driver_535_without_a_device(scene: Scene) -> None:
+    real_driver_alone(scene, "535")
 
 
 @fault("a driver too old for cuDNN's CUDA", parts="real", verdict="host", cause="driver-too-old")

@@ -32,12 +32,14 @@ without a fault have to pass; that is tested beside it. To write this page anew:
 
 """
 _DOUBLES = """\
-gcc compiles a fake driver, a fake cuDNN 7, 8 or 9 that convolves on the CPU, and a dlopen wrapper; a fake
-PyTorch stands in for the frameworks. They export `rtbuild_test_double`, and a report made with them says
-`test_double: true`, which nothing accepts as evidence."""
+gcc compiles a fake driver and a fake cuDNN 7, 8 or 9 that convolves on the CPU, from NVIDIA's own headers;
+both refuse every wrong argument. A dlopen wrapper is compiled, too, and a fake PyTorch stands in for the
+frameworks. They export `rtbuild_test_double`, and a report made with them says `test_double: true`, which
+nothing accepts as evidence."""
 _REAL = """\
-cuDNN 7.6.5, 8.9.7, 9.1.0 and 9.10.2, cuBLAS and NVRTC out of their wheels, downloaded once into
-`RTBUILD_CACHE` (pytest marker `wheels`). The aborts, bus errors and loader messages are the real ones."""
+cuDNN 7.6.5, 8.9.7, 9.1.0 and 9.10.2, cuBLAS and NVRTC out of their wheels, and NVIDIA's driver libraries
+470 and 535 out of Debian's packages, downloaded once into `RTBUILD_CACHE` (pytest marker `wheels`). The
+aborts, bus errors and loader messages are the real ones."""
 _FRAMEWORKS = """\
 TensorFlow 2.18, JAX 0.6.2, ONNX Runtime 1.22, CuPy 13.4 and Paddle 3.2 without a GPU (marker `wheels`). The
 row without a cause is no fault: an optional library that is absent is a remark."""

@@ -95,6 +95,17 @@ def test_an_algorithm_that_is_not_supported_is_no_fault_where_another_ran(
     assert ("SUBLIBRARY_UNAVAILABLE" in (check["note"] or "")) == (status == 3009)
 
 
+def test_what_rounding_explains_is_no_fault(scene: Scene) -> None:
+    """The heuristics choose FFT and Winograd (number 5), which are off by 0.08."""
+    scene.cudnn()
+    scene.driver(algorithm=5, rounding=0.08)
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    rows = next(c for c in outcome.report["checks"] if c["id"] == "C07")["evidence"]["rows"]
+    assert {row["allowed"] for row in rows if row["algorithm"] == 5} == {0.1, 0.45}
+    assert {round(row["difference"], 2) for row in rows if row["algorithm"] == 5} == {0.08}
+
+
 def test_no_two_causes_are_excused_as_one() -> None:
     """Every cause that the list can give without NVIDIA's own files is met by a fault of its own."""
     assert len(QUICK) >= 25

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import faults_real
 import pytest
 from fault_list import FAULTS, Fault
 from fault_scene import EXIT_CODES
+
+from builder.probe import cudnn
 
 if TYPE_CHECKING:
     from fault_scene import Scene
@@ -24,6 +29,40 @@ def test_real_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     found = (outcome.report["verdict"], outcome.report["cause"])
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
+
+
+_NAMES = """\
+import ctypes, json, sys
+cudnn = ctypes.CDLL(sys.argv[1])
+cudnn.cudnnGetErrorString.restype = ctypes.c_char_p
+names = {n: (cudnn.cudnnGetErrorString(n) or b"").decode() for n in [*range(20), *range(1000, 5100)]}
+print(json.dumps([[name for name in sys.argv[2:] if not hasattr(cudnn, name)], names]))
+"""
+
+
+@pytest.mark.parametrize("name", ["cudnn-7.6.5", "cudnn-8.9.7", "cudnn-9.1.0", "cudnn-9.10.2"])
+def test_a_real_cudnn_has_the_functions_and_the_names_of_statuses(name: str, scene: Scene) -> None:
+    """It says without a GPU what its numbers mean; of cuDNN 7, whose headers no index has, this is all."""
+    for part in (name, "cublas", "nvrtc", "cudart"):
+        scene.wheel(part)
+    library = next(path for path in sorted(scene.site.rglob("libcudnn.so.*")))
+    major = int(library.name.rpartition(".")[2])
+    search = ":".join(str(path) for path in sorted((scene.site / "nvidia").glob("*/lib")))
+    said = subprocess.run(
+        [sys.executable, "-c", _NAMES, str(library), *cudnn.CUDNN_PROTOTYPES],
+        env={"LD_LIBRARY_PATH": search},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    missing, names = json.loads(said.stdout)
+    absent = {7: {"cudnnGetLastErrorString", "cudnnGetMaxDeviceVersion"}, 8: {"cudnnGetLastErrorString"}}
+    assert set(missing) == absent.get(major, set())
+    table = cudnn.STATUS_NEW if major >= 9 else cudnn.STATUS_OLD
+    real = {int(n): text.removeprefix("CUDNN_STATUS_") for n, text in names.items() if "UNKNOWN" not in text}
+    assert {n: real[n] for n in table if n in real} == {n: table[n] for n in table if n in real}
+    later = {7: {14}, 9: {1008} if name == "cudnn-9.1.0" else set()}
+    assert set(table) - set(real) <= later.get(major, set())
 
 
 @pytest.mark.parametrize("name", ["cudnn-7.6.5", "cudnn-8.9.7", "cudnn-9.1.0", "cudnn-9.10.2"])

@@ -1,58 +1,67 @@
-/* A fake cuDNN that convolves on the CPU. Built once per file of a real one:
- *   PART_BASE (handle and versions: graph in 9, ops_infer in 8), PART_DESC (descriptors), PART_CONV (forward and
- *   backward-data), PART_TRAIN (backward-filter), CHECK_NAME (this part's version check); cuDNN 7 has all but the
- *   last in one file. VERSION is the number that cudnnGetVersion gives, BASE the file that holds it. */
+/* A fake cuDNN that convolves on the CPU, compiled from NVIDIA's headers of its version (cuDNN 7 from those of 8.5,
+ * the oldest that an index has): every prototype and every number here is the real one. Built once per file of a
+ * real one: PART_BASE (handle and versions: graph in 9, ops_infer in 8), PART_DESC (descriptors), PART_CONV (forward
+ * and backward-data), PART_TRAIN (backward-filter), CHECK_NAME (this part's version check); cuDNN 7 has all but the
+ * last in one file. VERSION is the number that cudnnGetVersion gives, BASE the file that holds it.
+ *
+ * Whatever it is given is checked: kinds of descriptors, shapes, types, scalars, sizes and places of device memory.
+ * RTBUILD_DOUBLE_ALGORITHM is what the heuristics choose (1); it is off by RTBUILD_DOUBLE_ROUNDING in one element. */
 #define _GNU_SOURCE
 #include "double.h"
 
+#include <cudnn.h>
 #include <dlfcn.h>
+#include <math.h>
 
-enum { FLOAT = 0, HALF = 2 };
 #if VERSION >= 90000
-enum { ALLOC_FAILED = 4004, MISMATCH = 1002, NOT_SUPPORTED = 3000, NOT_INITIALIZED = 1001 };
+#define MISMATCH CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH
+#define NO_MEMORY CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED
 #else
-enum { ALLOC_FAILED = 2, MISMATCH = 14, NOT_SUPPORTED = 9, NOT_INITIALIZED = 1 };
+#define MISMATCH CUDNN_STATUS_VERSION_MISMATCH
+#define NO_MEMORY CUDNN_STATUS_ALLOC_FAILED
 #endif
 
-typedef struct { int type, dims[4]; } Tensor; /* also the filter: NCHW or KCRS */
-typedef struct { int pad[2], stride[2], dilation[2]; } Convolution;
-typedef struct { int algo, status; float time; size_t memory; int determinism, math_type, reserved[3]; } Perf;
+enum { HANDLE = 0x68616e64, TENSOR = 0x74656e73, FILTER = 0x66696c74, CONVOLUTION = 0x636f6e76 };
+
+struct cudnnContext { int kind; };
+struct cudnnTensorStruct { int kind, set; cudnnDataType_t type; int dims[4]; };
+struct cudnnFilterStruct { int kind, set; cudnnDataType_t type; int dims[4]; };
+struct cudnnConvolutionStruct { int kind, set, pad[2], stride[2], dilation[2]; };
 
 #define CALL(function) \
     do { int code = double_fault("RTBUILD_DOUBLE_CUDNN", #function); if (code > 0) return code; } while (0)
+#define BAD(function, condition, ...) REFUSE(condition, CUDNN_STATUS_BAD_PARAM, #function, __VA_ARGS__)
+#define KIND(function, object, wanted) \
+    BAD(function, !(object) || (object)->kind != (wanted), "%s is no %s", #object, #wanted)
+#define READY(function, object, wanted) \
+    do { KIND(function, object, wanted); BAD(function, !(object)->set, "%s was not set", #object); } while (0)
 
 #ifdef PART_BASE
 EXPORT size_t cudnnGetVersion(void) { double_fault("RTBUILD_DOUBLE_CUDNN", "cudnnGetVersion"); return VERSION; }
 EXPORT size_t cudnnGetCudartVersion(void) { return CUDART; }
-#if VERSION >= 8000
+#if VERSION >= 8600
 EXPORT size_t cudnnGetMaxDeviceVersion(void) { return 1210; }
 #endif
 
-EXPORT int cudnnCreate(void **handle) {
+EXPORT cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY);
-    int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
+    int (*start)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
     CALL(cudnnCreate);
-    if (!init || init(0)) return NOT_INITIALIZED;
-    *handle = &rtbuild_test_double;
-    return 0;
+    BAD(cudnnCreate, !handle, "no place for the handle");
+    if (!start || start(0)) return CUDNN_STATUS_NOT_INITIALIZED;
+    *handle = malloc(sizeof **handle);
+    if (!*handle) return NO_MEMORY;
+    (*handle)->kind = HANDLE;
+    return CUDNN_STATUS_SUCCESS;
 }
 
-EXPORT int cudnnDestroy(void *handle) { (void)handle; return 0; }
-EXPORT int cudnnSetStream(void *handle, void *stream) { (void)handle; (void)stream; return 0; }
-EXPORT int cudnnSetCallback(unsigned mask, void *data, void *function) {
-    (void)mask; (void)data; (void)function;
-    return 0;
-}
-EXPORT const char *cudnnGetErrorString(int status) { return status ? "CUDNN_STATUS_TEST_DOUBLE" : "CUDNN_STATUS_SUCCESS"; }
-EXPORT int cudnnGetProperty(int type, int *value) {
-    int scale = VERSION >= 90000 ? 10000 : 1000;
-    *value = type == 0 ? VERSION / scale : type == 1 ? VERSION % scale / 100 : VERSION % 100;
-    return 0;
-}
-EXPORT int cudnnQueryRuntimeError(void *handle, int *status, int mode, void *tag) {
-    (void)handle; (void)mode; (void)tag;
-    *status = 0;
-    return 0;
+EXPORT const char *cudnnGetErrorString(cudnnStatus_t status) {
+    switch ((int)status) {
+#define X(known) case known: return #known;
+#include "status_names.inc"
+#undef X
+    }
+    return "CUDNN_UNKNOWN_STATUS";
 }
 #if VERSION >= 90000
 EXPORT void cudnnGetLastErrorString(char *text, size_t size) { snprintf(text, size, "said by a test double"); }
@@ -60,150 +69,237 @@ EXPORT void cudnnGetLastErrorString(char *text, size_t size) { snprintf(text, si
 #endif
 
 #ifdef CHECK_NAME
-EXPORT int CHECK_NAME(void) {
+EXPORT cudnnStatus_t CHECK_NAME(void) {
     void *base = dlopen(BASE, RTLD_LAZY);
     size_t (*version)(void) = base ? (size_t (*)(void))dlsym(base, "cudnnGetVersion") : NULL;
-    return version && version() == VERSION ? 0 : MISMATCH;
+    return version && version() == VERSION ? CUDNN_STATUS_SUCCESS : MISMATCH;
 }
 #endif
 
 #ifdef PART_DESC
-static int make(void **descriptor, size_t size) { *descriptor = calloc(1, size); return *descriptor ? 0 : ALLOC_FAILED; }
-EXPORT int cudnnCreateTensorDescriptor(void **d) { CALL(cudnnCreateTensorDescriptor); return make(d, sizeof(Tensor)); }
-EXPORT int cudnnCreateFilterDescriptor(void **d) { return make(d, sizeof(Tensor)); }
-EXPORT int cudnnDestroyTensorDescriptor(void *d) { free(d); return 0; }
-EXPORT int cudnnDestroyFilterDescriptor(void *d) { free(d); return 0; }
+#define MAKE(function, descriptor, wanted) \
+    CALL(function); \
+    BAD(function, !(descriptor), "no place for the descriptor"); \
+    *(descriptor) = calloc(1, sizeof **(descriptor)); \
+    if (!*(descriptor)) return NO_MEMORY; \
+    (*(descriptor))->kind = wanted; \
+    return CUDNN_STATUS_SUCCESS
 
-EXPORT int cudnnSetTensor4dDescriptor(Tensor *d, int format, int type, int n, int c, int h, int w) {
-    (void)format;
-    *d = (Tensor){type, {n, c, h, w}};
-    return 0;
+EXPORT cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *d) { MAKE(cudnnCreateTensorDescriptor, d, TENSOR); }
+EXPORT cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *d) { MAKE(cudnnCreateFilterDescriptor, d, FILTER); }
+
+/* Only what the fake can compute; a real cuDNN takes other layouts and types, too. */
+#define SET(function, d, wanted, type_, format, n, c, h, w) \
+    CALL(function); \
+    KIND(function, d, wanted); \
+    BAD(function, (type_) != CUDNN_DATA_FLOAT && (type_) != CUDNN_DATA_HALF, "type %d", (int)(type_)); \
+    BAD(function, (format) != CUDNN_TENSOR_NCHW, "layout %d", (int)(format)); \
+    BAD(function, (n) <= 0 || (c) <= 0 || (h) <= 0 || (w) <= 0, "shape %d x %d x %d x %d", n, c, h, w); \
+    (d)->set = 1; \
+    (d)->type = type_; \
+    memcpy((d)->dims, (int[]){n, c, h, w}, sizeof (d)->dims); \
+    return CUDNN_STATUS_SUCCESS
+
+EXPORT cudnnStatus_t cudnnSetTensor4dDescriptor(
+    cudnnTensorDescriptor_t d, cudnnTensorFormat_t format, cudnnDataType_t type, int n, int c, int h, int w) {
+    SET(cudnnSetTensor4dDescriptor, d, TENSOR, type, format, n, c, h, w);
 }
-EXPORT int cudnnSetFilter4dDescriptor(Tensor *d, int type, int format, int k, int c, int r, int s) {
-    (void)format;
-    *d = (Tensor){type, {k, c, r, s}};
-    return 0;
+EXPORT cudnnStatus_t cudnnSetFilter4dDescriptor(
+    cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t format, int k, int c, int h, int w) {
+    SET(cudnnSetFilter4dDescriptor, d, FILTER, type, format, k, c, h, w);
 }
 #endif
 
 #ifdef PART_CONV
-EXPORT int cudnnCreateConvolutionDescriptor(void **d) {
-    *d = calloc(1, sizeof(Convolution));
-    return *d ? 0 : ALLOC_FAILED;
+EXPORT cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *d) {
+    CALL(cudnnCreateConvolutionDescriptor);
+    BAD(cudnnCreateConvolutionDescriptor, !d, "no place for the descriptor");
+    *d = calloc(1, sizeof **d);
+    if (!*d) return NO_MEMORY;
+    (*d)->kind = CONVOLUTION;
+    return CUDNN_STATUS_SUCCESS;
 }
-EXPORT int cudnnDestroyConvolutionDescriptor(void *d) { free(d); return 0; }
-EXPORT int cudnnSetConvolutionMathType(Convolution *d, int type) { (void)d; (void)type; return 0; }
-EXPORT int cudnnSetConvolutionGroupCount(Convolution *d, int count) { (void)d; return count == 1 ? 0 : NOT_SUPPORTED; }
-EXPORT int cudnnSetConvolution2dDescriptor(
-    Convolution *d, int pad_h, int pad_w, int u, int v, int dil_h, int dil_w, int mode, int type) {
-    (void)mode; (void)type;
-    *d = (Convolution){{pad_h, pad_w}, {u, v}, {dil_h, dil_w}};
-    return 0;
-}
-static int extent(const Convolution *d, int axis, int input, int kernel) {
-    return (input + 2 * d->pad[axis] - ((kernel - 1) * d->dilation[axis] + 1)) / d->stride[axis] + 1;
-}
-EXPORT int cudnnGetConvolution2dForwardOutputDim(
-    const Convolution *d, const Tensor *x, const Tensor *w, int *n, int *k, int *p, int *q) {
-    CALL(cudnnGetConvolution2dForwardOutputDim);
-    *n = x->dims[0];
-    *k = w->dims[0];
-    *p = extent(d, 0, x->dims[2], w->dims[2]);
-    *q = extent(d, 1, x->dims[3], w->dims[3]);
-    return 0;
+EXPORT cudnnStatus_t cudnnSetConvolution2dDescriptor(
+    cudnnConvolutionDescriptor_t d, int pad_h, int pad_w, int u, int v, int dil_h, int dil_w,
+    cudnnConvolutionMode_t mode, cudnnDataType_t type) {
+    CALL(cudnnSetConvolution2dDescriptor);
+    KIND(cudnnSetConvolution2dDescriptor, d, CONVOLUTION);
+    BAD(cudnnSetConvolution2dDescriptor, pad_h < 0 || pad_w < 0, "padding %d, %d", pad_h, pad_w);
+    BAD(cudnnSetConvolution2dDescriptor, u < 1 || v < 1 || dil_h < 1 || dil_w < 1, "stride or dilation below 1");
+    BAD(cudnnSetConvolution2dDescriptor, mode != CUDNN_CROSS_CORRELATION, "mode %d", (int)mode);
+    BAD(cudnnSetConvolution2dDescriptor, type != CUDNN_DATA_FLOAT, "computing in type %d", (int)type);
+    *d = (struct cudnnConvolutionStruct){CONVOLUTION, 1, {pad_h, pad_w}, {u, v}, {dil_h, dil_w}};
+    return CUDNN_STATUS_SUCCESS;
 }
 #endif
 
 #if defined(PART_CONV) || defined(PART_TRAIN)
-static float load(const void *data, int type, size_t index) {
+static int extent(cudnnConvolutionDescriptor_t d, int axis, int input, int kernel) {
+    return (input + 2 * d->pad[axis] - ((kernel - 1) * d->dilation[axis] + 1)) / d->stride[axis] + 1;
+}
+#endif
+
+#ifdef PART_CONV
+EXPORT cudnnStatus_t cudnnGetConvolution2dForwardOutputDim(
+    cudnnConvolutionDescriptor_t d, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, int *n, int *k, int *p, int *q) {
+    CALL(cudnnGetConvolution2dForwardOutputDim);
+    READY(cudnnGetConvolution2dForwardOutputDim, d, CONVOLUTION);
+    READY(cudnnGetConvolution2dForwardOutputDim, x, TENSOR);
+    READY(cudnnGetConvolution2dForwardOutputDim, w, FILTER);
+    BAD(cudnnGetConvolution2dForwardOutputDim, x->dims[1] != w->dims[1], "%d channels, filters of %d", x->dims[1], w->dims[1]);
+    BAD(cudnnGetConvolution2dForwardOutputDim, !n || !k || !p || !q, "no place for the shape");
+    *n = x->dims[0];
+    *k = w->dims[0];
+    *p = extent(d, 0, x->dims[2], w->dims[2]);
+    *q = extent(d, 1, x->dims[3], w->dims[3]);
+    return CUDNN_STATUS_SUCCESS;
+}
+#endif
+
+#if defined(PART_CONV) || defined(PART_TRAIN)
+static float load(const void *data, cudnnDataType_t type, size_t index) {
     uint16_t half;
     int exponent;
     float value;
-    if (type == FLOAT) return ((const float *)data)[index];
+    if (type == CUDNN_DATA_FLOAT) return ((const float *)data)[index];
     half = ((const uint16_t *)data)[index];
     exponent = half >> 10 & 31;
-    value = (float)(half & 1023) / 1024.0f + (exponent ? 1.0f : 0.0f);
-    for (exponent = exponent ? exponent - 15 : -14; exponent > 0; exponent--) value *= 2.0f;
-    for (; exponent < 0; exponent++) value /= 2.0f;
+    if (exponent == 31) return NAN;
+    value = ldexpf((float)(half & 1023) / 1024.0f + (exponent ? 1.0f : 0.0f), exponent ? exponent - 15 : -14);
     return half >> 15 ? -value : value;
 }
 
-/* Whole numbers up to 2048 and sums of them: no rounding, no subnormals. */
-static void store(void *data, int type, size_t index, float value) {
-    uint16_t sign = value < 0 ? 0x8000 : 0;
-    int exponent = 15;
-    float size = value < 0 ? -value : value;
-    if (type == FLOAT) { ((float *)data)[index] = value; return; }
-    if (size == 0) { ((uint16_t *)data)[index] = 0; return; }
-    while (size >= 2.0f) { size /= 2.0f; exponent++; }
-    while (size < 1.0f) { size *= 2.0f; exponent--; }
-    ((uint16_t *)data)[index] = (uint16_t)(sign | exponent << 10 | (int)((size - 1.0f) * 1024.0f));
+/* Numbers below 65536, cut off after ten bits of fraction; what is below 2^-14 becomes zero. */
+static void store(void *data, cudnnDataType_t type, size_t index, float value) {
+    int exponent;
+    float fraction = frexpf(fabsf(value), &exponent);
+    uint16_t half = value < 0 ? 0x8000 : 0;
+    if (type == CUDNN_DATA_FLOAT) { ((float *)data)[index] = value; return; }
+    if (isnan(value)) half = 0x7e00;
+    else if (value != 0 && exponent > -14) half |= (uint16_t)((exponent + 14) << 10 | (int)((fraction * 2.0f - 1.0f) * 1024.0f));
+    ((uint16_t *)data)[index] = half;
 }
+
+static size_t count(const int *dims) { return (size_t)dims[0] * (size_t)dims[1] * (size_t)dims[2] * (size_t)dims[3]; }
+static size_t bytes_of(cudnnDataType_t type, const int *dims) { return count(dims) * (type == CUDNN_DATA_FLOAT ? 4 : 2); }
+static size_t workspace_of(int algorithm) { return algorithm ? 4096 : 0; }
+
+/* The bytes behind a device address, asked of the fake driver; NULL for an address of the host. */
+static void *device(const void *address, size_t size) {
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *(*bytes)(uint64_t, size_t) = driver ? (void *(*)(uint64_t, size_t))dlsym(driver, "rtbuild_device_bytes") : NULL;
+    int (*current)(void) = driver ? (int (*)(void))dlsym(driver, "rtbuild_context_is_current") : NULL;
+    return bytes && current && current() ? bytes((uint64_t)(uintptr_t)address, size) : NULL;
+}
+
+typedef struct { cudnnTensorDescriptor_t x, y; cudnnFilterDescriptor_t w; cudnnConvolutionDescriptor_t d; } Problem;
+
+#define PROBLEM(function, p) \
+    KIND(function, handle, HANDLE); \
+    READY(function, (p).x, TENSOR); \
+    READY(function, (p).y, TENSOR); \
+    READY(function, (p).w, FILTER); \
+    READY(function, (p).d, CONVOLUTION); \
+    BAD(function, (p).x->type != (p).w->type || (p).x->type != (p).y->type, "three types"); \
+    BAD(function, (p).x->dims[1] != (p).w->dims[1] || (p).y->dims[1] != (p).w->dims[0] || (p).x->dims[0] != (p).y->dims[0] || \
+        (p).y->dims[2] != extent((p).d, 0, (p).x->dims[2], (p).w->dims[2]) || \
+        (p).y->dims[3] != extent((p).d, 1, (p).x->dims[3], (p).w->dims[3]), "shapes that do not go together")
 
 typedef void (*Tap)(size_t x, size_t w, size_t y, void *state);
 
-static void each_tap(const Tensor *x, const Tensor *w, const Tensor *y, const Convolution *d, Tap tap, void *state) {
-    for (int n = 0; n < x->dims[0]; n++)
-    for (int k = 0; k < w->dims[0]; k++)
-    for (int p = 0; p < y->dims[2]; p++)
-    for (int q = 0; q < y->dims[3]; q++)
-    for (int c = 0; c < w->dims[1]; c++)
-    for (int r = 0; r < w->dims[2]; r++)
-    for (int s = 0; s < w->dims[3]; s++) {
+static void each_tap(const Problem *problem, Tap tap, void *state) {
+    const int *x = problem->x->dims, *w = problem->w->dims, *y = problem->y->dims;
+    const struct cudnnConvolutionStruct *d = problem->d;
+    for (int n = 0; n < x[0]; n++)
+    for (int k = 0; k < w[0]; k++)
+    for (int p = 0; p < y[2]; p++)
+    for (int q = 0; q < y[3]; q++)
+    for (int c = 0; c < w[1]; c++)
+    for (int r = 0; r < w[2]; r++)
+    for (int s = 0; s < w[3]; s++) {
         int row = p * d->stride[0] + r * d->dilation[0] - d->pad[0];
         int column = q * d->stride[1] + s * d->dilation[1] - d->pad[1];
-        if (row < 0 || column < 0 || row >= x->dims[2] || column >= x->dims[3]) continue;
-        tap(((size_t)(n * x->dims[1] + c) * (size_t)x->dims[2] + (size_t)row) * (size_t)x->dims[3] + (size_t)column,
-            ((size_t)(k * w->dims[1] + c) * (size_t)w->dims[2] + (size_t)r) * (size_t)w->dims[3] + (size_t)s,
-            ((size_t)(n * y->dims[1] + k) * (size_t)y->dims[2] + (size_t)p) * (size_t)y->dims[3] + (size_t)q, state);
+        if (row < 0 || column < 0 || row >= x[2] || column >= x[3]) continue;
+        tap(((size_t)(n * x[1] + c) * (size_t)x[2] + (size_t)row) * (size_t)x[3] + (size_t)column,
+            ((size_t)(k * w[1] + c) * (size_t)w[2] + (size_t)r) * (size_t)w[3] + (size_t)s,
+            ((size_t)(n * y[1] + k) * (size_t)y[2] + (size_t)p) * (size_t)y[3] + (size_t)q, state);
     }
 }
 
-typedef struct { const void *a, *b; void *out; int type; float *sums; } Job;
+typedef struct { const void *a, *b; cudnnDataType_t type; float *sums; } Job;
 
-static size_t count(const Tensor *t) { return (size_t)t->dims[0] * (size_t)t->dims[1] * (size_t)t->dims[2] * (size_t)t->dims[3]; }
-
-static int run(const Tensor *x, const Tensor *w, const Tensor *y, const Convolution *d, const Tensor *out, Job *job,
-               Tap tap, int wrong) {
-    size_t size = count(out);
-    job->sums = calloc(size, sizeof(float));
-    if (!job->sums) return ALLOC_FAILED;
-    job->type = out->type;
-    each_tap(x, w, y, d, tap, job);
-    for (size_t index = 0; index < size; index++) store(job->out, job->type, index, job->sums[index]);
-    if (wrong == WRONG) store(job->out, job->type, size / 2, job->sums[size / 2] + 1.0f);
-    free(job->sums);
-    return 0;
+static int run(const Problem *problem, const void *a, const void *b, void *out, size_t size, float alpha, float beta,
+               Tap tap, int wrong, int algorithm) {
+    Job job = {a, b, problem->x->type, calloc(size, sizeof(float))};
+    const char *rounding = getenv("RTBUILD_DOUBLE_ROUNDING");
+    if (!job.sums) return NO_MEMORY;
+    each_tap(problem, tap, &job);
+    if (wrong == WRONG) job.sums[size / 2] += 1.0f;
+    if (rounding && algorithm == (int)double_number("RTBUILD_DOUBLE_ALGORITHM", 1)) job.sums[size / 2] += strtof(rounding, NULL);
+    for (size_t index = 0; index < size; index++)
+        store(out, job.type, index, alpha * job.sums[index] + (beta != 0 ? beta * load(out, job.type, index) : 0));
+    free(job.sums);
+    return CUDNN_STATUS_SUCCESS;
 }
-#define RUN(function, x, w, y, out, tap) \
+
+#define RUN(function, a_dims, a, b_dims, b, out_dims, out, most, tap) \
     char one_algorithm[64]; \
     int code = double_fault("RTBUILD_DOUBLE_CUDNN", #function); \
-    snprintf(one_algorithm, sizeof one_algorithm, #function "#%d", algo); \
+    cudnnDataType_t type; \
+    void *from_a, *from_b, *to; \
+    size_t needed = workspace_of((int)algo); \
+    snprintf(one_algorithm, sizeof one_algorithm, #function "#%d", (int)algo); \
     if (!code) code = double_fault("RTBUILD_DOUBLE_CUDNN", one_algorithm); \
     if (code > 0) return code; \
-    return run(x, w, y, d, out, &job, tap, code)
+    PROBLEM(function, p); \
+    type = p.x->type; \
+    from_a = device(a, bytes_of(type, a_dims)); \
+    from_b = device(b, bytes_of(type, b_dims)); \
+    to = device(out, bytes_of(type, out_dims)); \
+    BAD(function, (int)algo < 0 || (int)algo >= (most), "no algorithm %d", (int)algo); \
+    BAD(function, !from_a || !from_b || !to, "data that is not on the device, or not all of it"); \
+    BAD(function, to == from_a || to == from_b, "the output lies in an operand"); \
+    BAD(function, !alpha || !beta, "no scalars"); \
+    BAD(function, device(alpha, 1) || device(beta, 1), "scalars on the device"); \
+    BAD(function, size < needed, "%zu bytes of workspace, %zu are needed", size, needed); \
+    BAD(function, needed && !device(space, needed), "a workspace that is not on the device"); \
+    return run(&p, from_a, from_b, to, count(out_dims), *(const float *)alpha, *(const float *)beta, tap, code, (int)algo)
 
-/* Offers one algorithm, number 1, that wants a workspace; number 0 always works without. */
-#define HEURISTIC(direction) \
-    EXPORT int cudnnGetConvolution##direction##Algorithm_v7( \
-        void *handle, void *a, void *b, void *c, void *e, int wanted, int *found, Perf *rows) { \
-        (void)handle; (void)a; (void)b; (void)c; (void)e; \
+/* Offers one algorithm, 1 unless told otherwise, that wants a workspace; number 0 always works without. */
+#define HEURISTIC(direction, A, B, C, algo_t, perf_t, most, ...) \
+    EXPORT cudnnStatus_t cudnnGetConvolution##direction##Algorithm_v7( \
+        cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t d, const C c, int wanted, \
+        int *found, perf_t *rows) { \
+        Problem p = {__VA_ARGS__, d}; \
+        int algorithm = (int)double_number("RTBUILD_DOUBLE_ALGORITHM", 1); \
         CALL(cudnnGetConvolution##direction##Algorithm_v7); \
-        *found = wanted > 0; \
-        if (wanted > 0) rows[0] = (Perf){1, 0, 0.1f, 4096, 1, 0, {0, 0, 0}}; \
-        return 0; \
+        PROBLEM(cudnnGetConvolution##direction##Algorithm_v7, p); \
+        BAD(cudnnGetConvolution##direction##Algorithm_v7, wanted < 1 || !found || !rows, "no room for an answer"); \
+        memset(rows, 0xa5, (size_t)wanted * sizeof *rows); \
+        *found = 1; \
+        rows[0] = (perf_t){ \
+            .algo = (algo_t)algorithm, .status = CUDNN_STATUS_SUCCESS, .time = 0.1f, .memory = workspace_of(algorithm), \
+            .determinism = CUDNN_DETERMINISTIC, .mathType = CUDNN_DEFAULT_MATH}; \
+        return CUDNN_STATUS_SUCCESS; \
     } \
-    EXPORT int cudnnGetConvolution##direction##WorkspaceSize( \
-        void *handle, void *a, void *b, void *c, void *e, int algo, size_t *size) { \
-        (void)handle; (void)a; (void)b; (void)c; (void)e; \
-        *size = algo ? 4096 : 0; \
-        return 0; \
+    EXPORT cudnnStatus_t cudnnGetConvolution##direction##WorkspaceSize( \
+        cudnnHandle_t handle, const A a, const B b, const cudnnConvolutionDescriptor_t d, const C c, algo_t algo, \
+        size_t *size) { \
+        Problem p = {__VA_ARGS__, d}; \
+        CALL(cudnnGetConvolution##direction##WorkspaceSize); \
+        PROBLEM(cudnnGetConvolution##direction##WorkspaceSize, p); \
+        BAD(cudnnGetConvolution##direction##WorkspaceSize, (int)algo < 0 || (int)algo >= (most), "no algorithm %d", (int)algo); \
+        BAD(cudnnGetConvolution##direction##WorkspaceSize, !size, "no place for the size"); \
+        *size = workspace_of((int)algo); \
+        return CUDNN_STATUS_SUCCESS; \
     }
 #endif
 
 #ifdef PART_CONV
-HEURISTIC(Forward)
-HEURISTIC(BackwardData)
+HEURISTIC(Forward, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,
+          cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, a, c, b)
+HEURISTIC(BackwardData, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
+          cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT, c, b, a)
 
 static void forward(size_t x, size_t w, size_t y, void *state) {
     Job *job = state;
@@ -214,36 +310,42 @@ static void backward_data(size_t x, size_t w, size_t y, void *state) {
     job->sums[x] += load(job->a, job->type, w) * load(job->b, job->type, y);
 }
 
-EXPORT int cudnnConvolutionForward(
-    void *handle, const void *alpha, const Tensor *xd, const void *x, const Tensor *wd, const void *w,
-    const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *yd, void *y) {
-    Job job = {x, w, y, 0, NULL};
-    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
-    RUN(cudnnConvolutionForward, xd, wd, yd, yd, forward);
+EXPORT cudnnStatus_t cudnnConvolutionForward(
+    cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t xd, const void *x,
+    const cudnnFilterDescriptor_t wd, const void *w, const cudnnConvolutionDescriptor_t d, cudnnConvolutionFwdAlgo_t algo,
+    void *space, size_t size, const void *beta, const cudnnTensorDescriptor_t yd, void *y) {
+    Problem p = {xd, yd, wd, d};
+    RUN(cudnnConvolutionForward, p.x->dims, x, p.w->dims, w, p.y->dims, y, CUDNN_CONVOLUTION_FWD_ALGO_COUNT, forward);
 }
 
-EXPORT int cudnnConvolutionBackwardData(
-    void *handle, const void *alpha, const Tensor *wd, const void *w, const Tensor *yd, const void *y,
-    const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *xd, void *x) {
-    Job job = {w, y, x, 0, NULL};
-    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
-    RUN(cudnnConvolutionBackwardData, xd, wd, yd, xd, backward_data);
+EXPORT cudnnStatus_t cudnnConvolutionBackwardData(
+    cudnnHandle_t handle, const void *alpha, const cudnnFilterDescriptor_t wd, const void *w,
+    const cudnnTensorDescriptor_t yd, const void *y, const cudnnConvolutionDescriptor_t d,
+    cudnnConvolutionBwdDataAlgo_t algo, void *space, size_t size, const void *beta, const cudnnTensorDescriptor_t xd,
+    void *x) {
+    Problem p = {xd, yd, wd, d};
+    RUN(cudnnConvolutionBackwardData, p.w->dims, w, p.y->dims, y, p.x->dims, x, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+        backward_data);
 }
 #endif
 
 #ifdef PART_TRAIN
-HEURISTIC(BackwardFilter)
+HEURISTIC(BackwardFilter, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+          cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdFilterAlgoPerf_t, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT, a,
+          b, c)
 
 static void backward_filter(size_t x, size_t w, size_t y, void *state) {
     Job *job = state;
     job->sums[w] += load(job->a, job->type, x) * load(job->b, job->type, y);
 }
 
-EXPORT int cudnnConvolutionBackwardFilter(
-    void *handle, const void *alpha, const Tensor *xd, const void *x, const Tensor *yd, const void *y,
-    const Convolution *d, int algo, void *space, size_t size, const void *beta, const Tensor *wd, void *w) {
-    Job job = {x, y, w, 0, NULL};
-    (void)handle; (void)alpha; (void)space; (void)size; (void)beta;
-    RUN(cudnnConvolutionBackwardFilter, xd, wd, yd, wd, backward_filter);
+EXPORT cudnnStatus_t cudnnConvolutionBackwardFilter(
+    cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t xd, const void *x,
+    const cudnnTensorDescriptor_t yd, const void *y, const cudnnConvolutionDescriptor_t d,
+    cudnnConvolutionBwdFilterAlgo_t algo, void *space, size_t size, const void *beta, const cudnnFilterDescriptor_t wd,
+    void *w) {
+    Problem p = {xd, yd, wd, d};
+    RUN(cudnnConvolutionBackwardFilter, p.x->dims, x, p.y->dims, y, p.w->dims, w, CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
+        backward_filter);
 }
 #endif

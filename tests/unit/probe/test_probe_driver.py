@@ -58,3 +58,17 @@ def test_a_cudnn_wheel_that_nobody_opens_asks_nothing_of_the_driver():
     torch = [{"framework": "torch", "cuda": "12.4"}]
     assert needed_cuda({"consumers": torch, "packages": wheel}, {}) == ((12, 4), "torch")
     assert needed_cuda({"packages": wheel}, {})[0] == (13, 0)
+
+
+@pytest.mark.parametrize("code", ["ENXIO", "ENODEV"])
+def test_a_node_without_a_kernel_module_is_no_trace_of_a_gpu(machine, code):
+    """nvidia-smi, run as root on a machine without a GPU, leaves /dev/nvidiactl behind."""
+    check, state = machine({"/dev/nvidiactl": code})
+    assert (check["outcome"], state) == ("not_run", "none")
+    check, state = machine({"/dev/nvidiactl": code, "/dev/nvidia0": None})
+    assert (check["cause"], state) == ("driver-missing", "faulty")
+
+
+def test_a_node_that_fails_beside_a_kernel_module_stays_a_trace(machine):
+    check, state = machine({"/dev/nvidia0": "ENXIO"}, kernel="550.54.15")
+    assert (check["cause"], state) == ("driver-missing", "faulty")
