@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.boundary import guarded
-from builder.errors import NothingSelectedError, UsageError
+from builder.errors import UsageError
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -122,6 +122,7 @@ def explain(
     """Say why a cell gets its verdict; or what a cause, or a text that a program printed, means."""
     from builder.cli.checking import explain_one
     from builder.cli.probing import explain_text, is_text
+    from builder.errors import NothingSelectedError, UsageError
 
     if is_text(cell) or not (matrices or opt.matrix_files()):
         return explain_text(cell)

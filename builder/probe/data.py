@@ -70,7 +70,6 @@ class Releases(object):
         rows = [json.loads(line) for line in BUILDS.splitlines()]
         self.frameworks = [row for row in rows if "framework" in row]
         self.wheels = {row["wheel"]: row["versions"] for row in rows if "wheel" in row}
-        self.cards = {row["gpu"]: row["capability"] for row in rows if "gpu" in row}
         self.families = {row["cuda_major"]: row for row in rows if "cuda_major" in row}
 
     def builds(self, framework, version=None, cuda_major=None):
