@@ -105,6 +105,10 @@ class Builds(object):
 def serves(row, capability):
     """Whether a build holds code for a compute capability, by its own list or by its CUDA version."""
     wanted = capability[:2]
+    if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
+        # PyTorch's wheels hold sm_37 and nothing older, and serve it up to 1.13:
+        # https://github.com/AUTOMATIC1111/stable-diffusion-webui/issues/9589
+        return False
     if row["archs"]:
         for name in row["archs"]:
             found = re.match(r"(sm|compute)_(\d+)(\d)$", name)
@@ -113,8 +117,6 @@ def serves(row, capability):
                 return True
         return False
     cuda = numbers(row["cuda"])
-    if wanted < (5, 0) and (wanted < (3, 7) or numbers(row["latest"]) >= (2,)):
-        return False  # PyTorch's wheels hold sm_37 up to 1.13, and nothing older
     return bool(cuda) and card_within(cuda, wanted)
 
 
