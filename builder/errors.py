@@ -135,6 +135,10 @@ class PackageIndexError(CellError):
     """A package index did not give what was asked, or gave a file whose hash differs."""
 
 
+class NoSolutionError(PackageIndexError):
+    """The index answered, and no set of its wheels satisfies the requirements."""
+
+
 class CommandError(CellError):
     """A tool that rtbuild runs failed. Carries the exact command, its exit status and its last lines."""
 

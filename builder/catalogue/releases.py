@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from builder.catalogue.values import Card, Judgement, Release
-from builder.facts import Proposal, check, summary, to_matrix_yaml
-from builder.facts.candidates import cells, choices
+from builder.facts import check, summary
+from builder.facts.candidates import cells, choices, common_pythons
 from builder.facts.finding import Outcome
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.truth import Truth
 from builder.facts.versions import key
+from builder.resolve.solve import Proposal, to_matrix_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +81,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
     floor = next((value.text for finding in devices.driver(stack) for value in finding.values), None)
     possible = whole.answer == "possible"
     matrix = (
-        to_matrix_yaml(Proposal(cell=cell, findings=tuple(findings)), name=table.name) if possible else ""
+        to_matrix_yaml([Proposal(cell=cell, findings=tuple(findings))], name=table.name) if possible else ""
     )
     return replace(
         base,
@@ -114,7 +115,10 @@ def _cells_by_python(
     for choice in choices(_requirement(table, row), facts, {}):
         if choice.row is not row:
             continue
-        for _, cell in cells([[choice]], None, None, facts):
+        on_each = (
+            cell for python in common_pythons((choice,)) for cell in cells((choice,), python, (), facts)
+        )
+        for cell in on_each:
             if cell.python in possible or len(refused) == _CANDIDATES:
                 continue
             findings = check(cell, facts=facts, suggest=False)

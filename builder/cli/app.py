@@ -12,7 +12,6 @@ from typer.exceptions import TyperException
 from builder import __version__
 from builder.cli import options as opt
 from builder.cli.boundary import guarded
-from builder.errors import UsageError
 
 _EPILOG = """
 Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is wrong · 3 nothing selected ·
@@ -92,6 +91,12 @@ def check(
     driver: opt.Driver = None,
     read: opt.Read = False,
     mirror: opt.Mirror = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
+        ),
+    ] = False,
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
@@ -107,6 +112,7 @@ def check(
         mirrors=opt.mirrors(mirror),
         json=json_,
         verbose=verbose,
+        fix=fix,
     )
 
 
@@ -146,7 +152,20 @@ def explain(
 def resolve(
     requirements: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REQUIREMENT...", help="Frameworks for one image: 'tensorflow==2.15.*'."),
+        typer.Argument(
+            metavar="REQUIREMENT...", help="Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
+        ),
+    ] = None,
+    requirement_file: Annotated[
+        list[Path] | None,
+        typer.Option("--requirement", "-r", metavar="FILE", help="A requirements.txt; may be repeated."),
+    ] = None,
+    pyproject: Annotated[
+        Path | None, typer.Option("--pyproject", metavar="FILE", help="The dependencies of a pyproject.toml.")
+    ] = None,
+    notebook: Annotated[
+        Path | None,
+        typer.Option("--notebook", metavar="FILE", help="The `!pip install` lines of a notebook."),
     ] = None,
     conda: Annotated[
         Path | None,
@@ -156,31 +175,42 @@ def resolve(
             help="A conda environment to tell in wheels: environment.yml, or `conda list --export`.",
         ),
     ] = None,
-    python: Annotated[str | None, typer.Option("--python", help="This Python only: 3.11.")] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", help="A GPU that images must run on: T4, H100.")] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", help="These Pythons only: 3.11, or '>=3.9,<3.12'.")
+    ] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gpu",
+            help="A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
+            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
+        ),
+    ] = None,
     driver: opt.Driver = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
     name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
     offline: Annotated[
-        bool, typer.Option("--offline", help="Do not ask the package index which versions it has.")
+        bool, typer.Option("--offline", help="Ask no package index: the tables alone, without the resolver.")
     ] = False,
     json_: opt.Json = False,
 ) -> int:
     """Propose possible cells for given frameworks, best first, and print a matrix file of them."""
-    from builder.cli.resolving import from_conda, run
+    from builder.cli.resolving import Sources, machine, run, wishes
     from builder.index.client import Index
 
-    wanted = list(requirements or ())
-    if conda is not None:
-        told = from_conda(conda)
-        wanted, python = [*told.requirements, *wanted], python or told.python
-    if not wanted:
-        raise UsageError("no framework is named", hint="as in `rtbuild resolve torch`, or give --conda")
+    asked = wishes(
+        Sources(
+            arguments=tuple(requirements or ()),
+            requirements=tuple(requirement_file or ()),
+            pyproject=pyproject,
+            notebook=notebook,
+            environment=conda,
+        )
+    )
     return run(
-        wanted,
+        asked,
+        machine(gpu or (), opt.driver(driver)),
         python=python,
-        gpu=gpu,
-        driver=driver,
         limit=limit,
         name=name,
         index=None if offline else Index.from_user(brief=True),
@@ -197,18 +227,38 @@ app.add_typer(facts, name="facts")
 @facts.command("refresh")
 def facts_refresh(
     check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 where something differs.")
+        bool, typer.Option("--check", help="Change nothing; exit 1 if something differs.")
     ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="One framework's table; repeatable.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read every release, not only missing and changed ones.")
+    ] = False,
+    mebibytes: Annotated[
+        int, typer.Option("--budget", metavar="MIB", help="Stop after so many MiB.")
+    ] = 16384,
+    minutes: Annotated[int, typer.Option("--minutes", help="Stop after so many minutes.")] = 360,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Read again what the tables say of wheels and of nvidia/cuda tags; show what differs and write it."""
+    """Read again what the tables say of releases and of nvidia/cuda tags; show what differs and write it."""
     from builder.cli.facts import run
+    from builder.facts.survey import Budget
     from builder.index.client import Index
     from builder.oci.registry import Registry
 
     index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
-    return run(index=index, registry=registry, check=check_, json=json_)
+    budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
+    return run(
+        index=index,
+        registry=registry,
+        check=check_,
+        json=json_,
+        only=only or (),
+        again=again,
+        budget=budget,
+    )
 
 
 @app.command()

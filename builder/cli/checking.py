@@ -72,14 +72,20 @@ def run(
     mirrors: Mapping[str, str],
     json: bool,
     verbose: int,
+    fix: bool = False,
 ) -> int:
-    """Exit 1 if a cell is impossible."""
+    """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
     cells = choose(matrices, select, skip).chosen
     found, reading = judge(matrices, cells, driver=driver, online=online, mirrors=mirrors)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
+    helpless = refused
+    if fix:
+        from builder.cli.fixing import fix as rewrite
+
+        helpless = rewrite(matrices, found)
     if json:
         print_json_rows(_document(cells, found, reading), "cells")
-        return 1 if refused else 0
+        return 1 if helpless else 0
     if reading is not None:
         _say_read(reading)
     terminal = Terminal.of()
@@ -99,7 +105,7 @@ def run(
             sys.stdout.write(f"    possible instead ({way_out}):\n{way_out.yaml}")
     if refused:
         sys.stdout.write(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why\n")
-    return 1 if refused else 0
+    return 1 if helpless else 0
 
 
 def _document(

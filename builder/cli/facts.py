@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import sys
+import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,27 +13,52 @@ from builder import resources
 from builder.console import print_json
 from builder.errors import UsageError
 from builder.facts import tables
+from builder.facts.coverage import as_text, coverage
 from builder.facts.document import markdown
 from builder.facts.edit import apply
+from builder.facts.families import FAMILIES
 from builder.facts.refresh import origin_of, refresh
+from builder.facts.survey import Budget, survey, table_text
+from builder.files import write_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from builder.facts.refresh import Refresh
+    from builder.facts.survey import Survey
     from builder.index.client import Index
     from builder.oci.registry import Registry
 
+_EVERY = 5.0
+"""Seconds between two lines of progress."""
 
-def run(*, index: Index, registry: Registry, check: bool, json: bool, folder: Path | None = None) -> int:
-    """Print a diff, and write it unless ``check``; with ``check`` exit 1 where there is one.
+
+def run(
+    *,
+    index: Index,
+    registry: Registry,
+    check: bool,
+    json: bool,
+    only: Sequence[str] = (),
+    again: bool = False,
+    budget: Budget | None = None,
+    folder: Path | None = None,
+) -> int:
+    """Print what differs, and write it unless ``check``; with ``check`` exit 1 where something does.
 
     In a checkout ``docs/facts.md``, which is made from the tables, is written anew as well.
 
     Raises:
-        UsageError: The tables cannot be written: rtbuild is installed where this user may not.
+        UsageError: No such framework; or the tables cannot be written: rtbuild is installed where this user
+            may not.
     """
     where = folder or resources.facts()
+    stems = [family.stem for family in FAMILIES]
+    for name in only:
+        if name not in stems:
+            raise UsageError(f"there is no table of {name}", hint=f"there are {', '.join(stems)}")
+    read = survey(where, index, only=only, again=again, budget=budget, say=_Progress())
     found = refresh(where, index=index, registry=registry)
     texts = {name: (where / name).read_text("utf-8") for name in {change.file for change in found.changes}}
     date = datetime.now(UTC).date().isoformat()
@@ -39,30 +66,47 @@ def run(*, index: Index, registry: Registry, check: bool, json: bool, folder: Pa
         name: apply(text, [c for c in found.changes if c.file == name], origin_of(name, date))
         for name, text in sorted(texts.items())
     }
+    diff = [line for name, text in changed.items() for line in _diff(name, texts[name], text)]
     if not check:
-        _write(where, changed)
+        _write(where, changed | {f"releases/{stem}.json": table_text(t) for stem, t in read.tables.items()})
+    differs = bool(changed or read.changes)
     if json:
-        print_json(_document(found, written=bool(changed) and not check))
+        print_json(_document(found, read, written=differs and not check))
     else:
-        for name, text in changed.items():
-            path = f"builder/facts/tables/{name}"
-            sys.stdout.writelines(
-                difflib.unified_diff(
-                    texts[name].splitlines(keepends=True),
-                    text.splitlines(keepends=True),
-                    f"a/{path}",
-                    f"b/{path}",
-                    n=0,
-                )
-            )
-        _say(found, check=check)
-    return 1 if check and changed else 0
+        sys.stdout.writelines(diff)
+        sys.stdout.writelines(f"{change}\n" for change in read.changes)
+        _say(found, read, check=check)
+    return 1 if check and differs else 0
 
 
-def _write(where: Path, changed: dict[str, str]) -> None:
+class _Progress:
+    """A line on stderr every few seconds."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + _EVERY
+
+    def __call__(self, done: int, of: int, size: int) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY
+            sys.stderr.write(f"facts: {done} of {of} wheels, {size >> 20} MiB read\n")
+
+
+def _diff(name: str, old: str, new: str) -> list[str]:
+    path = f"builder/facts/tables/{name}"
+    before, after = (text.splitlines(keepends=True) for text in (old, new))
+    return list(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=0))
+
+
+def _write(where: Path, texts: dict[str, str]) -> None:
+    """Write the tables that change, and the page that is made from them."""
     try:
+        changed = {
+            name: text
+            for name, text in texts.items()
+            if not (where / name).exists() or (where / name).read_text("utf-8") != text
+        }
         for name, text in changed.items():
-            (where / name).write_text(text, "utf-8")
+            write_whole(where / name, text.encode())
         page = where.parents[2] / "docs" / "facts.md"
         if changed and page.is_file():
             tables.read.cache_clear()
@@ -74,22 +118,31 @@ def _write(where: Path, changed: dict[str, str]) -> None:
         ) from problem
 
 
-def _say(found: Refresh, *, check: bool) -> None:
-    for text in (*found.kept, *found.notes):
+def _say(found: Refresh, read: Survey, *, check: bool) -> None:
+    for text in (*found.kept, *found.notes, *read.notes):
         sys.stderr.write(f"note: {text}\n")
     for change in found.changes:
         sys.stderr.write(f"{change.label}: {change.key} {change.old} -> {change.new}\n")
     done = "would change" if check else "changed"
-    sys.stderr.write(f"{len(found.changes)} values {done}\n")
+    sys.stderr.write(f"{read.wheels} wheels read, {read.transferred >> 20} MiB; ")
+    sys.stderr.write(f"{len(found.changes) + len(read.changes)} values {done}\n")
+    if read.left:
+        sys.stderr.write(f"note: the budget was spent with {read.left} wheels left; run it again to go on\n")
+    sys.stderr.write(as_text(coverage(tables.load())))
 
 
-def _document(found: Refresh, *, written: bool) -> dict[str, object]:
+def _document(found: Refresh, read: Survey, *, written: bool) -> dict[str, object]:
     return {
         "schema": 1,
         "written": written,
         "changes": [
             {"file": c.file, "row": c.label, "key": c.key, "old": c.old, "new": c.new} for c in found.changes
         ],
+        "releases": read.changes,
         "kept": found.kept,
-        "notes": found.notes,
+        "notes": [*found.notes, *read.notes],
+        "wheels": read.wheels,
+        "bytes": read.transferred,
+        "left": read.left,
+        "coverage": [asdict(one) for one in coverage(tables.load())],
     }

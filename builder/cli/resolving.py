@@ -3,36 +3,98 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
+from builder.cli.options import card
 from builder.console import print_json
+from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
-from builder.facts import Outcome, availability, propose, tables, to_matrix_yaml
-from builder.facts.conda import in_wheels, read
-from builder.facts.versions import requirement
+from builder.facts import Outcome, availability, tables
+from builder.resolve import conda, proof
+from builder.resolve import requirements as reading
+from builder.resolve.clash import nothing
+from builder.resolve.demand import Demand, distributions, meant, split
+from builder.resolve.solve import search, to_matrix_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.facts import Proposal
     from builder.facts.availability import Offer
-    from builder.facts.conda import Environment
+    from builder.facts.tables import Facts
     from builder.index.client import Index
-    from builder.model import Cell
+    from builder.resolve.proof import Proof, Proofs
+    from builder.resolve.requirements import Wishes
 
-_MOST = 200
-"""Proposals that the index is asked about at most."""
+_USUAL_PYTHON = "3.12"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """Where requirements stand: on the command line, and in files."""
+
+    arguments: Sequence[str] = ()
+    requirements: Sequence[Path] = ()
+    pyproject: Path | None = None
+    notebook: Path | None = None
+    environment: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedMachine:
+    """What images are to run on. ``found`` says that it is this machine."""
+
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    found: bool = False
+
+
+def machine(gpus: Sequence[str], driver: str | None) -> AskedMachine:
+    """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
+    if gpus or driver is not None:
+        return AskedMachine(gpus=tuple(dict.fromkeys(card(gpu) for gpu in gpus)), driver=driver)
+    cards, own = nvidia_smi()
+    names = dict.fromkeys(card(gpu.compute_capability or gpu.name) for gpu in cards)
+    return AskedMachine(gpus=tuple(names), driver=own, found=own is not None)
+
+
+def wishes(sources: Sources) -> Wishes:
+    """All requirements, with notes on what was not taken over. Raises UsageError and CellError."""
+    found = reading.from_arguments(sources.arguments)
+    others = [reading.from_requirements(path) for path in sources.requirements]
+    if sources.pyproject is not None:
+        others.append(reading.from_pyproject(sources.pyproject))
+    if sources.notebook is not None:
+        others.append(reading.from_notebook(sources.notebook))
+    if sources.environment is not None:
+        others.append(_from_conda(sources.environment))
+    for other in others:
+        found.wishes += other.wishes
+        found.index += [url for url in other.index if url not in found.index]
+        found.notes += other.notes
+        found.python = found.python or other.python
+    if not found.wishes:
+        raise UsageError(
+            "no framework is named",
+            hint="as in `rtbuild resolve torch`; or -r, --pyproject, --notebook, --conda",
+        )
+    return found
+
+
+def _from_conda(path: Path) -> Wishes:
+    told = conda.in_wheels(*conda.read(reading.read_text(path)), tables.load())
+    found = reading.Wishes(python=told.python, notes=[f"{path}: {note}" for note in told.notes])
+    for text in told.requirements:
+        found.add(text, str(path))
+    return found
 
 
 def run(
-    requirements: Sequence[str],
+    asked: Wishes,
+    on: AskedMachine,
     *,
     python: str | None,
-    gpu: str | None,
-    driver: str | None,
     limit: int,
     name: str,
     index: Index | None,
@@ -41,161 +103,156 @@ def run(
     """Print a matrix of at most ``limit`` cells, best first. ``index`` None: the facts alone are asked.
 
     Raises:
-        UsageError: A requirement does not parse, or names a framework that the facts do not cover.
-        CellError: Nothing is possible, or the index has no wheels for it.
+        UsageError: A requirement names nothing that is on record, or nothing that the index has.
+        CellError: Nothing is possible: which two demands clash, and which one to give up.
     """
-    offers = availability.ask(_projects(requirements), index) if index is not None else {}
-    own: dict[tuple[str, str], Offer] = {}
-    # a +cu126 build may be on an index of its own alone
-    elsewhere = {canonicalize_name(text.partition("==")[0]) for text in requirements if "+" in text}
-    absent = [
-        project
-        for project, offer in offers.items()
-        if offer.unknown is None and not offer.wheels and project not in elsewhere
-    ]
-    if absent:
-        raise CellError(
-            f"the package index has no wheel of {', '.join(absent)} for Linux on x86-64",
-            hint="check the name and UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
-        )
-    proposals = propose(
-        requirements,
-        python=python,
-        gpu=gpu,
-        driver=driver,
-        available={project: offer.versions for project, offer in offers.items() if offer.wheels},
-        limit=_MOST,
+    known = tables.load()
+    frameworks, companions = split(asked, known)
+    demand = Demand(
+        frameworks=frameworks,
+        companions=companions,
+        gpus=on.gpus,
+        driver=on.driver,
+        python=python or asked.python,
+        index=tuple(asked.index),
     )
-    if index is not None:
-        # what a proposal takes from NVIDIA's wheels has to be there, too
-        packages = {
-            r.name for p in proposals for t in p.cell.cuda.packages if (r := requirement(t)) is not None
-        }
-        offers |= availability.ask(packages, index)
-        own = availability.ask_own((p.cell for p in proposals), index)
-        proposals = _there(proposals, offers, own)
-    proposals = proposals[:limit]
-    matrix = to_matrix_yaml(proposals, name)
+    if not frameworks:
+        demand = _with_brought(demand, known, index)
+    offers = availability.ask(distributions(demand.frameworks, known), index) if index is not None else {}
+    _refuse_absent(demand, known, offers)
+    available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
+    found = search(demand, known, available=available)
+    if not found.possible:
+        raise nothing(demand, found, known, available)
+    if index is None:
+        proofs = proof.unproven(found.possible[:limit], "the index was not asked (--offline)")
+    else:
+        proofs = proof.prove(found.possible, demand, known, index, limit)
+    if not proofs.standing:
+        raise CellError(
+            "the rules let it pass, and the resolver finds no set of wheels:\n"
+            + "\n".join(f"  {line}" for text in proofs.refused[:3] for line in text.splitlines()[:8]),
+            hint="loosen a requirement that the resolver names, or the Python",
+        )
+    matrix = to_matrix_yaml([one.proposal for one in proofs.standing], name)
     if json:
-        print_json(_document(requirements, offers, own, proposals, matrix))
+        print_json(_document(demand, asked, offers, proofs, matrix))
         return 0
-    _say(requirements, offers, own, proposals)
+    _say(demand, on, asked, offers, proofs)
     sys.stdout.write(matrix)
     return 0
 
 
-def from_conda(path: Path) -> Environment:
-    """A conda environment in wheels; what is not in them is said on stderr.
-
-    Raises:
-        UsageError: There is no such file, or it does not say which PyTorch.
-        CellError: It cannot have used a GPU, or there are no such wheels.
-    """
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem
-    told = in_wheels(*read(text), tables.load())
-    python = f" on Python {told.python}" if told.python else ""
-    sys.stderr.write(f"{path} in wheels: {', '.join(told.requirements)}{python}\n")
-    for note in told.notes:
-        sys.stderr.write(f"   {note}\n")
-    return told
+def _refuse_absent(demand: Demand, known: Facts, offers: Mapping[str, Offer]) -> None:
+    """CellError for a framework that the index answers about, and has no wheel of."""
+    for wish in demand.frameworks:
+        mine = [offers[project] for project in distributions([wish], known) if project in offers]
+        # a +cu126 build may be on an index of its own alone
+        if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
+            raise CellError(
+                f"the package index has no wheel of {wish.name} for Linux on x86-64",
+                hint="check UV_DEFAULT_INDEX or pip.conf; --offline asks only rtbuild's own tables",
+            )
 
 
-def _projects(requirements: Sequence[str]) -> list[str]:
-    found = []
-    for text in requirements:
-        parsed = requirement(text)
-        if parsed is None:
-            raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
-        found.append(parsed.name)
-    return found
-
-
-def _there(
-    proposals: Sequence[Proposal], offers: Mapping[str, Offer], own: Mapping[tuple[str, str], Offer]
-) -> list[Proposal]:
-    """Those for which the indexes have every wheel that is pinned by name."""
-    lacking = [availability.missing(proposal.cell, offers, own) for proposal in proposals]
-    kept = [proposal for proposal, lack in zip(proposals, lacking, strict=True) if lack is None]
-    if not kept:
-        reasons = dict.fromkeys(lack for lack in lacking if lack is not None)
-        raise CellError(
-            "what is possible by the rules is not on the package index:\n"
-            + "\n".join(f"  {r}" for r in list(reasons)[:8]),
-            hint="another index may have it; --offline asks only rtbuild's own tables",
+def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
+    """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
+    for wish in demand.companions:
+        other = meant(wish.name, known)
+        if other is not None:
+            raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
+    names = ", ".join(str(wish) for wish in demand.companions)
+    if index is None:
+        raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
+    python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
+    found = proof.brought(list(known.frameworks), index, demand, python)
+    if not found:
+        raise UsageError(
+            f"{names} brings no framework that is on record",
+            hint=f"name one beside: {', '.join(sorted(known.frameworks))}",
         )
-    return kept
+    added = reading.from_arguments(found).wishes
+    place = f"brought by {names}"
+    return Demand(
+        frameworks=tuple(reading.NamedRequirement(parsed=wish.parsed, place=place) for wish in added),
+        companions=demand.companions,
+        gpus=demand.gpus,
+        driver=demand.driver,
+        python=demand.python,
+        index=demand.index,
+    )
 
 
-def _origin(text: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
-    """Where the versions of a requirement come from, ``index`` or ``facts``, and why."""
-    parsed = requirement(text)
-    offer = offers.get(canonicalize_name(parsed.name)) if parsed is not None else None
-    if offer is None:
+def _origin(name: str, offers: Mapping[str, Offer], known: Facts) -> tuple[str, str]:
+    """Where the versions of a framework come from, ``index`` or ``facts``, and why."""
+    mine = [offers[project] for project in distributions_of(name, known) if project in offers]
+    if not mine:
         return "facts", "the index was not asked"
-    if offer.unknown is not None:
-        return "facts", offer.unknown
-    return "index", f"it has {len(offer.versions)} releases with wheels for Linux on x86-64"
+    answered = [offer for offer in mine if offer.unknown is None]
+    if not answered:
+        return "facts", str(mine[0].unknown)
+    releases = len({version for offer in answered for version in offer.versions})
+    return "index", f"it has {releases} releases with wheels for Linux on x86-64"
 
 
-def _own_indexes(cell: Cell, own: Mapping[tuple[str, str], Offer]) -> list[tuple[str, str | None]]:
-    """Each index that a cell names, and why it is not known to have the wheels; None where it has them."""
-    found: list[tuple[str, str | None]] = []
-    for url in cell.index:
-        said = [offer.unknown for (_, asked), offer in own.items() if asked == url]
-        found.append((url, next(iter(said), "it was not asked")))
-    return found
+def distributions_of(name: str, known: Facts) -> list[str]:
+    """The projects on an index that one framework may come from."""
+    return distributions(reading.from_arguments([name]).wishes, known)
 
 
 def _say(
-    requirements: Sequence[str],
-    offers: Mapping[str, Offer],
-    own: Mapping[tuple[str, str], Offer],
-    proposals: Sequence[Proposal],
+    demand: Demand, on: AskedMachine, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs
 ) -> None:
-    for text in requirements:
-        origin, why = _origin(text, offers)
-        sys.stderr.write(f"{text}: versions from the {origin}: {why}\n")
-    for number, proposal in enumerate(proposals, 1):
-        cell = proposal.cell
+    write = sys.stderr.write
+    known = tables.load()
+    for note in asked.notes:
+        write(f"note: {note}\n")
+    if on.found:
+        write(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)\n")
+    for wish in demand.frameworks:
+        origin, why = _origin(wish.name, offers, known)
+        beside = "" if wish.place == "the command line" else f" ({wish.place})"
+        write(f"{wish}{beside}: versions from the {origin}: {why}\n")
+    for number, one in enumerate(proofs.standing, 1):
+        cell = one.proposal.cell
         what = ", ".join((*cell.frameworks, f"Python {cell.python}", str(cell.base)))
-        sys.stderr.write(f"{number}. {what}: {proposal.outcome.answer}\n")
-        for url, unknown in _own_indexes(cell, own):
-            told = "which has them" if unknown is None else f"which may have them: {unknown}"
-            sys.stderr.write(f"   its wheels come from {url}, {told}\n")
-        for finding in proposal.findings:
+        write(f"{number}. {what}: {one.proposal.outcome.answer}; {_proven(one)}\n")
+        for finding in one.proposal.findings:
             if finding.outcome is Outcome.WARNS:
-                sys.stderr.write(f"   {finding.rule}: {finding.message}\n")
+                write(f"   {finding.rule}: {finding.message}\n")
+
+
+def _proven(one: Proof) -> str:
+    if one.unasked is not None:
+        return f"not through the resolver: {one.unasked}"
+    return f"the resolver finds {one.wheels} wheels for it"
 
 
 def _document(
-    requirements: Sequence[str],
-    offers: Mapping[str, Offer],
-    own: Mapping[tuple[str, str], Offer],
-    proposals: Sequence[Proposal],
-    matrix: str,
+    demand: Demand, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs, matrix: str
 ) -> dict[str, Any]:
-    origins = {text: _origin(text, offers) for text in requirements}
+    known = tables.load()
+    origins = {str(wish): _origin(wish.name, offers, known) for wish in demand.frameworks}
     return {
         "schema": 1,
         "requirements": [
             {"requirement": text, "versions_from": origin, "reason": why}
             for text, (origin, why) in origins.items()
         ],
+        "beside": [str(wish) for wish in demand.companions],
+        "notes": asked.notes,
+        "gpus": list(demand.gpus),
+        "driver": demand.driver,
         "proposals": [
             {
-                "outcome": proposal.outcome.old_name,
-                "answer": proposal.outcome.answer,
-                "cell": proposal.cell.inputs() | {"gpus": list(proposal.cell.gpus)},
-                "indexes": [
-                    {"url": url, "answered": why is None} | ({"reason": why} if why else {})
-                    for url, why in _own_indexes(proposal.cell, own)
-                ],
-                "findings": [finding.as_json() for finding in proposal.findings],
+                "outcome": one.proposal.outcome.old_name,
+                "answer": one.proposal.outcome.answer,
+                "resolved": one.unasked is None,
+                **({"wheels": one.wheels} if one.unasked is None else {"reason": one.unasked}),
+                "cell": one.proposal.cell.inputs() | {"gpus": list(one.proposal.cell.gpus)},
+                "findings": [finding.as_json() for finding in one.proposal.findings],
             }
-            for proposal in proposals
+            for one in proofs.standing
         ],
         "matrix": matrix,
     }

@@ -1,13 +1,12 @@
 """Can this combination work? Facts and rules that answer before anything is built.
 
-``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, ``explain`` tells why, and
-``propose`` goes the other way, from requirements to cells. Nothing here touches a network: what was read from
-wheels and registries arrives as :class:`Truth`, and the tables in ``tables/`` fill in the rest.
+``check(cell, truth)`` puts findings on a cell, ``summary`` says what they come to, and ``explain`` tells why.
+:mod:`builder.resolve` goes the other way, from requirements to cells. Nothing here touches a network: what
+was read from wheels and registries arrives as :class:`Truth`, and the tables in ``tables/`` fill in the rest.
 """
 
 from builder.facts.check import check, explain
 from builder.facts.finding import Finding, Nearest, Outcome, Source, Value, summary
-from builder.facts.propose import Proposal, propose, to_matrix_yaml
 from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base, truth_of_pinned
 
 __all__ = [
@@ -15,16 +14,13 @@ __all__ = [
     "Finding",
     "Nearest",
     "Outcome",
-    "Proposal",
     "Source",
     "Truth",
     "Value",
     "WheelTruth",
     "check",
     "explain",
-    "propose",
     "summary",
-    "to_matrix_yaml",
     "truth_of_base",
     "truth_of_pinned",
 ]

@@ -1,30 +1,29 @@
 """Every way on record to put given frameworks into one image: releases, CUDA variants, Pythons, bases.
 
-Nothing is judged here; :mod:`.propose` and :mod:`.nearest` ask the rules.
+Nothing is judged here; :mod:`builder.resolve` and :mod:`.nearest` ask the rules.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+import functools
+import heapq
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.errors import UsageError
-from builder.facts.framework import ALIASES
-from builder.facts.versions import at_least, contains, key, major, requirement, short
+from builder.facts.framework import table_name
+from builder.facts.gpus import card_of
+from builder.facts.versions import at_least, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
 
-    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, TagRow
-
-LINES = 4
-"""Release lines of one framework that are looked at, from the newest that fits."""
+    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, GpuRow, TagRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,29 +42,32 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
     if parsed is None:
         raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
     distribution = canonicalize_name(parsed.name)
-    name = "cupy" if distribution.startswith("cupy-cuda") else ALIASES.get(distribution, distribution)
-    table = known.frameworks.get(name)
+    table = known.frameworks.get(table_name(distribution))
     if table is None:
         raise UsageError(
             f"there are no facts about {parsed.name}",
             hint=f"there are about {', '.join(sorted(known.frameworks))}",
         )
-    offered = available.get(distribution, ())
-    if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
-        offered = ()  # asked for by its variant: what the default index has is no answer
-    lines: list[str] = []
-    for row in reversed(table.rows):
-        if distribution.startswith("cupy-") and row.variant not in distribution:
+    # newest first, and of one release the variant that the default index has
+    exact = pinned(parsed)
+    for row in _newest_first(table) if exact is None else table.of(exact):
+        if distribution not in {"cupy", row.distribution}:
             continue
+        offered = available.get(f"cupy-{row.variant}" if table.name == "cupy" else distribution, ())
+        if "+" in str(parsed.specifier) and not any("+" in version for version in offered):
+            offered = ()  # asked for by its variant: what the default index has is no answer
         version = _version(row, parsed, offered)
         if version is None:
             continue
-        if str(row.versions) not in lines:
-            lines.append(str(row.versions))
-        if len(lines) > LINES:
-            return
         listed = f"{version}+{row.variant}" in offered
         yield from _ways(table, row, parsed, version, listed=listed)
+
+
+@functools.lru_cache(maxsize=64)
+def _newest_first(table: FrameworkTable) -> tuple[FrameworkRow, ...]:
+    return tuple(
+        sorted(table.rows, key=lambda row: (key(row.latest), row.default, key(row.cuda or "0")), reverse=True)
+    )
 
 
 def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -> str | None:
@@ -105,7 +107,7 @@ def _ways(
     table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str, *, listed: bool
 ) -> Iterator[Choice]:
     """``listed``: the user's own indexes have the variant, so the cell has to name none."""
-    name = parsed.name
+    name = canonicalize_name(parsed.name)
     local = next((c.version.split("+")[1] for c in parsed.specifier if "+" in c.version), None)
     if table.name == "torch":
         if local is not None and local != row.variant:
@@ -127,30 +129,111 @@ def _ways(
             yield Choice(text=f"{name}=={version}", row=row, brings=False)
 
 
+def combinations(ways: Sequence[Sequence[Choice]]) -> Iterator[tuple[Choice, ...]]:
+    """One choice for each framework, best first: by the sum of their ranks in their own lists.
+
+    Frameworks that share no Python, or pin the same package to two versions, are left out.
+    """
+    if not ways or not all(ways):
+        return
+    start = (0,) * len(ways)
+    queue, seen = [(0, start)], {start}
+    while queue:
+        total, at = heapq.heappop(queue)
+        combination = tuple(way[n] for way, n in zip(ways, at, strict=True))
+        if _together(combination):
+            yield combination
+        for place, n in enumerate(at):
+            further = (*at[:place], n + 1, *at[place + 1 :])
+            if n + 1 < len(ways[place]) and further not in seen:
+                seen.add(further)
+                heapq.heappush(queue, (total + 1, further))
+
+
+def _together(combination: tuple[Choice, ...]) -> bool:
+    if len(combination) == 1:
+        return True
+    exact: dict[str, str] = {}
+    for choice in combination:
+        for name, version in _exact_pins(choice):
+            if exact.setdefault(name, version) != version:
+                return False
+    return bool(common_pythons(combination))
+
+
+@functools.lru_cache(maxsize=4096)
+def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
+    parsed = [requirement(text) for text in choice.row.pins] if choice.brings else []
+    return tuple((canonicalize_name(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
+
+
+def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
+    """Pythons that every framework has wheels for, newest first."""
+    common = set.intersection(*(set(choice.row.python) for choice in combination))
+    return sorted(common, key=key, reverse=True)
+
+
 def cells(
-    ways: list[list[Choice]], python: str | None, gpu: str | None, known: Facts
-) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
-    for combination in itertools.product(*ways):
-        common = set.intersection(*(set(choice.row.python) for choice in combination))
-        for version in sorted(common, key=key, reverse=True):
-            if python is None or version == python:
-                for base, cuda in _bases(combination, version, known):
-                    yield combination, _cell(combination, version, base, cuda, gpu)
+    combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], known: Facts
+) -> Iterator[Cell]:
+    """The ways to put one combination on one Python: systems, and where CUDA comes from."""
+    sketch = _sketch(combination, gpus, known)
+    for base, cuda in _bases(combination, python, known):
+        yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
-def _cell(combination: tuple[Choice, ...], python: str, base: Base, cuda: Cuda, gpu: str | None) -> Cell:
+@functools.lru_cache(maxsize=4096)
+def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts) -> Cell:
+    """All of a cell that neither its Python nor its base decides."""
     pip = dict.fromkeys(text for choice in combination for text in choice.row.pip)
+    old = any(choice.row.numpy_abi == "1" for choice in combination)
+    if old and not any("numpy" in text for text in pip):
+        pip["numpy<2"] = None
+    pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
+    built = [choice.row.cudnn for choice in combination if choice.row.cudnn]
+    if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus, known):
+        pip[bound] = None
     index = dict.fromkeys(url for choice in combination for url in choice.index)
     return Cell(
         id="proposal",
         matrix="resolved",
         frameworks=tuple(choice.text for choice in combination),
-        python=python,
-        base=base,
-        cuda=cuda,
+        python="",
+        base=Base(kind="rootfs", name=""),
+        cuda=Cuda(provider="wheels"),
         pip=tuple(pip),
         index=tuple(index),
-        gpus=(gpu,) if gpu else (),
+        gpus=gpus,
+    )
+
+
+def cudnn_bound(
+    pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str], known: Facts
+) -> str | None:
+    """A bound on cuDNN, if pins leave it open and its newest release serves a card or a framework no more.
+
+    ``built`` are the versions that the frameworks were compiled with.
+    """
+    cards = [card for gpu in gpus if (card := card_of(gpu, known)) is not None]
+    majors = {major(version) for version in built}
+    for pin in pins:
+        row = known.wheels.get(canonicalize_name(pin.name))
+        if row is None or "cudnn" not in row.name or pinned(pin) is not None:
+            continue
+        admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
+        serving = [
+            v for v in admitted if majors <= {major(v)} and all(_serves(v, card, known) for card in cards)
+        ]
+        if serving and serving[-1] != admitted[-1]:
+            return f"{row.name}<={serving[-1]}"
+    return None
+
+
+def _serves(cudnn: str, card: GpuRow, known: Facts) -> bool:
+    return all(
+        at_least(card.capability, row.capability_min)
+        for row in known.cudnn
+        if contains(row.versions, short(cudnn, 3))
     )
 
 
@@ -160,7 +243,9 @@ def _bases(combination: tuple[Choice, ...], python: str, known: Facts) -> Iterat
     cuda = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
     if cuda is None:
         return
-    tags = [row for row in known.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+    tags = [row for row in known.tags if major(row.cuda) == major(cuda)]
+    # of CUDA 10 there is no tag any more: a candidate that is refused says so
+    tags = [row for row in tags if row.state == "listed"] or tags
     tags.sort(key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda)))
     wheels = _wheels(combination, known)
     for system in systems:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from builder.facts.coverage import VALUES, coverage
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from builder.facts.tables import Facts, FrameworkTable, Row
+    from builder.facts.frameworks import FrameworkRow, FrameworkTable
+    from builder.facts.records import Row
+    from builder.facts.tables import Facts
 
 INTRODUCTION = """\
 # Facts
@@ -15,9 +19,16 @@ INTRODUCTION = """\
 What the rules of [compatibility](compatibility.md) know where neither a wheel nor a registry was asked. This
 page is made from the tables in `builder/facts/tables/`; `pytest --update-golden` writes it anew.
 
-A row names its sources by id; each file's `[sources]` table gives an id its public reference and the day on
-which it was read. Versions are text, unknown keys are errors, and a row with `kept = "reason"` was fixed by
-hand. To correct a fact, change its row and its source, run the tests, and review what changes here.
+`tables/releases/*.json` has one row for each release of a framework, which `rtbuild facts refresh` reads from
+the package index and the wheels themselves; each value names the file that told it. What no file says is in
+`tables/*.toml`: a row names its sources by id, and each file's `[sources]` table gives an id its public
+reference and the day on which it was read. A generated row that was changed by hand fails the tests, and the
+next refresh reads it again; to correct one, add a row to the TOML file, with `kept = "reason"` if the wheel
+is wrong.
+
+Below, neighbouring releases that say the same are one line. `sm_80` are kernels, `compute_90` is PTX, which
+the driver of a newer GPU compiles. PyTorch's +cuNNN builds lie on PyTorch's own index, which the tables were
+not read from: their values are those of PyTorch's release table.
 """
 
 
@@ -44,38 +55,65 @@ def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
 
 def _pythons(versions: Sequence[str]) -> str:
-    return versions[0] if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+    if len(versions) < 2:
+        return "".join(versions)
+    return f"{versions[0]} to {versions[-1]}"
 
 
 def _coverage(facts: Facts) -> str:
-    rows = [
-        (table.title, str(len(table.rows)), table.rows[0].latest, table.newest, str(_read(table)))
-        for table in facts.frameworks.values()
-    ]
-    return _table(
-        "Coverage", ("framework", "rows", "from", "to", "rows read from wheels or their metadata"), rows
-    )
-
-
-def _read(table: FrameworkTable) -> int:
-    return sum(any("package index" in source.reference for source in row.sources) for row in table.rows)
+    rows = []
+    for one in coverage(facts):
+        words = (str(one.read), str(one.added), str(one.missing), "; ".join(one.reasons))
+        rows.append((one.framework, VALUES[one.value], *words))
+    head = ("framework", "value", "read from files", "added by hand", "not known", "why")
+    return _table("Coverage", head, rows)
 
 
 def _framework(table: FrameworkTable) -> str:
-    rows = [
-        (
-            str(row.versions),
-            row.variant + (" (default)" if row.variant and row.default else ""),
-            _pythons(row.python),
-            row.cuda or "",
-            row.cudnn or "",
-            row.brings + (f" `{row.extra}`" if row.extra else ""),
-            " ".join(row.architectures),
-        )
-        for row in table.rows
-    ]
-    head = ("versions", "variant", "Python", "CUDA", "cuDNN", "brings cuDNN", "GPU code")
-    return _table(f"{table.title} (`{table.name}`)", head, rows)
+    """Neighbouring releases that say the same are one line."""
+    lines: list[tuple[list[FrameworkRow], tuple[str, ...]]] = []
+    last: dict[tuple[str, str], int] = {}
+    for row in table.rows:
+        told = _told(row)
+        at = last.get((row.distribution, row.variant))
+        if at is not None and lines[at][1] == told:
+            lines[at][0].append(row)
+        else:
+            last[row.distribution, row.variant] = len(lines)
+            lines.append(([row], told))
+    head = (
+        "releases",
+        "variant",
+        "Python",
+        "CUDA",
+        "cuDNN",
+        "brings cuDNN",
+        "NumPy ABI",
+        "glibc",
+        "GPU code",
+    )
+    return _table(f"{table.title} (`{table.name}`)", head, ((_span(rows), *told) for rows, told in lines))
+
+
+def _span(rows: Sequence[FrameworkRow]) -> str:
+    first, last = rows[0].version, rows[-1].version
+    return first if len(rows) == 1 else f"{first} to {last}"
+
+
+def _told(row: FrameworkRow) -> tuple[str, ...]:
+    kind = row.distribution if row.distribution == "tensorflow-gpu" else row.variant
+    if set(row.cpu_only) == set(row.platforms):
+        kind = f"{kind} CPU only".strip()
+    return (
+        kind + ("" if row.default else " (own index)") + (" yanked" if row.yanked else ""),
+        _pythons(row.python),
+        row.cuda or "",
+        row.cudnn or "",
+        row.brings + (f" `{row.extra}`" if row.extra else ""),
+        row.numpy_abi or "",
+        row.glibc or "",
+        " ".join(row.architectures),
+    )
 
 
 def _cuda(facts: Facts) -> str:
@@ -141,8 +179,10 @@ def _builds(facts: Facts) -> str:
 
 
 def _sources(facts: Facts) -> str:
-    rows: list[Row] = [row for table in facts.frameworks.values() for row in table.rows]
-    rows += [*facts.toolkits, *facts.families.values(), *facts.cudnn, *facts.tags, *facts.bad]
+    rows: list[Row] = [*facts.toolkits, *facts.families.values(), *facts.cudnn, *facts.tags, *facts.bad]
     rows += [*facts.systems.values(), *facts.gpus.values(), *facts.wheels.values(), *facts.builds]
-    found = sorted({(source.reference, source.date or "") for row in rows for source in row.sources})
-    return _table("Sources", ("reference", "read"), found)
+    found = {(source.reference, source.date or "") for row in rows for source in row.sources}
+    for table in facts.frameworks.values():
+        found.add((f"wheels of {table.title} on the default package index", table.date or ""))
+        found |= {(s.reference, s.date or "") for row in table.rows for s in row.added.values()}
+    return _table("Sources", ("reference", "read"), sorted(found))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from builder.facts.decide import decide
 from builder.facts.finding import Source, Value
-from builder.facts.versions import canonical, contains, pinned, requirement
+from builder.facts.versions import canonical, pinned, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
     from builder.facts.finding import Finding
-    from builder.facts.tables import Brings, Facts, FrameworkRow, FrameworkTable
+    from builder.facts.frameworks import Brings, FrameworkRow, FrameworkTable
+    from builder.facts.tables import Facts
     from builder.facts.truth import Truth, WheelTruth
     from builder.model import Cell
 
@@ -37,8 +38,10 @@ class CellFramework:
     cuda: Value | None
     cudnn: Value | None
     brings: Brings
+    wants: tuple[tuple[Requirement, Source], ...]
+    """Requirements on NVIDIA's wheels, by the wheel's metadata and the extras asked for."""
     pins: tuple[tuple[Requirement, Source], ...]
-    """Requirements on NVIDIA's wheels that are in force in this cell."""
+    """Those of :attr:`wants` that are installed: none, if nothing but what the cell lists is."""
 
     @property
     def label(self) -> str:
@@ -52,24 +55,36 @@ ALIASES = {
 }
 
 
+def table_name(distribution: str) -> str:
+    """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
+    if re.fullmatch(r"cupy-cuda\d+x?", distribution):
+        return "cupy"
+    return ALIASES.get(distribution, distribution)
+
+
 def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> CellFramework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
     distribution = canonical(parsed.name) if parsed else text
     wheel = truth.wheel(distribution)
     version = wheel.version if wheel else pinned(parsed) if parsed else None
-    cupy = re.fullmatch(r"cupy-(cuda\d+x)", distribution)
-    name = "cupy" if cupy else ALIASES.get(distribution, distribution)
+    cupy = re.fullmatch(r"cupy-(cuda\d+x?)", distribution)
+    name = table_name(distribution)
     table = facts.frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)
-    row = _row(table, version, variant) if table and version else None
+    of = distribution if distribution == "tensorflow-gpu" or cupy else None
+    row = table.row(version, variant, of) if table and version else None
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
     active = _active_pins(row, plugin or wheel, extras, name)
 
-    def compiled(what: str, by_table: str | None, read: str | None) -> Value | None:
+    installed = () if cell.dependencies == "listed" else active
+
+    def compiled(what: str, value: str, by_table: str | None, read: str | None) -> Value | None:
         label = f"{what} that {name} was compiled with"
-        from_table = Value(what=label, text=by_table, source=row.source) if by_table and row else None
+        from_table = None
+        if by_table and row:
+            from_table = Value(what=label, text=by_table, source=row.source_of(value))
         from_wheel = None
         if read and wheel is not None:
             from_wheel = Value(what=label, text=read, source=Source(kind="wheel", reference=wheel.reference))
@@ -84,10 +99,11 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
         table=table,
         row=row,
         wheel=wheel,
-        cuda=compiled("CUDA", row.cuda if row else None, wheel.cuda if wheel else None),
-        cudnn=compiled("cuDNN", row.cudnn if row else None, wheel.cudnn if wheel else None),
-        brings=_brings(row, active),
-        pins=active,
+        cuda=compiled("CUDA", "cuda", row.cuda if row else None, wheel.cuda if wheel else None),
+        cudnn=compiled("cuDNN", "cudnn", row.cudnn if row else None, wheel.cudnn if wheel else None),
+        brings=_brings(row, installed),
+        wants=active,
+        pins=installed,
     )
 
 
@@ -107,14 +123,6 @@ def _variant(name: str, version: str | None, extras: frozenset[str], index: tupl
     return ""
 
 
-def _row(table: FrameworkTable, version: str, variant: str) -> FrameworkRow | None:
-    public = version.split("+", 1)[0]
-    for row in table.rows:
-        if (row.variant == variant or (not variant and row.default)) and contains(row.versions, public):
-            return row
-    return None
-
-
 def _active_pins(
     row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str
 ) -> tuple[tuple[Requirement, Source], ...]:
@@ -123,12 +131,11 @@ def _active_pins(
         source = Source(kind="wheel", reference=wheel.reference)
         extras |= {"with-cuda"} if name == "jax" else set()
         return tuple(_nvidia(wheel.requires, extras, source))
-    if row is None or row.brings not in {"pins", "extra"}:
+    if row is None:
         return ()
-    wanted = canonical(row.extra) if row.extra else None
-    if row.brings == "extra" and wanted not in extras:
-        return ()
-    return tuple((parsed, row.source) for pin in row.pins if (parsed := requirement(pin)) is not None)
+    asked = dict.fromkeys(line for extra in ("", *sorted(extras)) for line in row.extras.get(extra, ()))
+    source = row.source_of("extras")
+    return tuple((parsed, source) for pin in asked if (parsed := requirement(pin)) is not None)
 
 
 def _nvidia(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder import resources
-from builder.facts import BaseTruth, Truth, truth_of_pinned
+from builder.facts import BaseTruth, Truth, failures, truth_of_pinned
 from builder.facts.versions import requirement
 from builder.facts.wheelcache import cached_truth
 from builder.files import write_whole
@@ -52,7 +52,9 @@ class Memory:
         ]
         reference = base_reference(cell, pinned)
         base = self.base(reference, cell.platform) if reference else None
-        return together(pinned, found, base)
+        return replace(
+            together(pinned, found, base), failed=failures.recall(cell) if pinned is None else None
+        )
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:

@@ -7,9 +7,10 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts.candidates import cells, choices
+from builder.facts.candidates import cells, choices, combinations, common_pythons, cudnn_bound
 from builder.facts.finding import Nearest, Outcome
-from builder.facts.versions import at_least, key, major, minor, requirement, short
+from builder.facts.rules import packages
+from builder.facts.versions import at_least, canonical, key, major, minor, requirement, short
 from builder.model import Base, Cuda
 
 if TYPE_CHECKING:
@@ -31,14 +32,35 @@ LIMIT = 48
 def nearest(stack: Stack, judge: Judge) -> Nearest | None:
     """The first candidate, in order of closeness, that works; else the first with no more than a warning."""
     fallback = None
-    near = itertools.islice(_candidates(stack), LIMIT)
-    for changes, cell in itertools.chain(near, itertools.islice(_other_ways(stack), LIMIT)):
+    bounds, bounded = _bounded(stack)
+    near = itertools.islice(_candidates(bounded), LIMIT)
+    others = itertools.chain(near, itertools.islice(_other_ways(bounded), LIMIT))
+    for further, cell in itertools.chain([((), bounded.cell)], others):
+        changes = (*bounds, *further)
+        if not changes:
+            continue
         outcome = judge(cell)
         if outcome is Outcome.POSSIBLE:
             return Nearest(changes=changes, cell=cell)
         if outcome is Outcome.WARNS and fallback is None:
             fallback = Nearest(changes=changes, cell=cell)
     return fallback
+
+
+def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
+    """The same cell with bounds on NumPy and cuDNN that its frameworks and its oldest card need."""
+    cell, changes = stack.cell, list[tuple[str, str]]()
+    if any(finding.outcome is Outcome.IMPOSSIBLE for finding in packages.numpy(stack)):
+        kept = tuple(t for t in cell.pip if (r := requirement(t)) is None or canonical(r.name) != "numpy")
+        cell = replace(cell, pip=(*kept, "numpy<2"))
+        changes.append(("pip", "numpy<2"))
+    built = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
+    pins = [pin for framework in stack.frameworks for pin, _ in framework.pins]
+    bound = cudnn_bound(pins, built, cell.gpus, stack.facts)
+    if bound is not None:
+        cell = replace(cell, pip=(*cell.pip, bound))
+        changes.append(("pip", bound))
+    return tuple(changes), replace(stack, cell=cell)
 
 
 Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
@@ -181,20 +203,23 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     if any(framework.table is None or framework.version is None for framework in stack.frameworks):
         return
     ways = [_ways(_without_extras(framework), stack.facts) for framework in stack.frameworks]
-    for python in (cell.python, None):
-        for gpu in dict.fromkeys((*cell.gpus[:1], None)):
-            for _, other in itertools.islice(cells(ways, python, gpu, stack.facts), LIMIT // 3):
-                changed = replace(
-                    other,
-                    id=cell.id,
-                    matrix=cell.matrix,
-                    gpus=cell.gpus if gpu else (),
-                    pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
-                    apt=cell.apt,
-                    env=cell.env,
-                    options=cell.options,
-                )
-                yield tuple(_differences(cell, changed)), changed
+    every = (
+        other
+        for combination in combinations(ways)
+        for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
+        for other in cells(combination, python, cell.gpus, stack.facts)
+    )
+    for other in every:
+        changed = replace(
+            other,
+            id=cell.id,
+            matrix=cell.matrix,
+            pip=tuple(dict.fromkeys((*cell.pip, *other.pip))),
+            apt=cell.apt,
+            env=cell.env,
+            options=cell.options,
+        )
+        yield tuple(_differences(cell, changed)), changed
 
 
 @functools.lru_cache(maxsize=1024)

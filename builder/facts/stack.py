@@ -14,10 +14,12 @@ from builder.facts.base import base_value, system_of, tag_of
 from builder.facts.decide import CELL
 from builder.facts.finding import Source, Value
 from builder.facts.framework import framework_of
-from builder.facts.versions import canonical, key, lower_bound, pinned, requirement, short
+from builder.facts.versions import canonical, contains, key, lower_bound, pinned, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from packaging.requirements import Requirement
 
     from builder.facts.base import CudaTag
     from builder.facts.finding import Finding
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from builder.model import Cell
 
 CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
-RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
+RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")
 CUDNN_APT = re.compile(r"libcudnn\d+(?:-cuda-\d+)?=(?P<version>[\d.]+)(?:-\d.*)?")
 
 
@@ -38,8 +40,8 @@ class Copy:
     place: str
     version: Value | None
     """None where it is there, but nothing says which version."""
-    at_least: bool = False
-    """True where ``version`` is only the lower bound of a range of pins."""
+    ranged: bool = False
+    """True if a range of pins says it: ``version`` is the newest on record in it, as a resolver takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,8 @@ class Stack:
         """The CUDA that a framework without one of its own finds."""
         if self.wheel_cuda is not None and self.wheel_cuda.version is not None:
             return self.wheel_cuda.version
-        return self.base_cuda
+        pinned_by = (f.cuda for f in self.frameworks if f.brings == "pins" and f.cuda is not None)
+        return next(pinned_by, self.base_cuda)
 
 
 def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) -> Stack:
@@ -86,6 +89,7 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
     notes: list[Finding] = []
     frameworks = tuple(framework_of(text, cell, truth, facts, notes) for text in cell.frameworks)
     tag = tag_of(cell.base, facts)
+    known = _InCell(cell, truth, frameworks, facts)
     return Stack(
         cell=cell,
         truth=truth,
@@ -95,35 +99,43 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
         tag=tag,
         system=system_of(cell, truth, tag, facts),
         base_cuda=base_value(tag, truth, "CUDA_VERSION", tag.cuda if tag else None, notes),
-        copies=tuple(_copies(cell, truth, frameworks, tag, notes)),
-        wheel_cuda=_from_wheels(cell, truth, frameworks, RUNTIME_WHEEL, "CUDA"),
+        copies=tuple(_copies(known, tag, notes)),
+        wheel_cuda=_from_wheels(known, RUNTIME_WHEEL, "CUDA"),
         disagreements=tuple(notes),
     )
 
 
-def _copies(
-    cell: Cell, truth: Truth, frameworks: tuple[CellFramework, ...], tag: CudaTag | None, notes: list[Finding]
-) -> Iterator[Copy]:
+@dataclass(frozen=True)
+class _InCell:
+    """What every copy of a library is looked for in."""
+
+    cell: Cell
+    truth: Truth
+    frameworks: tuple[CellFramework, ...]
+    facts: Facts
+
+
+def _copies(known: _InCell, tag: CudaTag | None, notes: list[Finding]) -> Iterator[Copy]:
+    cell, truth = known.cell, known.truth
     if tag is not None and tag.infix is not None:
-        known = tag.row.cudnn if tag.row else None
-        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", known, notes))
+        listed = tag.row.cudnn if tag.row else None
+        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", listed, notes))
     elif truth.base is not None and truth.base.variable("NV_CUDNN_VERSION"):
         yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", None, notes))
     for package in cell.apt:
         if found := CUDNN_APT.fullmatch(package):
             yield Copy(place="apt", version=Value(what="cuDNN from apt", text=found["version"], source=CELL))
-    wheels = _from_wheels(cell, truth, frameworks, CUDNN_WHEEL, "cuDNN")
+    wheels = _from_wheels(known, CUDNN_WHEEL, "cuDNN")
     if wheels is not None:
         yield wheels
-    for framework in frameworks:
+    for framework in known.frameworks:
         if framework.brings == "inside":
             yield Copy(place=framework.name, version=framework.cudnn)
 
 
-def _from_wheels(
-    cell: Cell, truth: Truth, frameworks: tuple[CellFramework, ...], name: re.Pattern[str], what: str
-) -> Copy | None:
+def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | None:
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
+    cell, truth, frameworks = known.cell, known.truth, known.frameworks
     for wheel in truth.wheels:
         if name.fullmatch(wheel.name):
             source = Source(kind="wheel", reference=wheel.reference)
@@ -138,26 +150,44 @@ def _from_wheels(
     for parsed, source in fitting:
         if exact := pinned(parsed):
             return Copy(place="wheels", version=Value(what=f"{what} from wheels", text=exact, source=source))
-    bounds = [(bound, source) for parsed, source in fitting if (bound := lower_bound(parsed))]
-    if bounds:
-        bound, source = max(bounds, key=lambda pair: key(pair[0]))
-        value = Value(what=f"{what} from wheels, at least", text=bound, source=source)
-        return Copy(place="wheels", version=value, at_least=True)
+    newest = _newest(fitting, known.facts)
+    if newest is not None:
+        value = Value(
+            what=f"{what} from wheels, the newest that the pins admit", text=newest, source=fitting[0][1]
+        )
+        return Copy(place="wheels", version=value, ranged=True)
     return Copy(place="wheels", version=None) if fitting else None
+
+
+def _newest(asked: list[tuple[Requirement, Source]], facts: Facts) -> str | None:
+    """The newest version on record in a range of pins, else the oldest that they admit."""
+    versions = [version for parsed, _ in asked for version in _on_record(parsed, facts)]
+    admitted = [v for v in versions if all(contains(parsed.specifier, v) for parsed, _ in asked)]
+    bounds = [bound for parsed, _ in asked if (bound := lower_bound(parsed))]
+    return max(admitted or bounds, key=key, default=None)
+
+
+def _on_record(parsed: Requirement, facts: Facts) -> tuple[str, ...]:
+    row = facts.wheels.get(canonical(parsed.name))
+    return row.versions if row is not None else ()
 
 
 def component_versions(stack: Stack) -> dict[str, Value]:
     """Versions known for certain, by the names that ``known-bad.toml`` uses."""
     known = {
-        f.name: Value(what=f.title, text=short(f.version, 3), source=CELL)
+        f.name: Value(what=f.title, text=f.version.partition("+")[0], source=CELL)
         for f in stack.frameworks
         if f.version
     }
+    for f in stack.frameworks:
+        parsed = requirement(f.requirement)
+        for extra in parsed.extras if parsed is not None and f.version else ():
+            known[f"{f.name}[{canonical(extra)}]"] = known[f.name]
     known["python"] = Value(what="Python", text=stack.cell.python, source=CELL)
-    if stack.cuda is not None and not (stack.wheel_cuda and stack.wheel_cuda.at_least):
+    if stack.cuda is not None and not (stack.wheel_cuda and stack.wheel_cuda.ranged):
         known["cuda"] = stack.cuda
     copy = stack.cudnn
-    if copy is not None and copy.version is not None and not copy.at_least:
+    if copy is not None and copy.version is not None and not copy.ranged:
         known["cudnn"] = copy.version
     for text in (*stack.cell.cuda.packages, *stack.cell.pip):
         parsed = requirement(text)

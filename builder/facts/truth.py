@@ -76,6 +76,8 @@ class Truth:
     base: BaseTruth | None = None
     locked: bool = False
     """True where ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
+    failed: str | None = None
+    """What the resolver said when these requirements were last locked, and could not be."""
     unread: tuple[str, ...] = ()
     """What was to be read and could not be, each with the reason."""
 

@@ -63,8 +63,8 @@ def truth_from_members(
     info = values.get("build_info")
     if isinstance(info, dict):
         values |= info
-    cuda = _version(values.get("cuda_version", values.get("cuda")))
-    cudnn = _version(values.get("cudnn_version")) or _linked_cudnn(linked)
+    cuda = version_text(values.get("cuda_version", values.get("cuda")))
+    cudnn = version_text(values.get("cudnn_version")) or _linked_cudnn(linked)
     listed = values.get("cuda_compute_capabilities") or ()
     gpu = values.get("is_cuda_build")
     if gpu is None and ("cuda" in values or "cuda_version" in values):
@@ -80,7 +80,7 @@ def truth_from_members(
         tags=tags,
         cuda=cuda,
         cudnn=_pinned_cudnn(cudnn, requires, name),
-        architectures=_architectures(listed),
+        architectures=architectures_of(listed),
         gpu=bool(gpu) if gpu is not None else None,
         needed=tuple(sorted(name for name in linked.libraries if re.match(r"lib(cu|nvrtc)\w+\.so\.", name))),
         glibc=linked.glibc,
@@ -93,7 +93,7 @@ def _linked_cudnn(linked: Needs) -> str | None:
     return next((match[1] for match in found if match), None)
 
 
-def _architectures(listed: Any) -> tuple[str, ...]:
+def architectures_of(listed: Any) -> tuple[str, ...]:
     """TensorFlow's list, in which ``compute_80`` stands for kernels and PTX (``cuda_configure.bzl``)."""
     found: dict[str, None] = {}
     for arch in listed:
@@ -148,7 +148,7 @@ def _literal(found: dict[str, Any], name: str, value: ast.expr) -> None:
         return  # not a literal: a function call, a name; nothing that is looked for here
 
 
-def _version(value: Any) -> str | None:
+def version_text(value: Any) -> str | None:
     """``64_8`` (TensorFlow on some builds) and ``False`` (Paddle on the CPU) are no versions."""
     return value if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)*", value) else None
 

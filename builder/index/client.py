@@ -16,7 +16,7 @@ from packaging.markers import Marker
 from packaging.utils import canonicalize_name
 
 from builder import resources
-from builder.errors import PackageIndexError
+from builder.errors import NoSolutionError, PackageIndexError
 from builder.index import pages, simple_api, target, uv
 from builder.index import settings as index_settings
 from builder.model import Sdist, Wheel
@@ -349,7 +349,7 @@ def _best(
     if not ranked:
         files = ", ".join(sorted(_file_name(entry) for entry in wheels))
         place = f"Python {wanted.python}, {wanted.machine}, glibc {wanted.glibc}"
-        raise PackageIndexError(
+        raise NoSolutionError(
             f"{name} has no wheel for {place}: {files}",
             hint="take another version of it, another Python, or a base with a newer glibc",
         )

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     import requests
 
 LIMIT = 1 << 20
-"""Bytes read of one file at most, all answers together."""
+"""Bytes read of one file at most, all answers together, unless its reader asks for more."""
+DEEP_LIMIT = 16 << 20
+"""The same for what lies deep: GPU code and constants in the frameworks' own libraries."""
+UNPACKED = 256 << 20
+"""Bytes that the beginning of a member may unpack to; the rest is left."""
 TAIL = 64 << 10
 HEAD_OF_DIRECTORY = 160 << 10
 TAIL_OF_DIRECTORY = 448 << 10
@@ -46,6 +50,7 @@ class RemoteZip:
     url: str
     session: Session
     size: int | None
+    limit: int = LIMIT
     transferred: int = 0
     _end: bytes = field(default=b"", repr=False)
 
@@ -68,10 +73,34 @@ class RemoteZip:
                 why = why if name in optional else (*why, str(problem))
         return found, why
 
+    def entries(self) -> tuple[ZipEntry, ...]:
+        """The whole directory.
+
+        Raises:
+            UnknownError: It could not be read, or takes more than the limit.
+        """
+        return tuple(self._entries())
+
+    def content(self, entry: ZipEntry, most: int | None = None) -> bytes:
+        """A member unpacked, or its beginning: so much of it as ``most`` packed bytes hold.
+
+        Raises:
+            UnknownError: It is not where the directory says, or does not unpack, or the limit is reached.
+        """
+        if most is None or entry.packed <= most:
+            return self._content(entry)
+        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + most)
+        packed = _packed(data, entry.name)
+        try:
+            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+            return packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
+        except zlib.error as problem:
+            raise UnknownError(f"{entry.name} does not unpack") from problem
+
     def _find(
         self, names: Sequence[str], optional: Collection[str]
-    ) -> tuple[dict[str, _ZipEntry], tuple[str, ...]]:
-        entries: dict[str, _ZipEntry] = {}
+    ) -> tuple[dict[str, ZipEntry], tuple[str, ...]]:
+        entries: dict[str, ZipEntry] = {}
         try:
             for entry in self._entries():
                 if entry.name in names:
@@ -84,7 +113,7 @@ class RemoteZip:
             return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
         return entries, ()
 
-    def _entries(self) -> Iterator[_ZipEntry]:
+    def _entries(self) -> Iterator[ZipEntry]:
         """Entries of the directory, from its start, then from its end; each part is read when needed."""
         self._end, total = self._suffix(TAIL)
         start, length = _directory(self._end, total)
@@ -92,7 +121,7 @@ class RemoteZip:
         if start >= first:
             yield from _walk(self._end[start - first : start - first + length])
             return
-        if length <= HEAD_OF_DIRECTORY + TAIL_OF_DIRECTORY:
+        if length <= max(HEAD_OF_DIRECTORY + TAIL_OF_DIRECTORY, self.limit // 2):
             yield from _walk(
                 self._range(start, min(length, first - start)) + self._part(start, length, first)
             )
@@ -101,7 +130,7 @@ class RemoteZip:
         yield from _walk(self._range(start, HEAD_OF_DIRECTORY))
         tail = self._range(tail_start, first - tail_start) + self._part(start, length, first)
         yield from _walk(_resynchronise(tail))
-        room = LIMIT - self.transferred - (128 << 10)
+        room = self.limit - self.transferred - (128 << 10)
         middle = self._range(start + HEAD_OF_DIRECTORY, min(room, tail_start - start - HEAD_OF_DIRECTORY))
         yield from _walk(_resynchronise(middle, complete=False))
         if len(middle) < tail_start - start - HEAD_OF_DIRECTORY:
@@ -111,13 +140,10 @@ class RemoteZip:
         """What of the directory lies in the tail that was read already."""
         return self._end[: max(0, start + length - first)]
 
-    def _content(self, entry: _ZipEntry) -> bytes:
+    def _content(self, entry: ZipEntry) -> bytes:
         # the local header repeats the name and may carry another extra field, hence the room
         data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + entry.packed, cut=True)
-        if data[:4] != b"PK\x03\x04" or len(data) < 30:
-            raise UnknownError(f"no member begins where its directory puts {entry.name}")
-        name, extra = struct.unpack("<HH", data[26:30])
-        packed = data[30 + name + extra :][: entry.packed]
+        packed = _packed(data, entry.name)[: entry.packed]
         if len(packed) < entry.packed:
             raise UnknownError(f"{entry.name} is cut short")
         try:
@@ -139,8 +165,8 @@ class RemoteZip:
         return self._get(wanted, start, length, cut=cut)[0]
 
     def _get(self, wanted: str, start: int | None, length: int, *, cut: bool = False) -> tuple[bytes, int]:
-        if self.transferred + length > LIMIT:
-            raise UnknownError(f"more than {LIMIT >> 10} KiB of it would have to be read")
+        if self.transferred + length > self.limit:
+            raise UnknownError(f"more than {self.limit >> 10} KiB of it would have to be read")
         headers = {"Range": wanted, "Accept-Encoding": "identity"}
         with self.session.get(self.url, stream=True, headers=headers) as answer:
             if answer.status_code == 200:
@@ -163,13 +189,21 @@ class RemoteZip:
 
     def body(self, answer: requests.Response, limit: int) -> bytes:
         """At most ``limit`` bytes of an answer; more than that is a server that does not keep its word."""
-        body = b""
+        body = bytearray()
         for chunk in answer.iter_content(32 << 10):
             body += chunk
             self.transferred += len(chunk)
             if len(body) > limit:
                 raise UnknownError("the server sends more than it announced")
-        return body
+        return bytes(body)
+
+
+def _packed(data: bytes, name: str) -> bytes:
+    """What follows a member's local header."""
+    if data[:4] != b"PK\x03\x04" or len(data) < 30:
+        raise UnknownError(f"no member begins where its directory puts {name}")
+    length, extra = struct.unpack("<HH", data[26:30])
+    return data[30 + length + extra :]
 
 
 def is_html(answer: requests.Response) -> bool:
@@ -185,7 +219,9 @@ def _content_range(answer: requests.Response) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True)
-class _ZipEntry:
+class ZipEntry:
+    """One member as the directory has it. ``packed`` and ``offset`` are in bytes."""
+
     name: str
     method: int
     crc: int
@@ -210,7 +246,7 @@ def _directory(end: bytes, total: int) -> tuple[int, int]:
     return start, length
 
 
-def _walk(directory: bytes) -> Iterator[_ZipEntry]:
+def _walk(directory: bytes) -> Iterator[ZipEntry]:
     """Entries of a part of the directory, up to the first that is cut off."""
     at = 0
     while directory[at : at + 4] == b"PK\x01\x02" and at + 46 <= len(directory):
@@ -222,11 +258,11 @@ def _walk(directory: bytes) -> Iterator[_ZipEntry]:
             return
         text = directory[at + 46 : at + 46 + name].decode("utf-8", "replace")
         more = directory[at + 46 + name : at + 46 + name + extra]
-        yield _entry64(_ZipEntry(text, method, crc, packed, offset), size, more)
+        yield _entry64(ZipEntry(text, method, crc, packed, offset), size, more)
         at = after
 
 
-def _entry64(entry: _ZipEntry, size: int, extra: bytes) -> _ZipEntry:
+def _entry64(entry: ZipEntry, size: int, extra: bytes) -> ZipEntry:
     """Fills in from the zip64 field what does not fit into 32 bits."""
     if 0xFFFFFFFF not in {entry.packed, entry.offset}:
         return entry
@@ -239,7 +275,7 @@ def _entry64(entry: _ZipEntry, size: int, extra: bytes) -> _ZipEntry:
                 values.pop(0)
             packed = values.pop(0) if entry.packed == 0xFFFFFFFF and values else entry.packed
             offset = values.pop(0) if entry.offset == 0xFFFFFFFF and values else entry.offset
-            return _ZipEntry(entry.name, entry.method, entry.crc, packed, offset)
+            return ZipEntry(entry.name, entry.method, entry.crc, packed, offset)
         at += 4 + length
     return entry
 

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
-from builder.errors import PackageIndexError
+from builder.errors import NoSolutionError, PackageIndexError
 from builder.net.http import redact
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _failure(
     clashing = [line for line in requirements if _named(Requirement(line).name, text)]
     which = f" ({', '.join(clashing)})" if clashing and len(clashing) < len(requirements) else ""
     place = f"Python {target.python} on glibc {target.glibc}"
-    return PackageIndexError(
+    return NoSolutionError(
         f"no set of wheels for {place} satisfies the requirements{which}\n{indented}", hint=_advice(text)
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from builder.errors import CellError, PackageIndexError
+from builder.errors import CellError, NoSolutionError, PackageIndexError
+from builder.facts import failures
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
@@ -101,10 +102,13 @@ def pin(
             built=built,
         )
     except PackageIndexError as problem:
+        if isinstance(problem, NoSolutionError):
+            failures.remember(cell, problem.message)
         if row is not None:
             raise
         hint = f"{unknown}; label the image as Ubuntu's own are ({' and '.join(_SYSTEM_LABELS)})"
         raise PackageIndexError(problem.message, hint=hint) from problem
+    failures.forget(cell)
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)

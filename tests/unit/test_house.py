@@ -16,7 +16,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "model", "errors", "digests", "files", "resources"),
     ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
-    ("layers", "sdist"),
+    ("layers", "sdist", "resolve"),
     ("engine", "verify", "evidence"),
     ("pipeline",),
     ("publish", "audit", "colab"),

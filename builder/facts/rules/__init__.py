@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.facts.rules import cuda, cudnn, devices, pairs, system
+from builder.facts.rules import cuda, cudnn, devices, packages, pairs, system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -19,6 +19,7 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     system.base_tag,
     system.compiled,
     system.python,
+    system.platform,
     system.glibc,
     cuda.provider,
     cuda.libraries,
@@ -32,6 +33,8 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     devices.require_cuda,
     devices.gpus,
     pairs.known_bad,
-    pairs.pins,
+    packages.numpy,
+    packages.pins,
+    system.last_lock,
 )
 """In the order in which a person would look: what is asked for, then what is under it, then the machine."""

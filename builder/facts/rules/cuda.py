@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
-from builder.facts.versions import major, requirement, short
+from builder.facts.versions import agree, at_least, major, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,6 +46,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
                 values=(named, gpus),
             )
         return
+    yield from _one_major(stack)
     if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
         who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
         yield Finding(
@@ -61,6 +62,21 @@ def provider(stack: Stack) -> Iterator[Finding]:
             outcome=Outcome.WARNS,
             message=f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
             values=(named,),
+        )
+
+
+def _one_major(stack: Stack) -> Iterator[Finding]:
+    """Frameworks that share the image's CUDA are compiled for one major version of it."""
+    sharing = [framework for framework in stack.frameworks if framework.brings != "inside"]
+    values = {major(f.cuda.text): (f, f.cuda) for f in sharing if f.cuda is not None}
+    if len(values) > 1:
+        said = " and ".join(f"{f.label} for CUDA {number}" for number, (f, _) in sorted(values.items()))
+        listed = stack.cell.dependencies == "listed"
+        yield Finding(
+            rule="cuda-provider",
+            outcome=Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            message=f"{said}: an image has CUDA from one provider, and so of one major version",
+            values=tuple(value for _, value in values.values()),
         )
 
 
@@ -116,11 +132,20 @@ def _families(stack: Stack) -> set[str]:
     families = {
         name.removeprefix("nvidia-").rsplit("-cu", 1)[0] for name in names if name.startswith("nvidia-")
     }
+    families |= _of_toolkit(stack)
     if not stack.truth.locked:
         families = families.union(*brought)
         for family in sorted(families):
             families |= BROUGHT_ALONG.get(family, set())
     return families
+
+
+def _of_toolkit(stack: Stack) -> set[str]:
+    """What ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
+    asked = [requirement(text) for text in (*stack.cell.cuda.packages, *stack.cell.pip)]
+    asked += [pin for framework in stack.frameworks for pin, _ in framework.pins]
+    extras = {extra for r in asked if r is not None and r.name == "cuda-toolkit" for extra in r.extras}
+    return {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
@@ -178,7 +203,7 @@ def version(stack: Stack) -> Iterator[Finding]:
 def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding:
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
-    if major(built) != major(there) or (major(built) < 11 and built != there):
+    if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
         return Finding(
             rule="cuda-version",
             outcome=Outcome.IMPOSSIBLE,
@@ -187,7 +212,7 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
             f"here is CUDA {there}",
             values=values,
         )
-    if [int(part) for part in there.split(".")] < [int(part) for part in built.split(".")]:
+    if not at_least(there, built):
         return Finding(
             rule="cuda-version",
             outcome=Outcome.WARNS,

@@ -27,7 +27,7 @@ def copies(stack: Stack) -> Iterator[Finding]:
         f"{_place(copy)} ({copy.version.text if copy.version else 'unknown'})" for copy in stack.copies
     )
     same = len(values) == len(stack.copies) and all(agree(values[0].text, value.text) for value in values)
-    exact = not any(copy.at_least for copy in stack.copies)
+    exact = not any(copy.ranged for copy in stack.copies)
     # A list that is installed as it stands has the copies that it has; the probe imports in every order.
     listed = stack.cell.dependencies == "listed"
     yield Finding(
@@ -80,7 +80,15 @@ def version(stack: Stack) -> Iterator[Finding]:
             yield from _not_told(framework)
             continue
         loaded = stack.cudnn
-        if loaded is None:
+        if loaded is None and _unread_base(stack):
+            yield Finding(
+                rule="cudnn-version",
+                outcome=Outcome.UNKNOWN,
+                message=f"{framework.label} needs cuDNN {framework.cudnn.text}, and which one "
+                f"{stack.cell.base} holds is not known: NV_CUDNN_VERSION in its environment would settle it",
+                values=(framework.cudnn,),
+            )
+        elif loaded is None:
             yield Finding(
                 rule="cudnn-version",
                 outcome=Outcome.IMPOSSIBLE,
@@ -98,9 +106,13 @@ def version(stack: Stack) -> Iterator[Finding]:
             )
         else:
             strict = stack.cell.options.strict_cudnn
-            yield _compare(
-                framework, framework.cudnn, loaded.version, strict=strict, at_least_only=loaded.at_least
-            )
+            yield _compare(framework, framework.cudnn, loaded.version, strict=strict, ranged=loaded.ranged)
+
+
+def _unread_base(stack: Stack) -> bool:
+    """Whether CUDA comes from an image of one's own, of which nothing says what is in it."""
+    cell = stack.cell
+    return cell.cuda.provider == "base" and cell.base.kind == "registry" and stack.tag is None
 
 
 def _inside(framework: CellFramework, cudnn: Value) -> Finding:
@@ -122,7 +134,7 @@ def _not_told(framework: CellFramework) -> Iterator[Finding]:
 
 
 def _compare(
-    framework: CellFramework, compiled: Value, loaded: Value, *, strict: bool, at_least_only: bool
+    framework: CellFramework, compiled: Value, loaded: Value, *, strict: bool, ranged: bool
 ) -> Finding:
     values = (compiled, loaded)
 
@@ -143,27 +155,29 @@ def _compare(
             f"whether {there} is new enough is not known",
         )
     if not at_least(short(there, 2), short(built, 2)):
-        if at_least_only:
-            why = f"and the pins admit {there} too, which is older: a lock says which it is"
-        else:
-            why = f"and would load {there}: the loaded minor is older"
-        return finding(
-            Outcome.WARNS if at_least_only else Outcome.IMPOSSIBLE,
-            f"{framework.label} was compiled with cuDNN {built} {why}",
-        )
-    if strict and (not agree(built, there) or at_least_only):
         return finding(
             Outcome.IMPOSSIBLE,
-            f"strict: {framework.label} was compiled with cuDNN {built}, loaded would be {there}",
+            f"{framework.label} was compiled with cuDNN {built} and would load {there}: "
+            "the loaded minor is older",
         )
-    if strict and len(key(built)) < 3:
-        return finding(
-            Outcome.WARNS, f"strict: cuDNN {built} is known to the minor only; {there} agrees as far as that"
-        )
-    newer = " or newer" if at_least_only else ""
+    if strict and (said := _strict(framework, built, there, ranged=ranged)) is not None:
+        return finding(*said)
+    chosen = ", the newest that its pins admit" if ranged else ""
     return finding(
-        Outcome.POSSIBLE, f"{framework.label}, compiled with cuDNN {built}, would load {there}{newer}"
+        Outcome.POSSIBLE, f"{framework.label}, compiled with cuDNN {built}, would load {there}{chosen}"
     )
+
+
+def _strict(framework: CellFramework, built: str, there: str, *, ranged: bool) -> tuple[Outcome, str] | None:
+    """What speaks against a cuDNN that has to be the compiled one."""
+    compiled = f"strict: {framework.label} was compiled with cuDNN {built}"
+    if ranged:
+        return Outcome.UNKNOWN, f"{compiled}, and pins leave open which is loaded; `rtbuild lock` settles it"
+    if not agree(built, there):
+        return Outcome.IMPOSSIBLE, f"{compiled}, loaded would be {there}"
+    if len(key(built)) < 3:
+        return Outcome.WARNS, f"strict: cuDNN {built} is known to the minor only; {there} agrees so far"
+    return None
 
 
 def _first_three(text: str) -> str:

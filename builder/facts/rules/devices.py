@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.facts.framework import CellFramework
+    from builder.facts.frameworks import FrameworkRow
     from builder.facts.stack import Stack
-    from builder.facts.tables import GpuRow
+    from builder.facts.tables import CudnnRow, Facts, GpuRow
 
 GIVEN = Source(kind="cell", reference="the driver given")
 
@@ -187,39 +188,54 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
 
 def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     for copy in stack.copies:
-        if copy.version is None or copy.at_least:
+        if copy.version is None:
             continue
         text = short(copy.version.text, 3)
-        for row in stack.facts.cudnn:
-            if not contains(row.versions, text):
-                continue
-            if not at_least(gpu.capability, row.capability_min):
-                outcome, word = Outcome.IMPOSSIBLE, "older"
-            elif not at_least(row.capability_max, gpu.capability):
-                outcome, word = Outcome.WARNS, "newer"
-            else:
-                continue
-            span = f"{row.capability_min} to {row.capability_max}"
-            yield Finding(
-                rule="gpu",
-                outcome=outcome,
-                message=f"cuDNN {text} serves compute capability {span}; {gpu.name} ({gpu.capability}) "
-                f"is {word}",
-                values=(
-                    _capability(gpu),
-                    copy.version,
-                    Value(what=f"cuDNN {text}", text=span, source=row.source),
-                ),
+        row, newer = _lines_around(text, stack.facts)
+        if row is None:
+            continue
+        listed = contains(row.versions, text)
+        if not at_least(gpu.capability, row.capability_min):
+            outcome, word = Outcome.IMPOSSIBLE, "is older"
+        elif not listed and newer is not None and not at_least(gpu.capability, newer.capability_min):
+            outcome, word = (
+                Outcome.UNKNOWN,
+                "is left behind by one of the next releases; no file says by which",
             )
+        elif not at_least(row.capability_max, gpu.capability):
+            outcome, word = Outcome.WARNS, "is newer"
+        else:
+            continue
+        span = f"{row.capability_min} to {row.capability_max}"
+        line = f"cuDNN {text}" if listed else f"cuDNN {row.versions}"
+        yield Finding(
+            rule="gpu",
+            outcome=outcome,
+            message=f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
+            values=(
+                _capability(gpu),
+                copy.version,
+                Value(what=line, text=span, source=row.source),
+            ),
+        )
+
+
+def _lines_around(cudnn: str, facts: Facts) -> tuple[CudnnRow | None, CudnnRow | None]:
+    """The line on record that a release is of, or the last before it; and the next one."""
+    begins = [(min((clause.version for clause in row.versions), key=key), row) for row in facts.cudnn]
+    older = [row for begin, row in begins if at_least(cudnn, begin)]
+    newer = [row for begin, row in begins if not at_least(cudnn, begin)]
+    return (older[-1] if older else None, newer[0] if newer else None)
 
 
 def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and wheel.architectures:
         listed, source = wheel.architectures, Source(kind="wheel", reference=wheel.reference)
-    elif framework.row is not None and framework.row.architectures:
-        listed, source = framework.row.architectures, framework.row.source
+    elif framework.row is not None and (found := _in_table(framework.row, stack.cell.platform)):
+        listed, source = found, framework.row.source_of("architectures")
     else:
+        yield from _not_listed(framework, gpu)
         return
     values = (
         _capability(gpu),
@@ -254,6 +270,24 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         message=f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start "
         "compiles for minutes",
         values=values,
+    )
+
+
+def _in_table(row: FrameworkRow, platform: str) -> tuple[str, ...]:
+    return row.architectures_arm64 if platform.endswith("arm64") else row.architectures
+
+
+def _not_listed(framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
+    """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
+    if framework.row is None or framework.variant == "cpu":
+        return  # `framework-known` has said what is not known, or that there is no code for any GPU
+    why = framework.row.unread.get("architectures", "no file says which architectures it was built for")
+    yield Finding(
+        rule="gpu",
+        outcome=Outcome.UNKNOWN,
+        message=f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
+        "`rtbuild check --read` asks the wheel itself",
+        values=(_capability(gpu),),
     )
 
 

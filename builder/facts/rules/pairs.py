@@ -1,19 +1,20 @@
-"""Combinations known to fail, and pins that no version satisfies together."""
+"""Combinations known to fail although every other rule lets them pass."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Value
 from builder.facts.gpus import card_of
 from builder.facts.stack import component_versions
-from builder.facts.versions import canonical, contains, pinned, requirement, short
+from builder.facts.versions import contains, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
     from builder.facts.stack import Stack
     from builder.facts.tables import BadRow, Facts, GpuRow
@@ -44,58 +45,21 @@ def _met(row: BadRow, known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> tup
         condition = requirement(text)
         if condition is None:
             return ()
-        value = _gpu(gpus, condition) if condition.name == "gpu" else known.get(condition.name)
-        if value is None or not contains(condition.specifier, short(value.text, 3)):
+        name = condition.name + "".join(f"[{extra}]" for extra in sorted(condition.extras))
+        value = _gpu(gpus, condition) if name == "gpu" else known.get(name)
+        if value is None or not _within(value.text, condition.specifier):
             return ()
         values.append(value)
     return tuple(values)
+
+
+def _within(version: str, specifier: SpecifierSet) -> bool:
+    exact = re.fullmatch(r"\d+(\.\d+)*(\.?(post|rc|a|b|dev)\d+)*", version)
+    return contains(specifier, version if exact else short(version, 3))
 
 
 def _gpu(gpus: Sequence[GpuRow], condition: Requirement) -> Value | None:
     for row in gpus:
         if contains(condition.specifier, row.capability):
             return Value(what=row.name, text=row.capability, source=row.source)
-    return None
-
-
-def pins(stack: Stack) -> Iterator[Finding]:
-    """``pins``: two requirements on the same wheel that no version satisfies."""
-    asked: dict[str, list[tuple[str, Requirement, Source]]] = {}
-    for text in (*stack.cell.cuda.packages, *stack.cell.pip):
-        parsed = requirement(text)
-        if parsed is not None:
-            asked.setdefault(canonical(parsed.name), []).append(("the cell", parsed, CELL))
-    for framework in stack.frameworks:
-        for parsed, source in framework.pins:
-            asked.setdefault(canonical(parsed.name), []).append((framework.label, parsed, source))
-    for name, wishes in asked.items():
-        clash = _clash(wishes)
-        if clash is not None:
-            one, other = clash
-            yield Finding(
-                rule="pins",
-                # nobody resolves a list: what is pinned in it is what gets installed
-                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
-                message=f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
-                f"{name}{other[1].specifier}: "
-                "no version is both",
-                values=(
-                    Value(what=f"{name} for {one[0]}", text=str(one[1].specifier), source=one[2]),
-                    Value(what=f"{name} for {other[0]}", text=str(other[1].specifier), source=other[2]),
-                ),
-            )
-
-
-Wish = tuple[str, "Requirement", Source]
-
-
-def _clash(wishes: list[Wish]) -> tuple[Wish, Wish] | None:
-    """The first exact pin that another wish does not admit. Two ranges are not compared."""
-    for one in wishes:
-        exact = pinned(one[1])
-        if exact is None:
-            continue
-        for other in wishes:
-            if other is not one and not contains(other[1].specifier, exact):
-                return one, other
     return None

@@ -6,10 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
-from builder.facts.versions import at_least, contains, key
+from builder.facts.versions import at_least, canonical, contains, key, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,29 +22,66 @@ if TYPE_CHECKING:
 
 
 def known_framework(stack: Stack) -> Iterator[Finding]:
-    """``framework-known``: the tables or the wheel itself have to say something about it."""
+    """``framework-known``: there is such a release with CUDA in it, and something is known about it."""
+    wants_gpu = bool(stack.cell.gpus) or stack.cell.cuda.provider != "none"
     for framework in stack.frameworks:
         asked = Value(what="framework", text=framework.requirement, source=CELL)
-        if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
-            continue
-        if framework.table is None and stack.cell.cuda.provider == "none":
-            continue  # what it was compiled for is no question in an image without CUDA
-        if framework.name == "jax" and framework.variant == "cpu":
-            if stack.cell.gpus or stack.cell.cuda.provider != "none":
+        without = _without_cuda(framework, stack.cell.platform)
+        if without is not None:
+            if wants_gpu:
                 yield Finding(
                     rule="framework-known",
                     outcome=Outcome.IMPOSSIBLE,
-                    message=f"{framework.requirement} names no CUDA extra, so JAX comes without its GPU "
-                    "plug-in; "
-                    "ask for jax[cuda12] or jax[cuda13]",
+                    message=f"{framework.label} has no code for any GPU: {without}",
                     values=(asked,),
                 )
             continue
-        if framework.variant == "cpu" or (framework.wheel is not None and framework.wheel.gpu is False):
+        if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
             continue
+        if framework.table is None and not wants_gpu:
+            continue  # what it was compiled for is no question in an image without CUDA
+        missing = _no_such_release(framework)
         yield Finding(
-            rule="framework-known", outcome=Outcome.UNKNOWN, message=_why(framework), values=(asked,)
+            rule="framework-known",
+            outcome=Outcome.UNKNOWN if missing is None else Outcome.IMPOSSIBLE,
+            message=missing or _why(framework),
+            values=(asked,),
         )
+
+
+def _without_cuda(framework: CellFramework, platform: str) -> str | None:
+    """Why there is no CUDA in it; None if there is, or nobody knows."""
+    if framework.variant == "cpu":
+        if framework.name == "jax":
+            return (
+                "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
+            )
+        return "it is the build for the CPU"
+    if framework.wheel is not None and framework.wheel.gpu is False:
+        return "its wheel says that it was built without CUDA"
+    if framework.row is not None and platform in framework.row.cpu_only:
+        return f"its wheel for {platform} was built without CUDA"
+    return None
+
+
+def _no_such_release(framework: CellFramework) -> str | None:
+    """The sentence for a version that the index does not list between releases that it lists."""
+    table, version = framework.table, framework.version
+    if table is None or version is None or framework.wheel is not None or Version(version).is_prerelease:
+        return None
+    parsed = requirement(framework.requirement)
+    name = canonical(parsed.name) if parsed is not None else table.name
+    rows = [row for row in table.rows if row.distribution == name] or list(table.rows)
+    known = sorted({row.version for row in rows}, key=key)
+    public = version.partition("+")[0]
+    # a name that its maker gave up ends before the others of its table do
+    newest = key(table.newest)
+    inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
+    if not inside or table.released(version, name):
+        return None
+    line = [v for v in known if key(v)[:2] == key(public)[:2]]
+    near = f"there are {', '.join(line)}" if line else f"releases go from {known[0]} to {known[-1]}"
+    return f"there is no {name} {public} with a wheel on the package index, as read on {table.date}: {near}"
 
 
 def _why(framework: CellFramework) -> str:
@@ -71,8 +109,27 @@ def unread(stack: Stack) -> Iterator[Finding]:
         yield Finding(rule="unread", outcome=Outcome.UNKNOWN, message=reason)
 
 
+def last_lock(stack: Stack) -> Iterator[Finding]:
+    """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
+    if stack.truth.failed is not None:
+        yield Finding(
+            rule="last-lock",
+            outcome=Outcome.UNKNOWN,
+            message=f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}",
+        )
+
+
 def yanked(stack: Stack) -> Iterator[Finding]:
     """``yanked``: nobody took one of the wheels back."""
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is not None and row.yanked is not None and framework.wheel is None:
+            yield Finding(
+                rule="yanked",
+                outcome=Outcome.WARNS,
+                message=f"{framework.label} was yanked by its maker: {row.yanked}",
+                values=(Value(what=framework.title, text=row.version, source=row.source),),
+            )
     for wheel in stack.truth.wheels:
         if wheel.yanked is not None:
             source = Source(kind="wheel", reference=wheel.reference)
@@ -175,6 +232,26 @@ def python(stack: Stack) -> Iterator[Finding]:
         yield from _wheels_for(framework, asked)
 
 
+def platform(stack: Stack) -> Iterator[Finding]:
+    """``platform``: each framework has a wheel for the cell's platform."""
+    wanted = stack.cell.platform
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is not None and framework.wheel is None and wanted not in row.platforms:
+            there = ", ".join(row.platforms)
+            yield Finding(
+                rule="platform",
+                outcome=Outcome.IMPOSSIBLE,
+                message=f"{framework.label} has no wheel for {wanted} (it has {there})",
+                values=(
+                    Value(what="platform", text=wanted, source=CELL),
+                    Value(
+                        what=f"{framework.title} wheels for", text=there, source=row.source_of("platforms")
+                    ),
+                ),
+            )
+
+
 def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and (wheel.tags or wheel.requires_python):
@@ -225,7 +302,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
         return
     has = Value(what=f"glibc in {stack.system.name}", text=stack.system.glibc, source=stack.system.source)
     for framework in stack.frameworks:
-        needs = _needed_glibc(framework)
+        needs = _needed_glibc(framework, stack.cell.platform)
         if needs is not None and not at_least(stack.system.glibc, needs.text):
             yield Finding(
                 rule="glibc",
@@ -236,7 +313,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
             )
 
 
-def _needed_glibc(framework: CellFramework) -> Value | None:
+def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
     what = f"glibc that {framework.title} needs"
     if framework.wheel is not None and framework.wheel.tags:
         found = [
@@ -254,6 +331,8 @@ def _needed_glibc(framework: CellFramework) -> Value | None:
             newest = max(asked, framework.wheel.glibc or asked, key=key)
             return Value(what=what, text=newest, source=source)
         return None
-    if framework.row is not None:
-        return Value(what=what, text=framework.row.glibc, source=framework.row.source)
+    row = framework.row
+    needed = None if row is None else row.glibc_arm64 if platform_.endswith("arm64") else row.glibc
+    if row is not None and needed is not None:
+        return Value(what=what, text=needed, source=row.source_of("glibc"))
     return None

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from builder.cli import resolving
-from builder.errors import CellError, PackageIndexError, UsageError
+from builder.engine.facts import Gpu
+from builder.errors import CellError, NoSolutionError, PackageIndexError, UsageError
 from builder.facts.availability import ask
 from builder.index.simple_api import IndexFile
+from builder.index.target import Target, rank
 from builder.matrix import load
+from builder.model import Wheel
 
 LINUX = "manylinux_2_17_x86_64.manylinux2014_x86_64"
 
@@ -29,6 +34,34 @@ class Offered:
         if variant not in self.own:
             raise PackageIndexError(f"package index {url}/{name}/: the host name is unknown")
         return Offered(**{name: self.own[variant]}).offers(name)
+
+    def with_extra(self, urls: tuple[str, ...]) -> Offered:
+        """A project of an index that a cell names hides the default's of that name."""
+        files = dict(self.files)
+        for variant in (url.rpartition("/")[2] for url in urls):
+            files |= {"torch": self.own[variant]} if variant in self.own else {}
+        return Offered(self.own, **files)
+
+    def resolve(self, requirements, *, python: str, platform: str, glibc: str) -> tuple[Wheel, ...]:
+        """A resolver's double: each listed project on its own, without what it depends on itself."""
+        fitting = Target(python=python, platform=platform, glibc=glibc).tags()
+        found = []
+        for parsed in map(Requirement, requirements):
+            files = self.files.get(parsed.name)
+            if files is None:
+                continue
+            wheels = [
+                (Version(file.split("-")[1]), file)
+                for file in files
+                if file.endswith(".whl")
+                and parsed.specifier.contains(file.split("-")[1])
+                and rank(file, fitting) is not None
+            ]
+            if not wheels:
+                raise NoSolutionError(f"{parsed} has no wheel for Python {python}")
+            version, file = max(wheels)
+            found.append(Wheel(name=parsed.name, version=str(version), file=file, sha256="0" * 64, size=1))
+        return tuple(found)
 
     def offers(self, name: str) -> tuple[IndexFile, ...]:
         self.asked.append(name)
@@ -49,9 +82,14 @@ def wheel(version: str, python: str = "311", name: str = "torch") -> str:
     return f"{name}-{version}-cp{python}-cp{python}-{LINUX}.whl"
 
 
-def resolve(*requirements: str, index: Offered | None, **options) -> int:
-    defaults = {"python": None, "gpu": None, "driver": None, "limit": 5, "name": "resolved", "json": False}
-    return resolving.run(requirements, index=index, **(defaults | options))
+def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **options) -> int:
+    asked = resolving.wishes(
+        resolving.Sources(arguments=requirements, environment=options.pop("conda", None))
+    )
+    defaults = {"python": None, "limit": 5, "name": "resolved", "json": False}
+    return resolving.run(
+        asked, resolving.AskedMachine(gpus=gpus, driver=driver), index=index, **(defaults | options)
+    )
 
 
 def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path) -> None:
@@ -90,7 +128,6 @@ def test_the_wheels_of_nvidia_are_looked_for_too(capsys) -> None:
     document = json.loads(capsys.readouterr().out)
     packages = [cell["cell"]["cuda"]["packages"] for cell in document["proposals"]]
     assert not any("cudnn" in package for found in packages for package in found)
-    assert "nvidia-cudnn-cu12" in index.asked
     assert document["requirements"] == [
         {
             "requirement": "tensorflow==2.15.*",
@@ -127,16 +164,19 @@ def test_the_index_of_a_cuda_variant_is_asked_for_what_it_is_proposed_for(capsys
     other = Offered({"cu118": [wheel("2.1.1+cu118")]}, torch=[wheel("2.1.2")])
     assert resolve("torch==2.1.*", index=other, json=True) == 0
     assert list(indexes(capsys.readouterr().out)) == ["torch==2.1.2"]
-    with pytest.raises(CellError, match=r"2.1.2\+cu118: its index http\S+/cu118 has no wheel"):
+    with pytest.raises(CellError, match=r"torch==2.1.2\+cu118 has no wheel for Python"):
         resolve("torch==2.1.2+cu118", index=other)
 
 
 def test_a_variants_index_that_does_not_answer_is_said_with_the_proposal(capsys) -> None:
     index = Offered(torch=[wheel("2.8.0")])
     assert resolve("torch==2.9.1+cu126", index=index) == 0
-    assert "/cu126, which may have them: package index" in capsys.readouterr().err
+    assert (
+        "not through the resolver: package index https://download.pytorch.org/whl/cu126"
+        in capsys.readouterr().err
+    )
     assert resolve("torch==2.9.1+cu126", index=Offered({"cu126": [wheel("2.9.1+cu126")]}, torch=[])) == 0
-    assert "/cu126, which has them" in capsys.readouterr().err
+    assert "the resolver finds 1 wheels for it" in capsys.readouterr().err
 
 
 def test_a_variant_on_the_users_own_index_needs_no_other(capsys) -> None:
@@ -151,7 +191,7 @@ def test_what_the_index_does_not_have_is_refused_by_name(capsys) -> None:
     with pytest.raises(CellError, match="no release on record that the package index has fits torch"):
         resolve("torch==2.9.*", index=Offered(torch=[wheel("2.8.0")]))
     one = Offered(tensorflow=[wheel("2.20.0", name="tensorflow")])
-    with pytest.raises(CellError, match=r"==2.20.0: the package index has no wheel for Python 3.13"):
+    with pytest.raises(CellError, match=r"==2.20.0 has no wheel for Python 3.13"):
         resolve("tensorflow==2.20.*", index=one, python="3.13")
     with pytest.raises(UsageError, match="not a requirement"):
         resolve("torch==", index=None)
@@ -166,10 +206,74 @@ def test_frameworks_whose_pins_clash_are_refused_with_them() -> None:
 def test_a_conda_environment_is_resolved_in_wheels(capsys, tmp_path) -> None:
     path = tmp_path / "environment.yml"
     path.write_text("dependencies: [python=3.9, pytorch==1.12.1, cudatoolkit=11.3, torchaudio]\n")
-    environment = resolving.from_conda(path)
-    assert resolve(*environment.requirements, index=None, python=environment.python, json=True) == 0
-    shown = capsys.readouterr()
-    assert set(indexes(shown.out)) == {"torch==1.12.1+cu113"}
-    assert "in wheels: torch==1.12.1+cu113 on Python 3.9\n   torchaudio: not taken over" in shown.err
+    assert resolve(index=None, conda=path, json=True) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {p["cell"]["frameworks"][0] for p in document["proposals"]} == {"torch==1.12.1+cu113"}
+    assert {p["cell"]["python"] for p in document["proposals"]} == {"3.9"}
+    assert document["beside"] == ["torchaudio"]
+    assert document["notes"] == [f"{path}: cudatoolkit: not taken over"]
     with pytest.raises(UsageError, match="No such file"):
-        resolving.from_conda(tmp_path / "nowhere.yml")
+        resolve(index=None, conda=tmp_path / "nowhere.yml")
+
+
+def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) -> None:
+    index = Offered(torch=[wheel("2.8.0"), wheel("2.7.1")], torchvision=[wheel("0.22.1", name="torchvision")])
+    assert resolve("torch", "torchvision", index=index, limit=1) == 0
+    assert "torch==2.8.0, Python 3.11, rootfs:debian/bookworm: possible; the resolver finds 2 wheels" in (
+        capsys.readouterr().err
+    )
+    with pytest.raises(CellError, match="torchvision==9 has no wheel"):
+        resolve("torch", "torchvision==9", index=index)
+
+
+def test_what_a_package_brings_is_resolved_with_it(capsys) -> None:
+    class Bringing(Offered):
+        """The double of a resolver, and a package that depends on PyTorch."""
+
+        def resolve(self, requirements, **options) -> tuple[Wheel, ...]:
+            beside = (
+                ["torch"] if "speech" in requirements and not any("torch" in r for r in requirements) else []
+            )
+            return super().resolve([*requirements, *beside], **options)
+
+        def with_extra(self, urls: tuple[str, ...]) -> Offered:
+            return self
+
+    index = Bringing(torch=[wheel("2.8.0"), wheel("2.8.0", "312")], speech=["speech-1.0-py3-none-any.whl"])
+    assert resolve("speech", index=index, limit=1) == 0
+    shown = capsys.readouterr()
+    assert "torch (brought by speech): versions from the index" in shown.err
+    assert 'pip: ["speech"]' in shown.out
+    with pytest.raises(UsageError, match="--offline asks no index"):
+        resolve("speech", index=None)
+    with pytest.raises(UsageError, match="no table has tensrflow") as caught:
+        resolve("tensrflow", index=None)
+    assert caught.value.hint == "did you mean tensorflow?"
+    with pytest.raises(UsageError, match="no framework is named"):
+        resolve(index=None)
+
+
+def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
+    with pytest.raises(CellError) as caught:
+        resolve("tensorflow==2.18.0", "torch==2.3.1", "numpy", index=None)
+    lines = caught.value.message.splitlines()
+    assert lines[0].endswith(
+        "tensorflow==2.18.0 (the command line) and torch==2.3.1 (the command line) clash"
+    )
+    assert "give up one of them:" in lines
+    assert sum("another version in place of" in line for line in lines) == 2
+    with pytest.raises(CellError, match=r"jax==0.12.\* \(the command line\) and Python 3.9 clash"):
+        resolve("jax==0.12.*", "torch", index=None, python="3.9")
+    with pytest.raises(CellError, match=r"--driver 440\.33 clash"):
+        resolve("torch==2.9.*", index=None, driver="440.33")
+
+
+def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
+    monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((), None))
+    assert resolving.machine((), None) == resolving.AskedMachine()
+    double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
+    monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((double, double), "575.57.08"))
+    mine = resolving.AskedMachine(gpus=("sm_89",), driver="575.57.08", found=True)
+    assert resolving.machine((), None) == mine
+    asked = resolving.machine(["Tesla T4", "8.6"], None)
+    assert asked == resolving.AskedMachine(gpus=("T4", "sm_86"), driver=None)

@@ -75,7 +75,7 @@ def test_a_layout_that_would_be_spoilt_is_refused() -> None:
 def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
     folder = tmp_path / "facts"
     shutil.copytree(resources.facts(), folder)
-    for stem in (*facts.FRAMEWORKS, "nvidia-wheels", "tags"):
+    for stem in ("nvidia-wheels", "tags"):
         path = folder / f"{stem}.toml"
         rows = tomllib.loads(path.read_text())["rows"]
         names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state")

@@ -60,7 +60,7 @@ def test_a_thousand_different_cells_take_few_looks_each(monkeypatch: pytest.Monk
         cache.cache_clear()
     refused = sum(summary(check(cell)) is Outcome.IMPOSSIBLE for cell in cells)
     assert refused > 900
-    assert looks < 5 * len(cells)
+    assert looks < 7 * len(cells)
     looks = 0
     for cell in cells:
         check(cell)
@@ -75,6 +75,7 @@ def test_every_way_out_is_one() -> None:
 
 
 def test_the_python_stays_where_another_base_is_enough(make) -> None:
-    cell = make("tensorflow==2.11.1", python="3.10", base="nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04")
+    base = "nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04"
+    cell = make("tensorflow==2.11.1", python="3.10", base=base, pip=("numpy<2",))
     (way,) = {f.nearest for f in check(cell) if f.nearest is not None}
     assert dict(way.changes) == {"base": "nvidia/cuda:11.7.1-cudnn8-runtime-ubuntu22.04"}

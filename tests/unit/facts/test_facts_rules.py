@@ -66,10 +66,10 @@ def test_cudnn_same_major_and_minor_not_older(tf28, loaded, expected) -> None:
     assert outcome(check(tf28, registry(loaded)), "cudnn-version") is expected
 
 
-def test_pins_that_admit_an_older_cudnn_warn_until_a_lock_decides(make) -> None:
+def test_of_a_range_of_pins_the_newest_counts_until_a_lock_decides(make) -> None:
     """JAX 0.4.30 pins cuDNN from 9.0 on, was built with 9.1, and raises with an older one."""
     cell = make("jax[cuda12]==0.4.30", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
-    assert outcome(check(cell), "cudnn-version") is Outcome.WARNS
+    assert outcome(check(cell), "cudnn-version") is Outcome.POSSIBLE
     for version, expected in (("9.0.0.312", Outcome.IMPOSSIBLE), ("9.1.1.17", Outcome.POSSIBLE)):
         wheel = WheelTruth(name="nvidia-cudnn-cu12", version=version, file="x.whl")
         assert outcome(check(cell, Truth(wheels=(wheel,), locked=True)), "cudnn-version") is expected
@@ -239,7 +239,7 @@ def test_a_gpu_without_kernels_leads_to_the_variant_that_has_them(make) -> None:
 
 
 def test_a_locked_cell_without_a_cudnn_wheel_has_none(make) -> None:
-    cell = make(*TF28, python="3.9", base="rootfs:debian/bullseye", packages=CU11)
+    cell = make(*TF28, python="3.9", base="rootfs:debian/bullseye", packages=CU11, pip=("numpy<1.24",))
     assert summary(check(cell)) is Outcome.POSSIBLE
     assert outcome(check(cell, Truth(locked=True)), "cudnn-version") is Outcome.IMPOSSIBLE
 
@@ -289,3 +289,81 @@ def test_what_is_compiled_stands_on_a_debian_release(make) -> None:
     rootfs = replace(image, base=Base(kind="rootfs", name="debian/bookworm"))
     assert outcome(check(rootfs), "compiled") is None
     assert outcome(check(replace(image, compiled=())), "compiled") is None
+
+
+def test_numpy_of_a_lock_of_the_cell_and_of_nobody(make) -> None:
+    cell = make(*TF28, python="3.9", base="rootfs:debian/bullseye", packages=CU11)
+    refusal = next(f for f in check(cell) if f.rule == "numpy")
+    assert "nothing keeps the resolver from NumPy 2" in refusal.message
+    assert refusal.nearest is not None
+    assert refusal.nearest.changes == (("pip", "numpy<2"),)
+    assert outcome(check(replace(cell, pip=("numpy<2",))), "numpy") is None
+    assert outcome(check(replace(cell, pip=("numpy==2.0.2",))), "numpy") is Outcome.IMPOSSIBLE
+    for version, expected in (("1.23.5", None), ("2.0.2", Outcome.IMPOSSIBLE)):
+        wheel = WheelTruth(name="numpy", version=version, file="numpy.whl")
+        assert outcome(check(cell, Truth(wheels=(wheel,), locked=True)), "numpy") is expected
+    unread = make("ctranslate2==4.5.0", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    assert outcome(check(replace(unread, pip=("numpy==2.0.2",))), "numpy") is Outcome.UNKNOWN
+
+
+def test_what_wheels_demand_of_other_packages(make) -> None:
+    cell = make(*TF28, python="3.8", base=GOOD_TAG, pip=("protobuf==4.21.0",))
+    refusal = next(f for f in check(cell) if f.rule == "pins")
+    assert refusal.outcome is Outcome.IMPOSSIBLE
+    assert "the cell wants protobuf==4.21.0 and TensorFlow 2.8.4 wants protobuf" in refusal.message
+    listed = replace(cell, dependencies="listed")
+    assert outcome(check(listed), "pins") is Outcome.WARNS  # a list is installed as it stands
+    assert outcome(check(replace(cell, pip=("protobuf<3.20", "six>=1.16"))), "pins") is None
+    ranges = replace(cell, pip=("protobuf>=4",))
+    assert outcome(check(ranges), "pins") is Outcome.IMPOSSIBLE
+
+
+def test_a_list_has_only_the_cudnn_that_it_names(make) -> None:
+    """torch 2.3.1 pins cuDNN 8.9.2; a list that is installed as it stands has the one that it lists."""
+    cell = make(
+        "torch==2.3.1",
+        python="3.10",
+        base="nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04",
+        dependencies="listed",
+        pip=("numpy==1.26.4",),
+    )
+    assert outcome(check(cell), "cudnn-copies") is None
+    assert outcome(check(replace(cell, dependencies="resolved")), "cudnn-copies") is Outcome.IMPOSSIBLE
+
+
+def test_an_old_card_and_a_range_of_pins(make) -> None:
+    """cuDNN 9.11 left Pascal behind; JAX 0.5.3 has code for it, and its pins admit the newest cuDNN."""
+    cell = make(
+        "jax[cuda12]==0.5.3", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", gpus=("P100",)
+    )
+    refusal = next(f for f in check(cell) if f.outcome is Outcome.IMPOSSIBLE)
+    assert refusal.nearest is not None
+    assert refusal.nearest.changes == (("pip", "nvidia-cudnn-cu12<=9.10.2.21"),)
+    assert summary(check(refusal.nearest.cell)) is not Outcome.IMPOSSIBLE
+
+
+def test_what_the_last_lock_said_is_no_yes(make) -> None:
+    cell = make("torch==2.9.1", python="3.13", base="rootfs:debian/trixie", cuda="wheels")
+    findings = check(cell, Truth(failed="torch has no usable wheels"))
+    assert summary(findings) is Outcome.UNKNOWN
+    assert "torch has no usable wheels" in next(f.message for f in findings if f.rule == "last-lock")
+
+
+def test_a_platform_without_wheels(make) -> None:
+    cell = make(
+        "torch==1.13.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels", platform="linux/arm64"
+    )
+    assert (
+        outcome(check(replace(cell, frameworks=("onnxruntime-gpu==1.16.3",))), "platform")
+        is Outcome.IMPOSSIBLE
+    )
+
+
+def test_one_cuda_major_in_an_image(make) -> None:
+    both = ("cupy-cuda12x==13.6.0", "torch==2.13.0")
+    cell = make(*both, python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    findings = check(cell)
+    assert outcome(findings, "cuda-provider") is Outcome.IMPOSSIBLE
+    ways = {f.nearest for f in findings if f.nearest is not None}
+    assert all(outcome(check(way.cell, suggest=False), "cuda-provider") is None for way in ways)
+    assert outcome(check(replace(cell, dependencies="listed")), "cuda-provider") is Outcome.WARNS

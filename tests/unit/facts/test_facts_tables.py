@@ -52,20 +52,18 @@ def test_every_row_has_a_dated_source() -> None:
 @pytest.mark.parametrize("table", TABLES.frameworks.values(), ids=lambda table: table.name)
 def test_a_version_and_variant_meet_one_row(table) -> None:
     for row in table.rows:
-        assert contains(row.versions, row.latest)
-        fitting = [r for r in table.rows if r.variant == row.variant and contains(r.versions, row.latest)]
-        assert fitting == [row]
-        defaults = [r for r in table.rows if r.default and contains(r.versions, row.latest)]
-        assert len(defaults) <= 1 or table.name in {"jax", "cupy"}
-    newest = max(table.rows, key=lambda row: Version(row.latest))
-    assert newest.latest.startswith(table.newest)
+        assert contains(row.versions, row.version)
+        assert table.row(row.version, row.variant, row.distribution) == row
+        defaults = [r for r in table.of(row.version, row.distribution) if r.default]
+        assert len(defaults) <= 1 or table.name == "jax"
+    assert table.newest == max((row.version for row in table.rows), key=Version)
 
 
 def test_versions_and_pins_parse() -> None:
     for table in TABLES.frameworks.values():
         for row in table.rows:
             assert all(requirement(pin) for pin in (*row.pins, *row.pip))
-            assert [key(text) for text in (row.cuda, row.cudnn) if text]
+            assert all(key(text) for text in (row.cuda, row.cudnn, row.glibc) if text)
     for row in TABLES.bad:
         assert all(requirement(text) for text in row.when), row.id
 

@@ -9,8 +9,8 @@ import pytest
 
 from builder.errors import CellError, UsageError
 from builder.facts import tables as facts
-from builder.facts.conda import CondaPackage, Environment, in_wheels, read
 from builder.matrix import load
+from builder.resolve.conda import CondaPackage, Environment, in_wheels, read
 
 MATRIX = Path(__file__).resolve().parents[3] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
@@ -33,7 +33,7 @@ def told(text: str) -> Environment:
             CondaPackage(name="pytorch", version="1.12.1", build="py3.9_cuda*"),
         ),
         (f"pytorch=1.12.1={BUILD}", CondaPackage(name="pytorch", version="1.12.1", build=BUILD)),
-        ("pytorch >=1.12,<2", CondaPackage(name="pytorch")),
+        ("pytorch >=1.12,<2", CondaPackage(name="pytorch", bounds=">=1.12,<2")),
         (
             f"https://conda.invalid/pytorch/linux-64/pytorch-1.12.1-{BUILD}.tar.bz2#d41d8cd98f",
             CondaPackage(name="pytorch", version="1.12.1", build=BUILD),
@@ -61,9 +61,9 @@ dependencies:
     - wandb
 """
     assert told(text) == Environment(
-        requirements=("torch==2.1.2+cu118", "onnxruntime-gpu==1.16.3"),
+        requirements=("torch==2.1.2+cu118", "torchvision", "onnxruntime-gpu==1.16.3", "wandb"),
         python="3.10",
-        notes=("torchvision: not taken over",),
+        notes=("pytorch-cuda: not taken over",),
     )
 
 
@@ -95,7 +95,9 @@ def test_another_cudnn_in_the_wheel_is_said() -> None:
         ((f"pytorch=1.12.1={BUILD}", "cudatoolkit=11.6"), "holds cudatoolkit=11.6"),
         (("pytorch==1.12.1", "cudatoolkit=11.4"), "built for CUDA 10.2, 11.3, 11.6, not 11.4"),
         ((f"pytorch=1.12.1={BUILD}", "python=3.10"), "is built for Python 3.9"),
-        (("pytorch==1.12.1",), "which CUDA pytorch=1.12.1 is built for"),
+        (("tensorflow=2.4.1=mkl_py38h1",), "tensorflow=2.4.1=mkl_py38h1 is a build for the CPU"),
+        (("pytorch", "cpuonly"), "PyTorch's build for the CPU"),
+        (("pytorch", "cudatoolkit=9.0"), "no PyTorch on record for CUDA 9.0"),
         (("pytorch=1.12.1=cuda112py39h1_0",), "not 11.2"),  # conda-forge's own builds
     ],
 )
@@ -107,8 +109,7 @@ def test_what_cannot_have_used_a_gpu_is_refused(lines: tuple[str, ...], words: s
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("numpy=1.26", "no PyTorch"),
-        ("pytorch\ncudatoolkit=11.3", "does not say which PyTorch"),
+        ("openssl=3", "no package that comes in wheels"),
         ("dependencies: 3", "no list of dependencies"),
         ("dependencies: [", "no YAML"),
         ("[]", "no conda package"),
@@ -127,3 +128,19 @@ def test_the_matrix_says_what_its_commands_come_to() -> None:
         environment = told("\n".join(command.split()))
         assert environment.requirements == cell.frameworks
         assert environment.python == cell.python
+
+
+def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
+    named = ("python=3.6", "tensorflow-gpu=1.14", "cudatoolkit=10.0", "numpy>=1.16,<1.17", "matplotlib-base")
+    old = "dependencies:" + "".join(f"\n- {text}" for text in named)
+    assert told(old) == Environment(
+        requirements=("tensorflow-gpu==1.14.*", "numpy>=1.16,<1.17", "matplotlib"),
+        python="3.6",
+        notes=("cudatoolkit: not taken over",),
+    )
+    assert told("dependencies: [pytorch, python>=3.9]").requirements == ("torch",)
+    assert told("dependencies: [pytorch, python>=3.9]").python == ">=3.9"
+    assert told("dependencies: [pytorch, pytorch-cuda=12.1]").requirements == ("torch==2.5.1+cu121",)
+    exact = told("dependencies: [pytorch=1.12]")
+    assert exact.requirements == ("torch==1.12.*",)
+    assert exact.notes[0].startswith("nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import CellError, UsageError
-from builder.facts.versions import agree, canonical, contains, key, requirement, short
+from builder.facts.framework import table_name
+from builder.facts.versions import agree, canonical, contains, key, short
+from builder.resolve.demand import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +32,20 @@ _SPEC = re.compile(
 _FILE = re.compile(r"(?P<name>.+)-(?P<version>[^-]+)-(?P<build>[^-]+?)\.(?:tar\.bz2|conda)(?:#.*)?")
 _PYTORCH = {"pytorch", "pytorch-gpu"}
 _TOOLKITS = ("cudatoolkit", "pytorch-cuda", "cuda-version")
+_NOT_PYTHON = re.compile(
+    r"cuda.*|cudnn|nccl|pytorch-(?:cuda|mutex)|mkl.*|lib.*|ld-impl.*|gcc.*|gxx.*|.*-(?:linux-64|compat)|-.*|blas"
+    r"|openblas|intel-openmp|openssl|sqlite|zlib|xz|tk|readline|ncurses|ca-certificates|ffmpeg|cmake|make|git"
+    r"|nodejs|bzip2|freetype|jpeg|icu|zstd|lz4-c|pip|setuptools|wheel|conda|mamba|cxx-compiler|compilers"
+)
+"""Conda packages that are no Python packages, or that every image has."""
+_IN_WHEELS = {
+    "matplotlib-base": "matplotlib",
+    "msgpack-python": "msgpack",
+    "opencv": "opencv-python-headless",
+    "py-opencv": "opencv-python-headless",
+    "pytables": "tables",
+}
+"""Names on package indexes that differ from conda's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +55,23 @@ class CondaPackage:
     name: str
     version: str | None = None
     build: str | None = None
+    bounds: str | None = None
+    """A range in place of a version: ``>=1.19,<2``."""
+
+    @property
+    def range(self) -> str | None:
+        """Versions as Python writes them: conda's ``1.19`` is every 1.19.x."""
+        if self.version is None:
+            return self.bounds
+        return (
+            self.version
+            if self.name == "python"
+            else f"=={self.version}" + (".*" if len(key(self.version)) < 3 else "")
+        )
+
+    @property
+    def requirement(self) -> str:
+        return _IN_WHEELS.get(self.name, self.name) + (self.range or "")
 
     def __str__(self) -> str:
         return "=".join(part for part in (self.name, self.version, self.build) if part)
@@ -82,38 +116,69 @@ def _package(line: str) -> CondaPackage:
     found = _FILE.fullmatch(line.rsplit("/", 1)[-1]) if "://" in line else _SPEC.fullmatch(line)
     if found is None:
         # a range or a bracket: nothing that says what is installed
-        name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)", line)
+        name = re.match(r"(?:[\w./:-]+::)?([A-Za-z0-9._-]+)\s*([<>=!~][<>=!~\d.,*\s]*)?", line)
         if name is None:
             raise UsageError(f"{line!r} is no conda package", hint="as in 'pytorch==1.12.1'")
-        return CondaPackage(name=canonical(name[1]))
+        bounds = (name[2] or "").strip().rstrip(",")
+        return CondaPackage(name=canonical(name[1]), bounds=bounds if _is_range(bounds) else None)
     return CondaPackage(name=canonical(found["name"]), version=found["version"], build=found["build"])
 
 
+def _is_range(text: str) -> bool:
+    try:
+        return bool(SpecifierSet(text))
+    except InvalidSpecifier:
+        return False
+
+
 def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts) -> Environment:
-    """The wheels of the same PyTorch for the same CUDA.
+    """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
+
+    A name without a version stays open: the newest that fits.
 
     Raises:
-        UsageError: The environment has no PyTorch, or does not say which.
+        UsageError: The environment names no framework that the tables have.
         CellError: It cannot have used a GPU, or there are no such wheels.
     """
     by_name = {package.name: package for package in packages}
-    ours = [
-        text for text in pip if (r := requirement(text)) is not None and canonical(r.name) in known.frameworks
-    ]
+    if "cpuonly" in by_name:
+        raise CellError(
+            "the conda environment asks for cpuonly: PyTorch's build for the CPU",
+            hint="leave cpuonly out for a build with CUDA",
+        )
+    python = by_name["python"].range if "python" in by_name else None
     pytorch = next((by_name[name] for name in sorted(_PYTORCH) if name in by_name), None)
-    if pytorch is None and not ours:
-        raise UsageError("the conda environment has no PyTorch", hint="it is told from `pytorch` alone")
-    python = by_name["python"].version if "python" in by_name else None
-    requirements, notes = list(ours), list[str]()
+    found, notes = list[str](), list[str]()
     if pytorch is not None:
         python = _python(pytorch, python)
-        wheel, notes = _wheel(pytorch, by_name, known)
-        requirements.insert(0, wheel)
-        beside = [name for name in ("torchvision", "torchaudio", "cudnn", "nccl") if name in by_name]
-        notes += [f"{', '.join(beside)}: not taken over"] if beside else []
-    return Environment(
-        requirements=tuple(requirements), python=short(python, 2) if python else None, notes=tuple(notes)
-    )
+        wheel, notes = _wheel(pytorch, by_name, known, python)
+        found.append(wheel)
+    exported = any(package.build is not None for package in packages)
+    left = []
+    for package in packages:
+        if package.name in _PYTORCH or package.name == "python":
+            continue
+        if table_name(package.name) in known.frameworks:
+            _no_cpu_build(package)
+            found.append(package.requirement)
+        elif exported or _NOT_PYTHON.fullmatch(package.name):
+            left.append(package.name)
+        else:
+            found.append(package.requirement)
+    if left:
+        shown = ", ".join(left[:6]) + (f" and {len(left) - 6} more" if len(left) > 6 else "")
+        notes.append(f"{shown}: not taken over")
+    if not found and not pip:
+        raise UsageError("the conda environment names no package that comes in wheels")
+    return Environment(requirements=(*found, *pip), python=python, notes=tuple(notes))
+
+
+def _no_cpu_build(package: CondaPackage) -> None:
+    if package.build and re.match(r"(?:mkl|eigen|cpu)", package.build):
+        raise CellError(
+            f"{package} is a build for the CPU",
+            hint="conda's builds for a GPU are named gpu_… or cuda…; name no build for the newest",
+        )
 
 
 def _python(pytorch: CondaPackage, python: str | None) -> str | None:
@@ -122,20 +187,20 @@ def _python(pytorch: CondaPackage, python: str | None) -> str | None:
     if found is None:
         return python
     built = found[1] or f"{found[2]}.{found[3]}"
-    if python is not None and key(python)[:2] != key(built)[:2]:
+    asked = None if python is None else pythons(short(python, 2) if python[0].isdigit() else python)
+    if asked is not None and not contains(asked, f"{built}.99"):
         raise CellError(f"{pytorch} is built for Python {built}, and the environment names Python {python}")
     return built
 
 
-def _wheel(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts) -> tuple[str, list[str]]:
+def _wheel(
+    pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None
+) -> tuple[str, list[str]]:
     """The requirement, and what is different with it."""
     if pytorch.version is None:
-        raise UsageError(
-            "the conda environment does not say which PyTorch",
-            hint="`conda list --export` of the environment does, with its build",
-        )
+        return _newest(pytorch, by_name, known, python), []
     asked = pytorch.version
-    rows = [row for row in known.frameworks["torch"].rows if _serves(row, asked)]
+    rows = [row for row in reversed(known.frameworks["torch"].rows) if _serves(row, asked)]
     offered = (
         f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
     )
@@ -146,10 +211,8 @@ def _wheel(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts
         )
     cuda = _cuda(pytorch, by_name)
     if cuda is None:
-        raise CellError(
-            f"nothing in the conda environment says which CUDA {pytorch} is built for",
-            hint=f"{offered}; name cudatoolkit or pytorch-cuda, or the build, as `conda list --export` does",
-        )
+        open_ = f"torch=={asked}" + (".*" if len(key(asked)) < 3 else "")
+        return open_, [f"nothing says which CUDA {pytorch} is built for: any; {offered}"]
     row = next((row for row in rows if row.cuda == short(cuda, 2)), None)
     if row is None:
         why = f"{offered}, not {cuda}" if rows else f"there are no facts about PyTorch {asked}"
@@ -162,6 +225,25 @@ def _wheel(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts
     other = built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2))
     notes = [f"cuDNN {row.cudnn} in place of conda's {built[1]}"] if other and built is not None else []
     return f"torch=={version}" if row.default else f"torch=={version}+{row.variant}", notes
+
+
+def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None) -> str:
+    """An open requirement, or the newest build for the CUDA and the Python that stand beside it."""
+    cuda = _cuda(pytorch, by_name)
+    if cuda is None:
+        return f"torch{pytorch.bounds or ''}"
+    rows = [
+        row
+        for row in known.frameworks["torch"].rows
+        if row.cuda == short(cuda, 2)
+        and (python is None or any(contains(pythons(python), f"{p}.99") for p in row.python))
+        and (pytorch.bounds is None or contains(SpecifierSet(pytorch.bounds), row.latest))
+    ]
+    if not rows:
+        beside = f" and Python {python}" if python else ""
+        raise CellError(f"there is no PyTorch on record for CUDA {cuda}{beside}")
+    row = max(rows, key=lambda row: key(row.latest))
+    return f"torch=={row.latest}" if row.default else f"torch=={row.latest}+{row.variant}"
 
 
 def _serves(row: FrameworkRow, version: str) -> bool:

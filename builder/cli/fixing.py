@@ -1,0 +1,71 @@
+"""``rtbuild check --fix``: each impossible cell gives way to the nearest possible one, in the matrix file."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from builder.facts import Outcome
+from builder.facts.entry import entry
+from builder.matrix.amend import Replacement, amend
+from builder.matrix.ids import cell_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from builder.facts import Finding
+    from builder.model import Cell, Matrix
+
+_REASON = 200
+"""Characters of a reason that go into the file."""
+
+
+def fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
+    """Rewrite the matrices of the cells that were refused; the ids that nothing could be done for.
+
+    Raises:
+        UsageError: A file cannot be changed by a program; it stays as it is.
+    """
+    helpless = []
+    for matrix in matrices:
+        there = {cell.id for cell in matrix.cells}
+        replacements = []
+        for cell in matrix.cells:
+            refusals = [f for f in found.get(cell.id, ()) if f.outcome is Outcome.IMPOSSIBLE]
+            if not refusals or cell.excluded is not None:
+                continue
+            nearest = refusals[0].nearest
+            if nearest is None:
+                helpless.append(cell.id)
+                continue
+            reason = f"{refusals[0].rule}: {refusals[0].message}"[:_REASON]
+            lines = _entry(nearest.cell, cell, there)
+            replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
+            sys.stderr.write(f"{matrix.path}: {cell.id} excluded; in its place: {nearest}\n")
+        if replacements:
+            amend(matrix.path, replacements)
+    return helpless
+
+
+def _entry(new: Cell, old: Cell, there: set[str]) -> tuple[str, ...]:
+    """The entry of the new cell under an id of its own; nothing if the matrix has the cell already."""
+    mine = _id(new)
+    if mine == old.id:
+        new = replace(new, variant=f"{old.variant}-fixed" if old.variant else "fixed")
+    elif mine in there:
+        return ()
+    there.add(_id(new))
+    return tuple(entry(new))
+
+
+def _id(cell: Cell) -> str:
+    return cell_id(
+        frameworks=cell.frameworks,
+        python=cell.python,
+        base=cell.base,
+        cuda=cell.cuda,
+        platform=cell.platform,
+        profile=cell.profile,
+        variant=cell.variant,
+    )

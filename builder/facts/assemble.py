@@ -1,0 +1,337 @@
+"""From what the index lists and the wheels tell to rows of the tables: one for each release and CUDA variant.
+
+A row is a plain dictionary, as ``tables/releases/*.json`` keeps it: absent keys are values that nothing told,
+and ``read`` names for each value where it was read. Nothing here asks a network.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from builder.facts.versions import agree, at_least, key, lower_bound, pinned, requirement, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from packaging.requirements import Requirement
+
+    from builder.facts.deep import Told
+    from builder.index.simple_api import IndexFile
+
+Raw = dict[str, Any]
+MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
+_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+
+
+@dataclass
+class WheelRelease:
+    """One release of one distribution: its wheels for Linux, and what was read of them."""
+
+    distribution: str
+    version: str
+    files: list[IndexFile] = field(default_factory=list)
+    told: dict[str, Told] = field(default_factory=dict)
+    """By platform; ``other`` for what was read of a second wheel."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def standing(self) -> list[IndexFile]:
+        """Files that nobody took back; all of them, where all were."""
+        return [file for file in self.files if file.yanked is None] or self.files
+
+    @property
+    def yanked(self) -> str | None:
+        return self.files[0].yanked if all(file.yanked is not None for file in self.files) else None
+
+    def on(self, platform: str) -> list[IndexFile]:
+        """Its wheels for a platform, the one to read first: the newest Python with a GIL."""
+        machine = MACHINES[platform]
+        fitting = [file for file in self.standing if file.name.endswith((f"{machine}.whl", "-any.whl"))]
+        return sorted(fitting, key=_newest_python, reverse=True)
+
+    @property
+    def platforms(self) -> list[str]:
+        return [platform for platform in MACHINES if self.on(platform)]
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with any file that is added, replaced, yanked or removed."""
+        listed = sorted([file.name, file.sha256 or "", file.yanked or ""] for file in self.files)
+        return hashlib.sha256(json.dumps(listed).encode()).hexdigest()[:8]
+
+
+def _newest_python(file: IndexFile) -> tuple[Any, ...]:
+    interpreter, abi = file.name.split("-")[-3:-1]
+    return not abi.endswith("t"), len(interpreter), interpreter, file.name
+
+
+def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[str, WheelRelease]:
+    """The final releases from ``since`` on that have a wheel for Linux, by version."""
+    found: dict[str, WheelRelease] = {}
+    for file in files:
+        try:
+            _, version, _, tags = parse_wheel_filename(file.name)
+        except InvalidWheelFilename:
+            continue
+        linux = any(
+            t.platform == "any"
+            or t.platform.endswith(("linux_x86_64", "linux_aarch64"))
+            or "manylinux" in t.platform
+            for t in tags
+        )
+        if linux and not version.is_prerelease and version >= Version(since):
+            found.setdefault(str(version), WheelRelease(distribution, str(version))).files.append(file)
+    return {version: one for version, one in found.items() if one.platforms}
+
+
+def total(row: Mapping[str, Any]) -> str:
+    """The check sum of a row: a value that was changed by hand is found by it."""
+    told = {name: value for name, value in row.items() if name != "sum"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """``METADATA`` of a wheel, as far as it decides anything."""
+
+    python: SpecifierSet | None
+    requires: tuple[str, ...]
+    extras: tuple[str, ...]
+
+
+def metadata_of(text: str | None) -> Metadata:
+    message = email.parser.Parser().parsestr(text or "", headersonly=True)
+    try:
+        python = SpecifierSet(str(message["Requires-Python"])) if message["Requires-Python"] else None
+    except InvalidSpecifier:
+        python = None
+    requires = tuple(str(line) for line in message.get_all("Requires-Dist") or ())
+    extras = tuple(canonicalize_name(str(name)) for name in message.get_all("Provides-Extra") or ())
+    return Metadata(python, requires, extras)
+
+
+def pythons(release: WheelRelease, platform: str, admitted: SpecifierSet | None) -> list[str]:
+    """CPython versions that a release has wheels for on a platform, without free-threaded builds."""
+    found = set()
+    for file in release.on(platform):
+        for tag in parse_wheel_filename(file.name)[3]:
+            match = re.fullmatch(r"cp3(\d+)", tag.interpreter)
+            if tag.abi == "abi3" and match:
+                found |= {f"3.{minor}" for minor in range(int(match[1]), 16)}
+            elif match and not tag.abi.endswith("t"):
+                found.add(f"3.{match[1]}")
+            elif tag.interpreter in {"py3", "py2.py3"}:
+                found |= {f"3.{minor}" for minor in range(5, 16)}
+    fits = (name for name in found if admitted is None or admitted.contains(f"{name}.99"))
+    return sorted(fits, key=key)
+
+
+def glibc(release: WheelRelease, platform: str) -> str | None:
+    """The oldest glibc that one of its wheels for the platform accepts, by their tags."""
+    found = []
+    for file in release.on(platform):
+        for tag in parse_wheel_filename(file.name)[3]:
+            modern = re.fullmatch(r"manylinux_(\d+)_(\d+)_.*", tag.platform)
+            legacy = _LEGACY.get(tag.platform.partition("_")[0])
+            if modern or legacy:
+                found.append(f"{modern[1]}.{modern[2]}" if modern else str(legacy))
+    return min(found, key=key, default=None)
+
+
+def lines_for(metadata: Metadata, extra: str, versions: Sequence[str]) -> list[str]:
+    """``Requires-Dist`` that hold on Linux with an extra, and are not there without it.
+
+    A marker stays where only some of the Pythons meet it.
+    """
+    kept = []
+    for line in metadata.requires:
+        parsed = requirement(line)
+        if parsed is None or (extra and "extra" not in line):
+            continue
+        held = [
+            _holds(parsed, extra, python) and (not extra or not _holds(parsed, "", python))
+            for python in versions
+        ]
+        if all(held) and held:
+            kept.append(_plain(parsed))
+        elif any(held):
+            kept.append(f"{_plain(parsed)} ; {re.sub(_EXTRA, '', str(parsed.marker))}")
+    return kept
+
+
+_EXTRA = r"""\s*(?:and\s*)?extra == ["'][^"']*["']"""
+
+
+def _plain(parsed: Requirement) -> str:
+    extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
+    clauses = ",".join(sorted((str(clause) for clause in parsed.specifier), reverse=True))
+    return f"{canonicalize_name(parsed.name)}{extras}{clauses}"
+
+
+def _holds(parsed: Requirement, extra: str, python: str) -> bool:
+    if parsed.marker is None:
+        return not extra
+    environment = {
+        "extra": extra,
+        "python_version": python,
+        "python_full_version": f"{python}.9",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "implementation_version": f"{python}.9",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "platform_machine": "x86_64",
+        "os_name": "posix",
+    }
+    # an extra's name is compared as it is written, and it can be written with _ or -
+    return parsed.marker.evaluate(environment) or (
+        bool(extra) and parsed.marker.evaluate(environment | {"extra": extra.replace("-", "_")})
+    )
+
+
+def is_nvidia(line: str) -> bool:
+    return line.startswith(("nvidia-", "cuda-toolkit", "cuda-bindings"))
+
+
+def base_row(release: WheelRelease) -> Raw:
+    """What every framework's row begins with."""
+    row: Raw = {"version": release.version, "distribution": release.distribution}
+    first = next((release.told[p] for p in MACHINES if p in release.told), None)
+    metadata = metadata_of(first.metadata if first else None)
+    platforms = release.platforms
+    row["python"] = pythons(release, platforms[0], metadata.python)
+    row["platforms"] = platforms
+    cpu = [p for p in platforms if p in release.told and cpu_only(release.told[p])]
+    for name, value in (
+        ("cpu_only", cpu),
+        ("glibc", glibc(release, "linux/amd64")),
+        ("glibc_arm64", glibc(release, "linux/arm64")),
+        ("yanked", release.yanked),
+    ):
+        if value:
+            row[name] = value
+    row["requires"] = [line for line in lines_for(metadata, "", row["python"]) if not is_nvidia(line)]
+    extras = {
+        extra: [line for line in lines_for(metadata, extra, row["python"]) if is_nvidia(line)]
+        for extra in ("", *metadata.extras)
+    }
+    row["extras"] = {extra: lines for extra, lines in extras.items() if lines}
+    row["read"] = {
+        "python": "file names",
+        "platforms": "file names",
+        "glibc": "file names",
+        "requires": "METADATA",
+        "extras": "METADATA",
+    }
+    return row
+
+
+def cpu_only(told: Told) -> bool:
+    """Whether a wheel says that it has no CUDA, or is an empty one that asks for a CPU build."""
+    if told.values.get("gpu") is not None:
+        return told.values["gpu"] is False
+    return any(line.startswith("tensorflow-cpu-aws") for line in metadata_of(told.metadata).requires)
+
+
+def add_told(
+    row: Raw,
+    told: Iterable[tuple[str, Told]],
+    names: Sequence[str] = ("cuda", "cudnn", "architectures", "numpy_abi"),
+) -> None:
+    """Put what wheels tell into a row, each value of the first that tells it."""
+    for prefix, one in told:
+        for name in names:
+            if name in one.values and name not in row:
+                value = one.values[name]
+                row[name] = list(value) if isinstance(value, (list, tuple)) else value
+                row["read"][name] = prefix + _short_path(one.read[name])
+        asked = one.values.get("glibc")
+        if asked and "x86_64" in one.file and not at_least(row.get("glibc", "2"), asked):
+            # a tag is a promise; the symbols are what the loader goes by
+            row["glibc"], row["read"]["glibc"] = asked, prefix + _short_path(one.read["glibc"])
+
+
+def _short_path(member: str) -> str:
+    """A member's path without what differs from release to release of one framework."""
+    member = re.sub(r"^[^/]+\.data/purelib/", "", member)
+    return re.sub(r"\.cpython-\w+-[\w-]+(?=\.so)|-[0-9a-f]{8}(?=\.so)", "", member)
+
+
+def seal(row: Raw, *made_of: WheelRelease | None) -> Raw:
+    """Give a row the fingerprints of its releases and its check sum, its keys in a fixed order."""
+    row["files"] = {release.label: release.fingerprint for release in made_of if release is not None}
+    order = (
+        "version",
+        "distribution",
+        "variant",
+        "default",
+        "brings",
+        "extra",
+        "cuda",
+        "cuda_minimum",
+        "cudnn",
+        "architectures",
+        "architectures_arm64",
+        "numpy_abi",
+        "python",
+        "platforms",
+        "cpu_only",
+        "glibc",
+        "glibc_arm64",
+        "yanked",
+        "requires",
+        "extras",
+        "read",
+        "unread",
+        "files",
+    )
+    sealed = {name: row[name] for name in order if row.get(name) not in (None, [], {})}
+    return sealed | {"sum": total(sealed)}
+
+
+def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
+    """The one version that pins name of a distribution; None for a range, or for two."""
+    found = {
+        pinned(parsed)
+        for line in lines
+        if (parsed := requirement(line)) and re.fullmatch(pattern, parsed.name)
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def least(lines: Iterable[str], pattern: str) -> str | None:
+    """The oldest version that pins admit of a distribution."""
+    found = [
+        bound
+        for line in lines
+        if (parsed := requirement(line))
+        and re.fullmatch(pattern, parsed.name)
+        and (bound := lower_bound(parsed))
+    ]
+    return max(found, key=key, default=None)
+
+
+def more_exact(old: str | None, new: str | None) -> bool:
+    """Whether ``new`` says what ``old`` says, and more."""
+    return new is not None and (old is None or (agree(old, new) and len(key(new)) > len(key(old))))
+
+
+def cudnn_by_pin(row: Raw, lines: Iterable[str], parts: int) -> None:
+    """The exact pin on NVIDIA's cuDNN is what a wheel was built with, to the minor at least."""
+    exact = exact_pin(lines, r"nvidia-cudnn-cu\d+")
+    value = short(exact, parts) if exact else None
+    if more_exact(row.get("cudnn"), value):
+        row["cudnn"] = value
+        row["read"]["cudnn"] = "METADATA"

@@ -1,0 +1,52 @@
+"""Why cells could not be locked, kept until a lock of the same requirements succeeds."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+from builder import resources
+from builder.digests import digest_of
+from builder.files import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.model import Cell
+
+DAYS = 7
+"""How long an answer counts: an index gets new wheels."""
+
+
+def _path(cell: Cell) -> Path:
+    return resources.cache() / "lockfail" / f"{digest_of(cell.inputs()).rpartition(':')[2]}.json"
+
+
+def remember(cell: Cell, said: str) -> None:
+    """Keep why there is no set of wheels for a cell. A cache that cannot be written is no error."""
+    document = {"when": int(time.time()), "cell": cell.id, "said": said[:4000]}
+    try:
+        write_whole(_path(cell), json.dumps(document).encode(), mode=0o600)
+    except OSError:
+        return
+
+
+def forget(cell: Cell) -> None:
+    """A lock succeeded."""
+    try:
+        _path(cell).unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def recall(cell: Cell) -> str | None:
+    """What was said of these very requirements in the last :data:`DAYS` days, on one line."""
+    if not (resources.cache() / "lockfail").is_dir():
+        return None
+    try:
+        document = json.loads(_path(cell).read_text("utf-8"))
+        fresh = 0 <= time.time() - document["when"] <= DAYS * 86400
+        return " ".join(str(document["said"]).split())[:600] if fresh else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,287 @@
+"""What each release of a framework is made of: generated rows, and what people added to them.
+
+``tables/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
+``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds what no file says, each with its source:
+values for a range of releases (``rows``), and CUDA variants that lie on an index of their maker's
+(``variants``), one row of which stands for each release in its range. A value of the wheel's own wins, unless
+the row is ``kept``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from packaging.specifiers import SpecifierSet
+
+from builder.facts.finding import Source
+from builder.facts.records import FactsError, Row, document, plain, rows
+from builder.facts.versions import agree, key
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+Brings = Literal["inside", "pins", "extra", "outside"]
+"""How a framework's wheel comes by cuDNN: ``inside`` the wheel itself; by unconditional ``pins`` on NVIDIA's
+wheels; by pins of an ``extra``; or not at all, it expects one ``outside``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrameworkRow(Row):
+    """One release of one framework, in one CUDA variant."""
+
+    version: str
+    """Public, without a local part: ``2.11.1``."""
+    distribution: str
+    """Whose release it is: ``tensorflow-gpu``, ``cupy-cuda12x``."""
+    python: tuple[str, ...]
+    """Python versions for which there are wheels on x86-64, else on ARM."""
+    platforms: tuple[str, ...] = ("linux/amd64",)
+    """For which there are wheels."""
+    cpu_only: tuple[str, ...] = ()
+    """Those of :attr:`platforms` whose wheel has no CUDA in it."""
+    cuda: str | None = None
+    """CUDA that the wheel was compiled with; None where nothing says so."""
+    cuda_minimum: str | None = None
+    """The oldest CUDA that it asks for at run time, where that is not what it was compiled with (JAX)."""
+    cudnn: str | None = None
+    """cuDNN that it was compiled with, as exactly as known."""
+    brings: Brings = "outside"
+    variant: str = ""
+    """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
+    default: bool = True
+    """True where the default package index serves this variant."""
+    extra: str | None = None
+    """The extra that brings the pins, for ``brings = "extra"``."""
+    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Requirements on NVIDIA's wheels that hold on Linux by the extra that makes them, "" for none."""
+    requires: tuple[str, ...] = ()
+    """All other requirements that hold on Linux without an extra; with a marker where Python decides."""
+    numpy_abi: str | None = None
+    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None where nothing says it."""
+    architectures: tuple[str, ...] = ()
+    """``sm_80`` kernels and ``compute_90`` PTX in the x86-64 wheel; empty where nothing lists them."""
+    architectures_arm64: tuple[str, ...] = ()
+    glibc: str | None = None
+    """The oldest glibc that one of its x86-64 wheels accepts."""
+    glibc_arm64: str | None = None
+    yanked: str | None = None
+    """Why its maker took it back."""
+    needs: tuple[str, ...] = ()
+    """Families of NVIDIA's wheels (``cublas``, ``cufft``) without which it silently runs on the CPU."""
+    pip: tuple[str, ...] = ()
+    """Bounds that its own metadata leaves open, and without which today's index gives it what breaks it."""
+    read: Mapping[str, str] = field(default_factory=dict)
+    """For each value of a file's, the file: ``torch/version.py``, ``METADATA``, ``file names``."""
+    added: Mapping[str, Source] = field(default_factory=dict)
+    """For each value that a person added, its source."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """For values that are missing, why nobody knows them."""
+
+    @property
+    def latest(self) -> str:
+        return self.version
+
+    @functools.cached_property
+    def versions(self) -> SpecifierSet:
+        return SpecifierSet(f"=={self.version}")
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The requirements on NVIDIA's wheels that come with it, or with its own extra."""
+        return (*self.extras.get("", ()), *(self.extras.get(self.extra, ()) if self.extra else ()))
+
+    def source_of(self, value: str) -> Source:
+        """Where one of its values was read."""
+        if value in self.added:
+            return self.added[value]
+        where = self.read.get(value)
+        return replace(self.source, reference=f"{where} of {self.source.reference}") if where else self.source
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FrameworkTable:
+    """All rows of one framework, the oldest first. ``name`` is its distribution on the package index."""
+
+    name: str
+    import_name: str
+    title: str
+    rows: tuple[FrameworkRow, ...] = ()
+    date: str | None = None
+    """The day on which the index was last read and said something new."""
+
+    @functools.cached_property
+    def newest(self) -> str:
+        """The newest release covered; what is newer is unknown, not refused."""
+        return max((row.version for row in self.rows), key=key)
+
+    @functools.cached_property
+    def _by_release(self) -> dict[tuple[str, str], list[FrameworkRow]]:
+        found: dict[tuple[str, str], list[FrameworkRow]] = {}
+        for row in self.rows:
+            found.setdefault((row.distribution, _trimmed(row.version)), []).append(row)
+        return found
+
+    def of(self, version: str, distribution: str | None = None) -> list[FrameworkRow]:
+        """Every variant of a release; empty for one that does not exist, or is not covered."""
+        public = _trimmed(version.partition("+")[0])
+        names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
+        return [row for name in names for row in self._by_release.get((name, public), ())]
+
+    def released(self, version: str, distribution: str | None = None) -> bool:
+        """Whether there is such a release among those that were read."""
+        return bool(self.of(version, distribution))
+
+    def row(self, version: str, variant: str = "", distribution: str | None = None) -> FrameworkRow | None:
+        """The row of a release; without a variant, the default index's."""
+        for row in self.of(version, distribution or self._default_distribution):
+            if row.variant == variant or (not variant and row.default):
+                return row
+        return None
+
+    @property
+    def _default_distribution(self) -> str | None:
+        return self.name if any(row.distribution == self.name for row in self.rows[-1:]) else None
+
+
+def _trimmed(version: str) -> str:
+    """``2.0`` and ``2.0.0`` are one release."""
+    return version.removesuffix(".0").removesuffix(".0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedRow(Row):
+    """Values for the releases from ``since`` to before ``before`` that no file says."""
+
+    since: str
+    before: str
+    variant: str | None = None
+    distribution: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    numpy_abi: str | None = None
+    architectures: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    pip: tuple[str, ...] = ()
+
+    def fits(self, row: FrameworkRow) -> bool:
+        return (
+            key(self.since) <= key(row.version) < key(self.before)
+            and self.variant in {None, row.variant}
+            and self.distribution in {None, row.distribution}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantRow(Row):
+    """A CUDA variant of the releases in a range that lies on an index of their maker's."""
+
+    since: str
+    before: str
+    variant: str
+    cuda: str
+    cudnn: str | None = None
+    brings: Brings = "inside"
+    pins: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+
+    def of(self, row: FrameworkRow) -> FrameworkRow:
+        """The variant of one release, which has the same Pythons, platforms and NumPy as the default one."""
+        values = {name for name in ("cuda", "cudnn", "architectures") if getattr(self, name)}
+        return replace(
+            row,
+            variant=self.variant,
+            default=False,
+            cuda=self.cuda,
+            cudnn=self.cudnn,
+            brings=self.brings,
+            extras={"": self.pins} if self.pins else {},
+            architectures=self.architectures,
+            architectures_arm64=(),
+            cpu_only=(),
+            platforms=("linux/amd64",),
+            sources=self.sources,
+            read={
+                name: f"the default variant's {where}"
+                for name, where in row.read.items()
+                if name not in values
+            },
+            added=dict.fromkeys((*values, "extras"), self.source),
+            unread={"architectures": _UNREACHED} if not self.architectures else {},
+        )
+
+
+_UNREACHED = "unreachable index: its wheels lie on one of their maker's, which was not read"
+
+
+def read_table(folder: Path, stem: str) -> FrameworkTable:
+    """One framework's table, put together.
+
+    Raises:
+        FactsError: One of its files does not read.
+    """
+    text, sources = document(folder / f"{stem}.toml")
+    added = rows(AddedRow, text, "rows", sources, stem)
+    variants = rows(VariantRow, text, "variants", sources, stem) if "variants" in text else ()
+    try:
+        generated = json.loads((folder / "releases" / f"{stem}.json").read_text("utf-8"))
+        found = [_generated(raw, generated["date"]) for raw in generated["rows"]]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
+    read = {(row.version, row.variant) for row in found}
+    whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]
+    values = plain(FrameworkTable, text, stem, besides={"rows", "variants"})
+    return FrameworkTable(rows=tuple(whole), date=generated["date"], **values)
+
+
+_NAMES = frozenset(one.name for one in fields(FrameworkRow))
+
+
+def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in raw.items()
+        if name in _NAMES
+    }
+    values["extras"] = {extra: tuple(lines) for extra, lines in raw.get("extras", {}).items()}
+    reference = f"{raw['distribution']} {raw['version']} on the default package index"
+    return FrameworkRow(sources=(Source(kind="table", reference=reference, date=date),), **values)
+
+
+def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
+    changed: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    without_cuda = set(row.cpu_only) == set(row.platforms)
+    names = (
+        ("pip", "numpy_abi")
+        if without_cuda
+        else ("pip", "numpy_abi", "cuda", "cudnn", "architectures", "needs")
+    )
+    for one in added:
+        if not one.fits(row):
+            continue
+        for name in names:
+            value, old = getattr(one, name), changed.get(name, getattr(row, name))
+            if value and (one.kept or not old or (name in {"cuda", "cudnn"} and _exacter(old, value))):
+                changed[name], sources[name] = value, one.source
+            elif value and name in {"needs", "pip"}:
+                changed[name] = (*old, *value)
+    return replace(row, **changed, added=sources) if changed else row
+
+
+def _exacter(old: str, new: str) -> bool:
+    return agree(old, new) and len(key(new)) > len(key(old))
+
+
+def _with_variants(
+    row: FrameworkRow, variants: Sequence[VariantRow], read: Collection[tuple[str, str]]
+) -> Iterator[FrameworkRow]:
+    """A release, and those of its variants that were not read from an index of their own."""
+    yield row
+    for one in variants if row.default else ():
+        covered = key(one.since) <= key(row.version) < key(one.before)
+        if covered and (row.version, one.variant) not in read:
+            yield one.of(row)

@@ -1,0 +1,236 @@
+"""Which members of a framework's wheel tell what decides, and how each is read.
+
+``check --read`` reads the small ones (:mod:`.wheel`); a refresh of the facts and ``check --read --deep`` read
+all of these, each value from the first member that tells it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from packaging.utils import canonicalize_name
+
+from builder.facts import binary
+from builder.facts.elf import needs_of
+from builder.facts.wheel import architectures_of, assignments, version_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Values = dict[str, Any]
+"""``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. An
+absent value was not told."""
+
+
+@dataclass(frozen=True)
+class WheelPart:
+    """One member: its name as a pattern, and the function that reads it."""
+
+    pattern: str
+    read: Callable[[bytes], Values]
+    tells: tuple[str, ...]
+    """Values that it may tell; a part is left out where all of them are known already."""
+    most: int | None = None
+    """Packed bytes of it that are enough, where the whole would be too much."""
+    other: bool = False
+    """True where it is read of another wheel of the same release, because both are too much of one."""
+    gpu_only: bool = False
+    """True where it is of no use in a wheel that says that it has no CUDA."""
+
+
+def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]:
+    """The parts to read of a distribution's wheel, in the order in which they are believed."""
+    name = canonicalize_name(distribution)
+    for pattern, parts in _PARTS.items():
+        if re.fullmatch(pattern, name):
+            return tuple(part for part in parts if part.other is other)
+    return ()
+
+
+def _told(**values: Any) -> Values:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _build_info(content: bytes) -> Values:
+    """TensorFlow's ``build_info.py``: up to 2.2 single names, later one dictionary."""
+    values = assignments(content)
+    info = values.get("build_info")
+    values = values | info if isinstance(info, dict) else values
+    gpu = values.get("is_cuda_build")
+    listed = architectures_of(values.get("cuda_compute_capabilities") or ())
+    found = _told(
+        gpu=gpu if isinstance(gpu, bool) else None,
+        cuda=version_text(values.get("cuda_version")),
+        cudnn=version_text(values.get("cudnn_version", values.get("cudnn_version_number"))),
+        architectures=listed or None,
+    )
+    return found if gpu else {"gpu": False} if gpu is False else found
+
+
+def _cuda_config(content: bytes) -> Values:
+    """TensorFlow's ``cuda_config.h``.
+
+    Up to 2.2 its wrapper of nvcc made kernels and PTX for each capability (``code=sm_35,compute_35``, in
+    ``third_party/gpus/crosstool``); later lists do not say which are PTX, and ``build_info.py`` has them.
+    """
+    text = content.decode("utf-8", "replace")
+    found = dict(re.findall(r'#define (TF_CUDA_VERSION|TF_CUDNN_VERSION) "([\d.]+)"', text))
+    listed = re.findall(r'CudaVersion\("(\d)\.(\d)"\)', text)
+    code = tuple(f"{kind}_{major}{minor}" for major, minor in listed for kind in ("sm", "compute"))
+    return _told(
+        cuda=found.get("TF_CUDA_VERSION"), cudnn=found.get("TF_CUDNN_VERSION"), architectures=code or None
+    )
+
+
+def _cudnn_header(content: bytes) -> Values:
+    numbers = [
+        re.search(rb"#define CUDNN_%s (\d+)" % name, content) for name in (b"MAJOR", b"MINOR", b"PATCHLEVEL")
+    ]
+    if not all(numbers):
+        return {}
+    return {"cudnn": ".".join(match[1].decode() for match in numbers if match)}
+
+
+def _numpy_header(content: bytes) -> Values:
+    found = re.search(rb"#define NPY_ABI_VERSION 0x0(\d)", content)
+    return {"numpy_abi": found[1].decode()} if found else {}
+
+
+def _numpy(content: bytes) -> Values:
+    return _told(numpy_abi=binary.numpy_abi(content)) | _glibc(content)
+
+
+def _fatbin(content: bytes) -> Values:
+    return _told(architectures=binary.fatbin_architectures(content)) | _glibc(content)
+
+
+def _glibc(content: bytes) -> Values:
+    """The oldest glibc with all symbols that a library asks for; nothing if it was not read to its end."""
+    linked = needs_of(content)
+    return _told(glibc=linked.glibc if linked else None)
+
+
+def _torch_version(content: bytes) -> Values:
+    values = assignments(content)
+    cuda = version_text(values.get("cuda"))
+    return _told(cuda=cuda, gpu=cuda is not None if "cuda" in values else None)
+
+
+def _torch_python(content: bytes) -> Values:
+    return _told(
+        architectures=binary.arch_flags(content),
+        numpy_abi=binary.numpy_abi(content),
+        cudnn=binary.torch_cudnn(content),
+    ) | _glibc(content)
+
+
+def _jax(content: bytes) -> Values:
+    cuda, cudnn = binary.jax_versions(content)
+    return _told(cuda=cuda, cudnn=cudnn)
+
+
+def _package_info(content: bytes) -> Values:
+    values = assignments(content)
+    cuda = version_text(values.get("cuda_version"))
+    return _told(cuda=cuda, cudnn=version_text(values.get("cudnn_version")))
+
+
+def _paddle(content: bytes) -> Values:
+    values = assignments(content)
+    cuda = version_text(values.get("cuda_version"))
+    gpu = cuda is not None if "cuda_version" in values else None
+    return _told(cuda=cuda, cudnn=version_text(values.get("cudnn_version")), gpu=gpu)
+
+
+def _cupy(content: bytes) -> Values:
+    """``10.2``, or ``12.x``, of which the first number is what it promises."""
+    try:
+        told = json.loads(content)["cuda"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return _told(cuda=version_text(told.removesuffix(".x"))) if isinstance(told, str) else {}
+
+
+def _ctranslate2(content: bytes) -> Values:
+    """The cuBLAS that it opens has CUDA's major version in its name."""
+    found = set(re.findall(rb"libcublas\.so\.(\d+)\0", content))
+    cudnn = set(re.findall(rb"libcudnn\.so\.(\d+)\0", content))
+    return _fatbin(content) | _told(
+        cuda=found.pop().decode() if len(found) == 1 else None,
+        cudnn=cudnn.pop().decode() if len(cudnn) == 1 else None,
+    )
+
+
+def _linked(content: bytes) -> Values:
+    """The major version of the cuDNN that a library is linked with, in that library's name."""
+    linked = needs_of(content)
+    found = (
+        {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}
+        if linked
+        else set()
+    )
+    return {"cudnn": found.pop()} if len(found) == 1 else {}
+
+
+_MIB = 1 << 20
+_CODE, _ABI = ("architectures",), ("numpy_abi",)
+_TENSORFLOW = (
+    WheelPart(
+        r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py",
+        _build_info,
+        ("gpu", "cuda", "cudnn", "architectures"),
+    ),
+    WheelPart(
+        r".*/local_config_cuda/cuda/cuda/cuda_config\.h",
+        _cuda_config,
+        ("cuda", "cudnn", "architectures"),
+        gpu_only=True,
+    ),
+    WheelPart(
+        r".*/include/external/cuda_cudnn/include/cudnn_version\.h",
+        _cudnn_header,
+        ("cudnn patch",),
+        gpu_only=True,
+    ),
+    WheelPart(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
+    WheelPart(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
+)
+_PARTS: Mapping[str, tuple[WheelPart, ...]] = {
+    r"tensorflow(-gpu)?": _TENSORFLOW,
+    r"torch": (
+        WheelPart(r"torch/version\.py", _torch_version, ("gpu", "cuda")),
+        WheelPart(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
+    ),
+    r"jax-cuda\d+-plugin": (
+        WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn")),
+        WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
+    ),
+    r"jaxlib": (WheelPart(r"jaxlib/(?:xla_extension|_jax)\.so", _numpy, _ABI, most=14 * _MIB),),
+    r"onnxruntime-gpu": (
+        WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
+        WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
+        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
+        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
+    ),
+    r"paddlepaddle-gpu": (
+        WheelPart(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
+        WheelPart(r"paddle/libs/libwarpctc\.so", _fatbin, _CODE, gpu_only=True),
+    ),
+    r"ctranslate2": (
+        WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
+        WheelPart(
+            r"ctranslate2\.libs/libctranslate2-.*",
+            _ctranslate2,
+            ("cuda", "cudnn", "architectures"),
+            most=15 * _MIB,
+        ),
+    ),
+    r"cupy-cuda\d+x?": (
+        WheelPart(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",)),
+        WheelPart(r"cupy/random/_generator_api\..*\.so", _fatbin, _CODE),
+        WheelPart(r"cupy/cuda/(?:cub|thrust)\..*\.so", _fatbin, _CODE, most=12 * _MIB),
+    ),
+}

@@ -1,0 +1,156 @@
+"""Packages beside the frameworks: NumPy's binary interface, and what the metadata of wheels demands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from builder.facts.decide import CELL
+from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.versions import canonical, contains, key, major, pinned, requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    from builder.facts.framework import CellFramework
+    from builder.facts.stack import Stack
+
+Wish = tuple[str, "Requirement", Source]
+
+_NUMPY_2 = (3, 9)
+"""The oldest Python that NumPy 2 has wheels for (https://numpy.org/doc/stable/release/2.0.0-notes.html)."""
+
+
+_NUMPY_2_RELEASES = ("2.0.0", "2.0.2", "2.1.3", "2.2.6", "2.3.5", "2.4.0")
+
+
+def numpy(stack: Stack) -> Iterator[Finding]:
+    """``numpy``: code compiled for NumPy 1 does not run with NumPy 2."""
+    asked = wishes(stack).get("numpy", [])
+    exact = next((value for wish in asked if (value := _exactly(wish)) is not None), None)
+    found = _locked(stack, "numpy") or exact
+    for framework in stack.frameworks:
+        row = framework.row
+        if row is None or row.numpy_abi is None:
+            if found is not None and row is not None and major(found.text) > 1:
+                yield from _not_read(framework, found)
+            continue
+        if major(row.numpy_abi) > 1:
+            continue
+        built = Value(what=f"NumPy that {framework.title} was compiled for", text=row.numpy_abi,
+                      source=row.source_of("numpy_abi"))  # fmt: skip
+        if found is not None:
+            if major(found.text) > 1:
+                yield _refused(framework, f"NumPy {found.text} is in the image", (built, found))
+        elif not stack.truth.locked and not _bounded(asked) and key(stack.cell.python)[:2] >= _NUMPY_2:
+            yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", (built,))
+
+
+def _refused(framework: CellFramework, why: str, values: tuple[Value, ...]) -> Finding:
+    return Finding(
+        rule="numpy",
+        outcome=Outcome.IMPOSSIBLE,
+        message=f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}",
+        values=values,
+    )
+
+
+def _not_read(framework: CellFramework, found: Value) -> Iterator[Finding]:
+    row = framework.row
+    named = [r for text in (row.requires if row else ()) if (r := requirement(text)) is not None]
+    numpy_ = [r for r in named if canonical(r.name) == "numpy"]
+    if numpy_ and not any(_starts_at_2(r) for r in numpy_):
+        yield Finding(
+            rule="numpy",
+            outcome=Outcome.UNKNOWN,
+            message=f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it "
+            "was compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
+            values=(found,),
+        )
+
+
+def _starts_at_2(parsed: Requirement) -> bool:
+    return not any(contains(parsed.specifier, version) for version in ("1.17.0", "1.23.5", "1.26.4"))
+
+
+def _bounded(asked: list[Wish]) -> bool:
+    """Whether the requirements together keep NumPy below 2."""
+    return not any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES)
+
+
+def _exactly(wish: Wish) -> Value | None:
+    exact = pinned(wish[1])
+    return Value(what=f"numpy for {wish[0]}", text=exact, source=wish[2]) if exact else None
+
+
+def _locked(stack: Stack, name: str) -> Value | None:
+    wheel = stack.truth.wheel(name)
+    if wheel is None:
+        return None
+    return Value(what=name, text=wheel.version, source=Source(kind="wheel", reference=wheel.reference))
+
+
+def wishes(stack: Stack) -> dict[str, list[Wish]]:
+    """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
+    cell = stack.cell
+    environment = {"python_version": cell.python, "python_full_version": f"{cell.python}.0"}
+    environment |= {"platform_machine": "aarch64" if cell.platform.endswith("arm64") else "x86_64"}
+    environment |= {"sys_platform": "linux", "platform_system": "Linux", "extra": ""}
+    asked: dict[str, list[Wish]] = {}
+
+    def add(who: str, parsed: Requirement | None, source: Source) -> None:
+        if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(environment)):
+            asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
+
+    for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
+        add("the cell", requirement(text), CELL)
+    for framework in stack.frameworks:
+        for parsed, source in framework.wants:
+            add(framework.label, parsed, source)
+        if framework.row is not None:
+            source = framework.row.source_of("requires")
+            for text in framework.row.requires:
+                add(framework.label, requirement(text), source)
+    return asked
+
+
+def pins(stack: Stack) -> Iterator[Finding]:
+    """``pins``: two requirements on the same package that no version satisfies."""
+    for name, found in wishes(stack).items():
+        clash = _clash(found)
+        if clash is not None:
+            one, other = clash
+            yield Finding(
+                rule="pins",
+                # nobody resolves a list: what is pinned in it is what gets installed
+                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
+                message=f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
+                f"{name}{other[1].specifier}: no version is both",
+                values=(
+                    Value(what=f"{name} for {one[0]}", text=str(one[1].specifier), source=one[2]),
+                    Value(what=f"{name} for {other[0]}", text=str(other[1].specifier), source=other[2]),
+                ),
+            )
+
+
+def _clash(found: list[Wish]) -> tuple[Wish, Wish] | None:
+    for n, one in enumerate(found):
+        for other in found[n + 1 :]:
+            if (
+                str(one[1].specifier)
+                and str(other[1].specifier)
+                and _apart(one[1].specifier, other[1].specifier)
+            ):
+                return one, other
+    return None
+
+
+def _apart(one: SpecifierSet, other: SpecifierSet) -> bool:
+    """Whether no version is in both: tried at every bound, and next to it."""
+    if not one or not other:
+        return False
+    versions = [clause.version.removesuffix(".*") for clause in (*one, *other)]
+    near = ["0", *versions, *(f"{version.partition('+')[0]}.0.1" for version in versions)]
+    return not any(contains(one, version) and contains(other, version) for version in near)

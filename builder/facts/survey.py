@@ -1,0 +1,318 @@
+"""Reading the releases of all frameworks from the user's package index, and what the tables make of them.
+
+A release that the tables have already is read again only where its files on the index, or its row, are not
+those that were read. What was read is in the user's cache, so an interrupted survey goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import Version
+
+from builder.errors import RtbuildError
+from builder.facts.assemble import releases, total
+from builder.facts.deep import read_deep
+from builder.facts.families import FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from builder.facts.assemble import Raw, WheelRelease
+    from builder.facts.deep import Kind, Told
+    from builder.facts.families import Family
+    from builder.index.client import Index
+    from builder.index.simple_api import IndexFile
+
+    Listed = Mapping[str, Mapping[str, WheelRelease]]
+    Identity = tuple[str, str, str]
+    Say = Callable[[int, int, int], None]
+
+_THREADS = 4
+VALUES = ("cuda", "cudnn", "architectures", "numpy_abi", "python", "glibc")
+"""The values whose coverage is counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a survey may take; what is left over is read by the next one."""
+
+    bytes: int = 16 << 30
+    seconds: float = 6 * 3600.0
+
+
+@dataclass(kw_only=True)
+class ReleaseTable:
+    """The generated rows of one framework."""
+
+    rows: list[Raw] = field(default_factory=list)
+    unused: dict[str, str] = field(default_factory=dict)
+    """Releases that no row is made of, each with the fingerprint of its files: they are not read again."""
+    date: str = ""
+    """The day of the last reading that found something new."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One wheel to read."""
+
+    release: WheelRelease
+    place: str
+    """Under which the answer goes into ``release.told``."""
+    kind: Kind
+    file: IndexFile
+
+
+@dataclass(kw_only=True)
+class Survey:
+    """What a survey came to."""
+
+    tables: dict[str, ReleaseTable] = field(default_factory=dict)
+    """By family, as they are to be."""
+    changes: list[str] = field(default_factory=list)
+    """What differs from the tables as they are, a sentence each."""
+    notes: list[str] = field(default_factory=list)
+    """What could not be read, and why."""
+    wheels: int = 0
+    transferred: int = 0
+    left: int = 0
+    """Wheels that the budget did not reach."""
+
+
+def survey(
+    folder: Path,
+    index: Index,
+    *,
+    budget: Budget | None = None,
+    only: Collection[str] = (),
+    again: bool = False,
+    say: Say | None = None,
+    cache: Path | None = None,
+) -> Survey:
+    """Read what is missing or changed in the tables of ``folder``. Writes nothing; no server makes it fail.
+
+    ``only`` names families; ``again`` reads every release, changed or not; ``say`` is told the wheels done,
+    the wheels in all, and the bytes read.
+    """
+    found = Survey()
+    read = _Reader(index, found, budget or Budget(), say, cache)
+    for family in FAMILIES:
+        if only and family.stem not in only:
+            continue
+        old = load_table(folder, family.stem)
+        listed, whole = _listed(family, index, found)
+        found.tables[family.stem] = old
+        if whole:
+            _family(family, listed, old, read, found, again=again)
+    return found
+
+
+def load_table(folder: Path, stem: str) -> ReleaseTable:
+    """One table as its file has it; empty where there is no file."""
+    path = folder / "releases" / f"{stem}.json"
+    if not path.exists():
+        return ReleaseTable()
+    document = json.loads(path.read_text("utf-8"))
+    return ReleaseTable(rows=document["rows"], unused=document["unused"], date=document["date"])
+
+
+def table_text(table: ReleaseTable) -> str:
+    """A table's file: JSON, one row a line."""
+    lines = ",\n".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in table.rows)
+    unused = json.dumps(table.unused, sort_keys=True)
+    return f'{{"schema":1,"date":"{table.date}","unused":{unused},"rows":[\n{lines}\n]}}\n'
+
+
+def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, WheelRelease]], bool]:
+    """What the index has of a family, and whether all of its pages could be read."""
+
+    def page(item: tuple[str, str]) -> Sequence[IndexFile] | str:
+        try:
+            return index.offers(item[0])
+        except RtbuildError as problem:
+            return f"{item[0]} was not read: {problem.message}"
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        pages = list(pool.map(page, family.distributions.items()))
+    failed = [page for page in pages if isinstance(page, str)]
+    found.notes += failed
+    listed = {
+        name: releases(name, page, since)
+        for (name, since), page in zip(family.distributions.items(), pages, strict=True)
+        if not isinstance(page, str)
+    }
+    return listed, not failed
+
+
+def _family(
+    family: Family,
+    listed: Listed,
+    old: ReleaseTable,
+    read: Callable[[Sequence[Job]], None],
+    found: Survey,
+    *,
+    again: bool,
+) -> None:
+    fresh = {} if again else {identity(row): row for row in old.rows if _stands(row, listed)}
+    used = {name for row in fresh.values() for name in row["files"]}
+    known = (
+        used if again else used | {name for name, files in old.unused.items() if _same(name, files, listed)}
+    )
+    jobs = [job for job in _jobs(family, listed) if job.release.label not in known]
+    read(jobs)
+    # a new release of jax may ask for a plug-in whose own row stands: that one is wanted, too
+    wanted = {name for row in _new(family, listed, fresh) for name in row["files"]}
+    read([job for job in _jobs(family, listed) if job.release.label in wanted & known])
+    rows = fresh | {identity(row): row for row in _new(family, listed, fresh) if _whole(row, listed)}
+    labels = _labels(listed)
+    for row in old.rows:
+        gone = not all(name in labels for name in row["files"])
+        if identity(row) not in rows and not gone:
+            rows[identity(row)] = row  # it could not be read again, and what it says is not known to be wrong
+    order = list(family.distributions)
+    table = ReleaseTable(
+        rows=sorted(
+            rows.values(),
+            key=lambda row: (
+                order.index(row["distribution"]),
+                Version(row["version"]),
+                row.get("variant", ""),
+            ),
+        ),
+        unused=_unused(listed, rows.values(), old),
+        date=old.date,
+    )
+    if (table.rows, table.unused) != (old.rows, old.unused):
+        table.date = datetime.now(UTC).date().isoformat()
+    found.tables[family.stem] = table
+    found.changes += _changes(family.stem, old.rows, table.rows)
+
+
+def _new(family: Family, listed: Listed, fresh: Mapping[Identity, Raw]) -> list[Raw]:
+    return [row for row in family.rows(listed) if identity(row) not in fresh]
+
+
+def _labels(listed: Listed) -> dict[str, WheelRelease]:
+    return {release.label: release for of_it in listed.values() for release in of_it.values()}
+
+
+def _stands(row: Raw, listed: Listed) -> bool:
+    """Whether a row is as it was written, and its files on the index are those that were read."""
+    return row.get("sum") == total(row) and all(
+        _same(name, files, listed) for name, files in row["files"].items()
+    )
+
+
+def _same(name: str, files: str, listed: Listed) -> bool:
+    distribution, _, version = name.partition(" ")
+    of_it = listed.get(distribution, {})
+    if "+" in version and not any("+" in one for one in of_it):
+        return True  # a build on its maker's own index, which is not among those that were asked
+    return version in of_it and of_it[version].fingerprint == files
+
+
+def _whole(row: Raw, listed: Listed) -> bool:
+    """Whether all of what a row is made of was read."""
+    labels = _labels(listed)
+    return all(any(told.metadata for told in labels[name].told.values()) for name in row["files"])
+
+
+def _unused(listed: Listed, rows: Iterable[Raw], old: ReleaseTable) -> dict[str, str]:
+    """Releases that were read, now or before, and that no row is made of."""
+    used = {name for row in rows for name in row["files"]}
+    found = {}
+    for name, release in _labels(listed).items():
+        was_read = any(told.metadata for told in release.told.values())
+        if name not in used and (was_read or old.unused.get(name) == release.fingerprint):
+            found[name] = release.fingerprint
+    return found
+
+
+def identity(row: Mapping[str, Any]) -> Identity:
+    """What makes two rows the same one: distribution, version, and the variant where one has several."""
+    several = row["distribution"] == "jax" or row.get("default") is False
+    return row["distribution"], row["version"], row.get("variant", "") if several else ""
+
+
+def _jobs(family: Family, listed: Listed) -> list[Job]:
+    """Every wheel that is read of a family, the newest release first."""
+    jobs = []
+    for name, of_it in listed.items():
+        for release in sorted(of_it.values(), key=lambda one: Version(one.version), reverse=True):
+            for platform in release.platforms:
+                files = release.on(platform)
+                kind: Kind = "metadata" if name in family.light else "deep"
+                jobs.append(Job(release, platform, kind, files[0]))
+                if family.two and platform == "linux/amd64":
+                    jobs.append(Job(release, "other", "other", files[min(1, len(files) - 1)]))
+    return jobs
+
+
+def _changes(stem: str, old: Sequence[Raw], new: Sequence[Raw]) -> list[str]:
+    """One sentence for each row that comes, goes or says something else."""
+    before, after = ({identity(row): row for row in rows} for rows in (old, new))
+    said = []
+    for one in sorted(before.keys() | after.keys()):
+        label = " ".join([stem, *(word for word in one if word)])
+        if one not in after:
+            said.append(f"{label}: is no longer on the package index")
+        elif one not in before:
+            said.append(f"{label}: is new")
+        else:
+            names = sorted(before[one].keys() | after[one].keys())
+            differ = [
+                n for n in names if before[one].get(n) != after[one].get(n) and n not in {"sum", "files"}
+            ]
+            said += [
+                f"{label}: {n} {_text(before[one].get(n))} -> {_text(after[one].get(n))}" for n in differ
+            ]
+            if not differ and before[one] != after[one]:
+                said.append(f"{label}: its files on the package index, or its check sum, are others")
+    return said
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    return (
+        " ".join(value) if isinstance(value, list) else value if isinstance(value, str) else json.dumps(value)
+    )
+
+
+class _Reader:
+    """Reads wheels, several at a time, until the budget is spent."""
+
+    def __init__(
+        self, index: Index, found: Survey, budget: Budget, say: Say | None, cache: Path | None
+    ) -> None:
+        self._index, self._found, self._budget, self._say, self._cache = index, found, budget, say, cache
+        self._end = time.monotonic() + budget.seconds
+        self._done = self._of = 0
+
+    def __call__(self, jobs: Sequence[Job]) -> None:
+        self._of += len(jobs)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            for job, told in zip(jobs, pool.map(self._one, jobs), strict=True):
+                self._done += 1
+                if told is None:
+                    self._found.left += 1
+                    continue
+                self._found.wheels += 1
+                self._found.transferred += told.transferred
+                self._found.notes += [f"{told.file}: {reason}" for reason in told.unread]
+                if told.metadata is not None:
+                    job.release.told[job.place] = told
+                if self._say is not None:
+                    self._say(self._done, self._of, self._found.transferred)
+
+    def _one(self, job: Job) -> Told | None:
+        if self._found.transferred > self._budget.bytes or time.monotonic() > self._end:
+            return None
+        name = job.release.distribution
+        return read_deep(job.file, name, self._index.client, kind=job.kind, cache=self._cache)

@@ -1,0 +1,87 @@
+"""What a question to ``resolve`` demands of an image, each demand with a name that people recognise."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from builder.errors import UsageError
+from builder.facts.framework import table_name
+from builder.facts.versions import contains
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from builder.facts.tables import Facts
+    from builder.resolve.requirements import NamedRequirement, Wishes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """Everything that an image has to meet."""
+
+    frameworks: tuple[NamedRequirement, ...]
+    """Requirements that the tables have rows for."""
+    companions: tuple[NamedRequirement, ...] = ()
+    """Every other requirement: torchvision, numpy, transformers."""
+    gpus: tuple[str, ...] = ()
+    driver: str | None = None
+    python: str | None = None
+    """A version, ``3.11``, or a set of them, ``>=3.9,<3.12``."""
+    index: tuple[str, ...] = ()
+
+    def takes_python(self, version: str) -> bool:
+        """Whether an image with this Python meets the demand, and every marker on a framework holds."""
+        environment = {"python_version": version, "python_full_version": f"{version}.0"}
+        return (self.python is None or contains(pythons(self.python), f"{version}.99")) and all(
+            wish.parsed.marker is None or wish.parsed.marker.evaluate(environment) for wish in self.frameworks
+        )
+
+    def parts(self) -> Iterator[tuple[str, Demand]]:
+        """Each single demand by its name, and the whole without it."""
+        for wish in self.frameworks:
+            others = tuple(other for other in self.frameworks if other is not wish)
+            yield f"{wish} ({wish.place})", replace(self, frameworks=others)
+        for gpu in self.gpus:
+            yield f"--gpu {gpu}", replace(self, gpus=tuple(other for other in self.gpus if other != gpu))
+        if self.driver is not None:
+            yield f"--driver {self.driver}", replace(self, driver=None)
+        if self.python is not None:
+            yield f"Python {self.python}", replace(self, python=None)
+
+
+def pythons(text: str) -> SpecifierSet:
+    """``3.11`` or ``>=3.9,<3.12`` as a set that full versions are looked up in. Raises UsageError."""
+    try:
+        return SpecifierSet(text if not text[:1].isdigit() else f"=={text.removesuffix('.*')}.*")
+    except InvalidSpecifier as problem:
+        raise UsageError(f"{text!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'") from problem
+
+
+def split(wishes: Wishes, known: Facts) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
+    """Frameworks, and what goes beside them."""
+    on_record = {wish for wish in wishes.wishes if table_name(wish.name) in known.frameworks}
+    return (
+        tuple(wish for wish in wishes.wishes if wish in on_record),
+        tuple(wish for wish in wishes.wishes if wish not in on_record),
+    )
+
+
+def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]:
+    """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
+    found: dict[str, None] = {}
+    for wish in wishes:
+        variants = {row.variant for row in known.frameworks["cupy"].rows} if wish.name == "cupy" else ()
+        found |= dict.fromkeys(f"cupy-{variant}" for variant in sorted(variants))
+        if not variants:
+            found[wish.name] = None
+    return list(found)
+
+
+def meant(name: str, known: Facts) -> str | None:
+    """The framework that was probably meant: ``tensrflow`` → ``tensorflow``."""
+    close = difflib.get_close_matches(name, [*known.frameworks, "cupy", "jax"], n=1, cutoff=0.8)
+    return close[0] if close else None

@@ -1,0 +1,300 @@
+"""Requirements out of the files that people keep them in, each with the place where it stands.
+
+``requirements.txt`` (with its options, hashes, editable lines, URLs and nested files), ``pyproject.toml``
+(PEP 621 and Poetry), and the ``pip install`` lines of a notebook. What cannot go into an image by name and
+version is not dropped in silence: it becomes a note with its line.
+
+The formats: https://pip.pypa.io/en/stable/reference/requirements-file-format/,
+https://packaging.python.org/en/latest/specifications/pyproject-toml/, https://nbformat.readthedocs.io/
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import tomllib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from builder.errors import UsageError
+from builder.facts.versions import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+MOST_BYTES = 16 << 20
+"""Bytes that a file is read to at most; notebooks hold pictures."""
+_DEPTH = 8
+"""How deep requirements files may name one another."""
+
+_INDEX = ("--extra-index-url", "--index-url", "-i", "--index", "--default-index")
+_VALUED = (
+    *_INDEX, "-r", "--requirement", "-c", "--constraint", "-e", "--editable", "-f", "--find-links", "-t",
+    "--target", "--root", "--prefix", "--platform", "--python-version", "--no-binary", "--only-binary",
+    "--progress-bar", "--trusted-host", "--proxy", "--timeout", "--retries", "--cache-dir", "--hash",
+    "--config-settings", "-C", "--global-option", "--log", "--upgrade-strategy", "--use-feature", "--python",
+)  # fmt: skip
+"""Options of ``pip install`` that take a value, which is no requirement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedRequirement:
+    """One requirement, and where it stands: ``requirements.txt:3``, or ``the command line``."""
+
+    parsed: Requirement
+    place: str
+
+    @property
+    def name(self) -> str:
+        return canonical(self.parsed.name)
+
+    def __str__(self) -> str:
+        return str(self.parsed)
+
+
+@dataclass(kw_only=True)
+class Wishes:
+    """All that was asked for. ``notes`` name what was not taken over, with its line and the reason."""
+
+    wishes: list[NamedRequirement] = field(default_factory=list)
+    index: list[str] = field(default_factory=list)
+    """Extra package indexes, by URL."""
+    python: str | None = None
+    """A set of Pythons, as in ``>=3.9``."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, text: str, place: str) -> None:
+        """Take over one requirement; what cannot be is noted.
+
+        Raises:
+            UsageError: It is no requirement.
+        """
+        try:
+            parsed = Requirement(text)
+        except InvalidRequirement as problem:
+            raise UsageError(
+                f"{place}: {text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'"
+            ) from problem
+        if parsed.url is not None:
+            self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
+            return
+        self.wishes.append(NamedRequirement(parsed=parsed, place=place))
+
+    def once(self) -> Wishes:
+        """Of several requirements on one package in a notebook the last, as pip has it."""
+        latest: dict[str, NamedRequirement] = {}
+        notes = list(self.notes)
+        for wish in self.wishes:
+            before = latest.pop(wish.name, None)
+            if before is not None and str(before) != str(wish):
+                notes.append(f"{before.place}: {before}: replaced by {wish} in {wish.place}")
+            latest[wish.name] = wish
+        return Wishes(wishes=list(latest.values()), index=self.index, python=self.python, notes=notes)
+
+
+def from_arguments(texts: Iterable[str]) -> Wishes:
+    """What stands on the command line. Raises UsageError."""
+    found = Wishes()
+    for text in texts:
+        found.add(text, "the command line")
+    return found
+
+
+def from_requirements(path: Path) -> Wishes:
+    """A requirements file, with those that it names. Raises UsageError, with file and line."""
+    found = Wishes()
+    _requirements(path, found, ())
+    return found
+
+
+def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
+    resolved = path.resolve()
+    if resolved in above or len(above) >= _DEPTH:
+        how = "in a circle" if resolved in above else "too deep"
+        raise UsageError(f"{path}: requirements files name one another {how}")
+    for number, line in _logical_lines(read_text(path)):
+        place = f"{path}:{number}"
+        try:
+            words = shlex.split(line) if line.startswith("-") else [line]
+        except ValueError as problem:
+            raise UsageError(f"{place}: {line}: {problem}") from problem
+        if line.startswith("-"):
+            option, value = _option(words)
+            if option in ("-r", "--requirement"):
+                _requirements(path.parent / value, found, (*above, resolved))
+            elif option in ("-c", "--constraint"):
+                found.notes.append(
+                    f"{place}: {line}: constraints are not taken over; name them as requirements"
+                )
+            else:
+                _note_option(option, value, place, found)
+            continue
+        text, *options = re.split(r"\s(?=--\w)", words[0])
+        if any(option.startswith("--hash") for option in options):
+            found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
+        if re.match(r"(?:[\w+.-]+://|git\+|\.{0,2}/|.*\.(?:whl|tar\.gz|zip)\s*$)", text):
+            found.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
+            continue
+        found.add(text.strip(), place)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines without comments, those that end in a backslash joined, each with the number of its first."""
+    joined, first = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        first = first if joined else number
+        line = re.sub(r"(?:^|\s)#.*$", "", raw)
+        if line.rstrip().endswith("\\"):
+            joined += line.rstrip()[:-1] + " "
+            continue
+        line, joined = (joined + line).strip(), ""
+        if line:
+            yield first, line
+    if joined.strip():
+        yield first, joined.strip()
+
+
+def _option(words: list[str]) -> tuple[str, str]:
+    option, equals, value = words[0].partition("=")
+    if not equals and len(option) > 2 and option[0] == "-" and option[1] != "-":  # -rfile
+        return option[:2], option[2:]
+    return option, value if equals else " ".join(words[1:2])
+
+
+def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
+    if option in _INDEX and re.match(r"https?://", value):
+        if value not in found.index:
+            found.index.append(value)
+        return
+    if option in ("-e", "--editable"):
+        found.notes.append(f"{place}: {option} {value}: not taken over: an image has no editable packages")
+    else:
+        found.notes.append(f"{place}: {' '.join(filter(None, (option, value)))}: an option of pip, left out")
+
+
+def from_pyproject(path: Path) -> Wishes:
+    """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
+    try:
+        document = tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as problem:
+        raise UsageError(f"{path}: {problem}") from problem
+    found = Wishes()
+    project = document.get("project", {})
+    poetry = document.get("tool", {}).get("poetry", {})
+    for text in project.get("dependencies", ()):
+        found.add(str(text), f"{path}, project.dependencies")
+    if isinstance(project.get("requires-python"), str):
+        found.python = project["requires-python"]
+    for name, value in poetry.get("dependencies", {}).items():
+        _poetry(name, value, path, found)
+    for group in project.get("optional-dependencies", {}):
+        found.notes.append(f"{path}: the extra '{group}' is not taken over; name its packages beside")
+    if not found.wishes:
+        raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
+    return found
+
+
+def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
+    place = f"{path}, tool.poetry.dependencies"
+    table = value if isinstance(value, dict) else {"version": value}
+    version = table.get("version")
+    if not isinstance(version, str):
+        found.notes.append(f"{place}: {name}: not taken over: an image installs versions from an index")
+        return
+    bounds = ",".join(_poetry_bound(part.strip()) for part in version.split(","))
+    if name == "python":
+        found.python = bounds
+        return
+    extras = table.get("extras")
+    brackets = f"[{','.join(map(str, extras))}]" if isinstance(extras, list) and extras else ""
+    marker = f" ; {table['markers']}" if table.get("markers") else ""
+    found.add(f"{name}{brackets}{bounds}{marker}", place)
+
+
+def _poetry_bound(text: str) -> str:
+    """``^2.1`` and ``~2.1`` as Python's own specifiers; ``*`` is every version."""
+    sign = re.fullmatch(r"([\^~])\s*(\d+(?:\.\d+)*)", text)
+    if sign is None:
+        return "" if text == "*" else f"=={text}" if re.match(r"\d", text) else text
+    parts = [int(part) for part in sign[2].split(".")]
+    keep = next((n for n, part in enumerate(parts) if part), len(parts) - 1) if sign[1] == "^" else 1
+    keep = min(keep, len(parts) - 1)
+    upper = [*parts[:keep], parts[keep] + 1]
+    return f">={sign[2]},<{'.'.join(map(str, upper))}"
+
+
+_INSTALL = re.compile(
+    r"^\s*(?:[!%]\s*)?(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+install\s+(?P<rest>.*)$"
+)
+
+
+def from_notebook(path: Path) -> Wishes:
+    """The packages of ``!pip install`` and ``%pip install`` lines, in order. Raises UsageError."""
+    try:
+        document = json.loads(read_text(path))
+        cells = list(document["cells"] if "cells" in document else document["worksheets"][0]["cells"])
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as problem:
+        raise UsageError(f"{path} is no notebook", hint="a notebook is JSON with cells: .ipynb") from problem
+    found = Wishes()
+    for number, cell in enumerate(cells, 1):
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", cell.get("input", ""))
+        text = source if isinstance(source, str) else "".join(str(part) for part in source or ())
+        shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
+        for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
+            if shell or line.lstrip().startswith(("!", "%")):
+                _install_line(line, f"{path}, cell {number}, line {line_number}", found)
+    if not found.wishes:
+        raise UsageError(
+            f"{path} installs nothing by pip", hint="lines such as `!pip install torch` are read"
+        )
+    return found.once()
+
+
+def _install_line(line: str, place: str, found: Wishes) -> None:
+    for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
+        match = _INSTALL.match(command)
+        if match is None:
+            continue
+        try:
+            words = shlex.split(match["rest"], comments=True)
+        except ValueError:
+            found.notes.append(f"{place}: {line.strip()}: its quotes do not close, so it was not read")
+            continue
+        _install_words(words, place, found)
+
+
+def _install_words(words: list[str], place: str, found: Wishes) -> None:
+    queue = iter(words)
+    for word in queue:
+        if word in (">", ">>", "2>", "&>") or word.startswith((">", "2>")):
+            return
+        if word.startswith("-"):
+            option, equals, value = word.partition("=")
+            if option in _VALUED and not equals:
+                value = next(queue, "")
+            if option in _VALUED:
+                _note_option(option, value, place, found)
+        elif "{" in word or "$" in word:
+            found.notes.append(f"{place}: {word}: a variable of the notebook, whose value is not known here")
+        elif "://" in word or word.startswith((".", "/", "git+")) or word.endswith((".whl", ".tar.gz")):
+            found.notes.append(f"{place}: {word}: not taken over: an image installs versions from an index")
+        else:
+            found.add(word, place)
+
+
+def read_text(path: Path) -> str:
+    """A file of at most :data:`MOST_BYTES`, as UTF-8. Raises UsageError."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem

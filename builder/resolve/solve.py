@@ -1,0 +1,180 @@
+"""From demands to cells: which combinations are possible for ``tensorflow==2.15.*``, the best first.
+
+Every candidate goes through the same rules as a cell of a matrix; nothing is proposed that they refuse.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError
+from builder.facts.candidates import cells, choices, combinations, common_pythons
+from builder.facts.check import check
+from builder.facts.entry import entry
+from builder.facts.finding import Outcome, summary
+from builder.facts.framework import table_name
+from builder.facts.versions import canonical, key, requirement
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from builder.facts.candidates import Choice
+    from builder.facts.finding import Finding
+    from builder.facts.tables import Facts
+    from builder.model import Cell
+    from builder.resolve.demand import Demand
+
+MOST = 6000
+"""Candidates that the rules are asked about at most."""
+ENOUGH = 200
+"""Possible cells after which no older ones are looked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposal:
+    """A possible cell, and what the rules say about it."""
+
+    cell: Cell
+    findings: tuple[Finding, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        return summary(self.findings)
+
+
+@dataclass(kw_only=True)
+class Search:
+    """The possible cells, best first, and the refused candidate that came closest."""
+
+    possible: list[Proposal]
+    refused: list[Proposal]
+    """One for each combination of frameworks, in the order in which they were tried."""
+
+
+def search(
+    demand: Demand,
+    known: Facts,
+    *,
+    available: Mapping[str, Sequence[str]] | None = None,
+    enough: int = ENOUGH,
+    most: int = MOST,
+) -> Search:
+    """Possible cells for a demand: first those without warnings, the newest release, Python, system.
+
+    ``available`` are the versions that the package index has, by distribution; without it the releases that
+    the facts know are taken. There is one cell for each release, Python and CUDA provider.
+
+    Raises:
+        CellError: No release on record fits one of the requirements.
+    """
+    ways = [_ways(str(wish), wish.place, known, available or {}) for wish in demand.frameworks]
+    ranked: list[tuple[tuple[object, ...], Proposal]] = []
+    refused: dict[tuple[Choice, ...], Proposal] = {}
+    for number, (combination, cell) in enumerate(itertools.islice(_candidates(demand, ways, known), most)):
+        findings = check(cell, driver=demand.driver, facts=known, suggest=False)
+        proposal = Proposal(cell=cell, findings=findings)
+        if proposal.outcome.severity < Outcome.UNKNOWN.severity:
+            ranked.append((_rank(proposal, combination, number), proposal))
+        else:
+            refused.setdefault(combination, proposal)
+        if len(ranked) >= enough:
+            break
+    ranked.sort(key=lambda pair: pair[0])
+    return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
+
+
+def _ways(text: str, place: str, known: Facts, available: Mapping[str, Sequence[str]]) -> list[Choice]:
+    found = list(choices(text.partition(";")[0].strip(), known, available))
+    if not found:
+        offered = " that the package index has" if available else ""
+        raise CellError(
+            f"no release on record{offered} fits {text} ({place})",
+            hint=_on_record(text, known),
+        )
+    return found
+
+
+def _on_record(text: str, known: Facts) -> str:
+    parsed = requirement(text)
+    table = known.frameworks[table_name(canonical(parsed.name))] if parsed is not None else None
+    if table is None:
+        return "`docs/facts.md` lists what is on record"
+    latest = sorted((row.latest for row in table.rows), key=key)
+    return f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them"
+
+
+def _candidates(
+    demand: Demand, ways: list[list[Choice]], known: Facts
+) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
+    fitting = [[choice for choice in way if _alone(choice, demand, known)] or way for way in ways]
+    for combination in combinations(fitting):
+        for python in common_pythons(combination):
+            if demand.takes_python(python):
+                for cell in cells(combination, python, demand.gpus, known):
+                    yield combination, _with_companions(cell, demand)
+
+
+def _alone(choice: Choice, demand: Demand, known: Facts) -> bool:
+    """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
+    for python in common_pythons((choice,)):
+        for cell in cells((choice,), python, demand.gpus, known):
+            found = check(cell, driver=demand.driver, facts=known, suggest=False)
+            machine = (f for f in found if f.rule in {"gpu", "driver"})
+            return summary(machine) is not Outcome.IMPOSSIBLE
+    return False
+
+
+def _with_companions(cell: Cell, demand: Demand) -> Cell:
+    environment = {"python_version": cell.python, "python_full_version": f"{cell.python}.0"}
+    beside = [
+        str(wish.parsed).partition(";")[0].strip()
+        for wish in demand.companions
+        if wish.parsed.marker is None or wish.parsed.marker.evaluate(environment)
+    ]
+    return replace(
+        cell,
+        pip=tuple(dict.fromkeys((*beside, *cell.pip))),
+        index=tuple(dict.fromkeys((*demand.index, *cell.index))),
+    )
+
+
+def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
+    warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
+    releases = [tuple(-part for part in key(choice.row.latest)) for choice in combination]
+    foreign = sum(bool(choice.index) for choice in combination)
+    pinned = sum(not choice.brings for choice in combination)
+    return (
+        min(warnings, 1),
+        releases,
+        foreign,
+        pinned,
+        [-part for part in key(proposal.cell.python)],
+        number,
+    )
+
+
+def distinct(proposals: list[Proposal]) -> list[Proposal]:
+    """The first of those that differ only in the point release of the base or of cuDNN."""
+    kept: dict[object, Proposal] = {}
+    for proposal in proposals:
+        cell = proposal.cell
+        kept.setdefault((cell.frameworks, cell.python, cell.cuda.provider, cell.base.kind), proposal)
+    return list(kept.values())
+
+
+def to_matrix_yaml(proposals: Sequence[Proposal], name: str = "resolved") -> str:
+    """A matrix file that holds the proposed cells."""
+    frameworks = ", ".join(dict.fromkeys(text for proposal in proposals for text in proposal.cell.frameworks))
+    lines = [
+        "version: 1",
+        f"name: {json.dumps(name)}",
+        f"description: {json.dumps(frameworks)}",
+        "",
+        "include:",
+    ]
+    for proposal in proposals:
+        lines += entry(proposal.cell)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""A package index of small wheels, which stands in for one with gigabytes: ranges of real zip files."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zipfile
+
+import requests
+
+from builder.errors import PackageIndexError
+from builder.index.simple_api import IndexFile
+
+LINUX = "manylinux_2_28_x86_64"
+
+
+class Shelf:
+    """``wheels`` are members by file name. Counts what it was asked for in ``asked``."""
+
+    def __init__(self, wheels: dict[str, dict[str, bytes | str]], *, down: bool = False) -> None:
+        self.content = {file: packed(members) for file, members in wheels.items()}
+        self.yanked: dict[str, str] = {}
+        self.asked: list[str] = []
+        self.down = down
+        self.client = self
+
+    def offers(self, name: str) -> tuple[IndexFile, ...]:
+        if self.down:
+            raise PackageIndexError("package index: connection refused")
+        return tuple(
+            IndexFile(
+                name=file,
+                url=f"http://index.invalid/{file}",
+                sha256=hashlib.sha256(content).hexdigest(),
+                size=len(content),
+                yanked=self.yanked.get(file),
+            )
+            for file, content in self.content.items()
+            if file.split("-")[0].replace("_", "-") == name
+        )
+
+    def get(self, url: str, **options):
+        file = url.rpartition("/")[2]
+        self.asked.append(file)
+        content = self.content[file]
+        first, _, last = options["headers"]["Range"].removeprefix("bytes=").partition("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        end = min(len(content), int(last) + 1) if first else len(content)
+        answer = requests.Response()
+        answer.status_code = 206
+        answer.headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        answer.raw = io.BytesIO(content[start:end])
+        return answer
+
+
+def packed(members: dict[str, bytes | str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def metadata(
+    name: str, version: str, *requires: str, extras: tuple[str, ...] = (), python: str = ">=3.8"
+) -> dict[str, str]:
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", f"Requires-Python: {python}"]
+    lines += [f"Requires-Dist: {line}" for line in requires] + [
+        f"Provides-Extra: {extra}" for extra in extras
+    ]
+    folder = f"{name.replace('-', '_')}-{version}.dist-info"
+    return {f"{folder}/METADATA": "\n".join(lines) + "\n\nAbout it.\n"}
+
+
+def fatbin(*architectures: str) -> bytes:
+    """A container of GPU code, with an empty cubin or PTX for each architecture."""
+    entries = b""
+    for name in architectures:
+        kind, _, capability = name.partition("_")
+        entries += struct.pack("<HHIQ", 1 if kind == "compute" else 2, 0x101, 64, 8)
+        entries += bytes(12) + struct.pack("<I", int(capability)) + bytes(32) + b"codecode"
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
+
+
+def torch_python(
+    *architectures: str, abi: str = "numpy._core", cudnn: tuple[int, int, int] | None = None
+) -> bytes:
+    """``libtorch_python.so``: the flags, NumPy's module, cuDNN's version as three constants."""
+    code = b"\x90"
+    if cudnn is not None:
+        major, minor, patch = (struct.pack("<I", number) for number in cudnn)
+        code = b"\x48\xc7\x07" + patch + b"\x48\xc7\x47\x08" + minor + b"\x48\xc7\x47\x10" + major
+    return b"\x7fELF" + code + b"tail" + " ".join(architectures).encode() + b"\0" + abi.encode() + b"\0"
+
+
+def jax_versions(cuda: int, cudnn: int) -> bytes:
+    """Functions that return constants, in the order of ``_versions.so``."""
+    return b"\x7fELF" + b"".join(
+        b"\xbf" + struct.pack("<I", number) + b"\xe9" + bytes(4) for number in (cuda, cudnn, 120304)
+    )
+
+
+def torch(
+    version: str,
+    *,
+    cuda: str = "12.8",
+    cudnn: str = "9.10.2.21",
+    python: str = "312",
+    architectures=("sm_75", "sm_120"),
+    linux: str = LINUX,
+) -> dict[str, dict[str, bytes | str]]:
+    members: dict[str, bytes | str] = {
+        "torch/version.py": f"__version__ = '{version}'\ncuda = '{cuda}'\n",
+        "torch/lib/libtorch_python.so": torch_python(*architectures),
+        **metadata("torch", version, f"nvidia-cudnn-cu12=={cudnn}; platform_system == 'Linux'", "filelock"),
+    }
+    return {f"torch-{version}-cp{python}-cp{python}-{linux}.whl": members}
+
+
+def jax(version: str, *, cudnn: int = 90800) -> dict[str, dict[str, bytes | str]]:
+    """jax, jaxlib and its plug-in of one release."""
+    plugin = f"jax-cuda12-plugin[with-cuda]=={version}; extra == 'cuda12'"
+    return {
+        f"jax-{version}-py3-none-any.whl": metadata(
+            "jax", version, f"jaxlib=={version}", "numpy>=1.25", plugin, extras=("cuda12",)
+        ),
+        f"jaxlib-{version}-cp312-cp312-{LINUX}.whl": metadata("jaxlib", version)
+        | {"jaxlib/_jax.so": b"numpy._core"},
+        f"jax_cuda12_plugin-{version}-cp312-cp312-{LINUX}.whl": {
+            "jax_cuda12_plugin/_versions.so": jax_versions(12090, cudnn),
+            "jax_cuda12_plugin/_prng.so": fatbin("sm_50", "sm_90", "compute_90"),
+            **metadata(
+                "jax-cuda12-plugin",
+                version,
+                "nvidia-cudnn-cu12<10.0,>=9.8; extra == 'with-cuda'",
+                "nvidia-cuda-runtime-cu12>=12.1.105; extra == 'with-cuda'",
+                extras=("with-cuda",),
+            ),
+        },
+    }

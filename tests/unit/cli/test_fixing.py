@@ -1,0 +1,78 @@
+"""check --fix: comments stay, the refused cell is excluded, and the file is sound or is not written."""
+
+from __future__ import annotations
+
+import pytest
+
+from builder.cli import checking
+from builder.errors import UsageError
+from builder.matrix import load
+
+HEAD = """# kept
+version: 1
+name: m
+defaults:
+  pip: ["setuptools<70"]   # kept too
+axes:
+  framework: [torch==2.1.2, torch==2.9.1]
+  python: ["3.11"]
+  base: [rootfs:debian/bookworm]
+  cuda: [wheels]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("RTBUILD_CACHE", str(tmp_path / "cache"))
+
+
+def check(path, **options) -> int:
+    usual = {"driver": None, "online": False, "mirrors": {}, "json": True, "verbose": 0, "fix": True}
+    return checking.run([load(path)], None, None, **(usual | options))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "",
+        "include:\n- {framework: torch==2.8.0, python: 3.11, base: debian:bookworm, cuda: wheels}  # mine\n",
+        "exclude:\n    # why\n    - {framework: 'torch==2.9*', reason: later}\noptions: {slim: false}\n",
+    ],
+)
+def test_a_refused_cell_gives_way(tmp_path, capsys, rest: str) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(HEAD + rest)
+    path.chmod(0o640)
+    assert check(path) == 0
+    text = path.read_text()
+    for line in (HEAD + rest).splitlines():
+        assert line in text
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert [p.name for p in tmp_path.glob(".m*")] == []
+    matrix = load(path)
+    gone = next(cell for cell in matrix.cells if cell.frameworks == ("torch==2.1.2",) and cell.excluded)
+    assert gone.excluded is not None
+    assert gone.excluded.startswith("numpy: PyTorch 2.1.2 was compiled for NumPy 1")
+    new = next(cell for cell in matrix.cells if cell.variant == "fixed")
+    assert "numpy<2" in new.pip
+    assert "excluded; in its place: pip: numpy<2" in capsys.readouterr().err
+    assert check(path, fix=False) == 0
+    assert check(path) == 0
+    assert path.read_text() == text
+
+
+def test_what_cannot_be_changed_stays_as_it_is(tmp_path) -> None:
+    path = tmp_path / "m.yaml"
+    for rest in ("exclude: [{framework: 'torch==2.9*', reason: later}]\n", "include: []\n"):
+        path.write_text(HEAD + rest)
+        with pytest.raises(UsageError, match="is written in brackets"):
+            check(path)
+        assert path.read_text() == HEAD + rest
+
+
+def test_a_cell_that_nothing_can_be_done_for(tmp_path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_text(HEAD.replace("torch==2.1.2, torch==2.9.1", "torch==2.9.7"))
+    before = path.read_text()
+    assert check(path) == 1
+    assert path.read_text() == before

@@ -1,0 +1,154 @@
+"""Files that people keep requirements in: nothing is lost, and what cannot be taken over is named."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from builder.errors import UsageError
+from builder.resolve.requirements import (
+    MOST_BYTES,
+    from_arguments,
+    from_notebook,
+    from_pyproject,
+    from_requirements,
+)
+
+HASH = "sha256:" + "0" * 64
+
+
+def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
+    (tmp_path / "more.txt").write_text("tqdm\n")
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "# a comment\n"
+        'torch==2.3.1 ; python_version < "3.12"  # pinned\n'
+        f"numpy==1.26.4 \\\n    --hash={HASH} \\\n    --hash={HASH}\n"
+        "-e .\n"
+        "git+https://example.invalid/x.git#egg=x\n"
+        "name @ https://example.invalid/name-1.0-py3-none-any.whl\n"
+        "./local.whl\n"
+        "tensorflow_gpu>=2\n"
+        "--extra-index-url https://example.invalid/simple\n"
+        "-r more.txt\n"
+        "-c bounds.txt\n"
+        "--no-binary :all:\n"
+    )
+    found = from_requirements(path)
+    assert [str(wish) for wish in found.wishes] == [
+        'torch==2.3.1; python_version < "3.12"',
+        "numpy==1.26.4",
+        "tensorflow_gpu>=2",
+        "tqdm",
+    ]
+    assert [wish.place for wish in found.wishes] == [
+        f"{path}:2",
+        f"{path}:3",
+        f"{path}:10",
+        f"{tmp_path / 'more.txt'}:1",
+    ]
+    assert found.wishes[2].name == "tensorflow-gpu"
+    assert found.index == ["https://example.invalid/simple"]
+    lines = [note.removeprefix(f"{path}:").partition(":")[0] for note in found.notes]
+    assert lines == ["3", "6", "7", "8", "9", "13", "14"]
+    assert "the lock has its own" in found.notes[0]
+    assert "no editable packages" in found.notes[1]
+
+
+def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text("numpy\ntorch=2.3\n")
+    with pytest.raises(UsageError, match=r"requirements.txt:2: 'torch=2.3' is not a requirement"):
+        from_requirements(path)
+    path.write_text("-r requirements.txt\n")
+    with pytest.raises(UsageError, match="in a circle"):
+        from_requirements(path)
+    with pytest.raises(UsageError, match="No such file"):
+        from_requirements(tmp_path / "nowhere.txt")
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UsageError, match="decode"):
+        from_requirements(path)
+    path.write_bytes(b"#" * (MOST_BYTES + 1))
+    with pytest.raises(UsageError, match="larger than 16 MiB"):
+        from_requirements(path)
+    with pytest.raises(UsageError, match="the command line: 'torch==' is not a requirement"):
+        from_arguments(["torch=="])
+
+
+def test_a_pyproject_of_either_kind(tmp_path) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(
+        '[project]\nrequires-python = ">=3.9"\ndependencies = ["torch>=2.1", "numpy<2"]\n'
+        '[project.optional-dependencies]\ndocs = ["sphinx"]\n'
+    )
+    found = from_pyproject(path)
+    assert [str(wish) for wish in found.wishes] == ["torch>=2.1", "numpy<2"]
+    assert found.python == ">=3.9"
+    assert found.notes == [f"{path}: the extra 'docs' is not taken over; name its packages beside"]
+    path.write_text(
+        '[tool.poetry.dependencies]\npython = "^3.10"\ntorch = "^2.1"\nnumpy = "~1.26.4"\ntqdm = "*"\n'
+        'jax = {version = "0.4.30", extras = ["cuda12"], markers = "sys_platform == \'linux\'"}\n'
+        'pre = "^0.2.3"\nmine = {path = "../mine"}\n'
+    )
+    found = from_pyproject(path)
+    assert [str(wish.parsed) for wish in found.wishes] == [
+        "torch<3,>=2.1",
+        "numpy<1.27,>=1.26.4",
+        "tqdm",
+        'jax[cuda12]==0.4.30; sys_platform == "linux"',
+        "pre<0.3,>=0.2.3",
+    ]
+    assert found.python == ">=3.10,<4"
+    assert "mine: not taken over" in found.notes[0]
+    for text, said in (("[tool.x]\n", "names no dependencies"), ("= 1", "pyproject.toml")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=said):
+            from_pyproject(path)
+
+
+def notebook(path, *sources: str | list[str]) -> None:
+    cells = [{"cell_type": "markdown", "source": "!pip install nothing"}]
+    cells += [{"cell_type": "code", "source": source} for source in sources]
+    path.write_text(json.dumps({"nbformat": 4, "cells": cells}))
+
+
+def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_path) -> None:
+    path = tmp_path / "n.ipynb"
+    notebook(
+        path,
+        ["!pip install -q tensorflow==2.8.2 keras\n", "import tensorflow\n"],
+        "%pip install torch --index-url https://example.invalid/cu118 > /dev/null\n# !pip install commented",
+        "!python -m pip install -U 'numpy<2' && pip install tqdm | tail -1\nx = 'pip install y'",
+        "%%bash\npip install \\\n  einops==0.8\necho pip install z",
+        "!pip install {name} git+https://example.invalid/x -r requirements.txt 'unclosed",
+        "!pip install {name} git+https://example.invalid/x -r requirements.txt tensorflow==2.9.1",
+        "!apt install libcudnn8",
+    )
+    found = from_notebook(path)
+    assert [str(wish) for wish in found.wishes] == [
+        "keras",
+        "torch",
+        "numpy<2",
+        "tqdm",
+        "einops==0.8",
+        "tensorflow==2.9.1",
+    ]
+    assert found.wishes[1].place == f"{path}, cell 3, line 1"
+    assert found.index == ["https://example.invalid/cu118"]
+    told = "\n".join(found.notes)
+    for words in ("quotes do not close", "{name}: a variable", "git+https", "-r requirements.txt"):
+        assert words in told
+    assert "tensorflow==2.8.2: replaced by tensorflow==2.9.1" in told
+    assert len(found.notes) == 5
+
+
+def test_what_is_no_notebook(tmp_path) -> None:
+    path = tmp_path / "n.ipynb"
+    for text in ("[1]", "{", '{"cells": 3}', "{}"):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="is no notebook"):
+            from_notebook(path)
+    notebook(path, "print(1)")
+    with pytest.raises(UsageError, match="installs nothing by pip"):
+        from_notebook(path)

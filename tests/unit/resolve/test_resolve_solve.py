@@ -1,0 +1,135 @@
+"""What is proposed passes the rules, reads back as a matrix, and keeps to every demand."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from builder.errors import CellError, UsageError
+from builder.facts import Outcome, check, summary, tables
+from builder.matrix import load
+from builder.resolve import requirements as reading
+from builder.resolve.clash import nothing
+from builder.resolve.demand import Demand, meant, pythons, split
+from builder.resolve.solve import Proposal, search, to_matrix_yaml
+
+
+def demanded(*texts: str, **options) -> Demand:
+    frameworks, companions = split(reading.from_arguments(texts), tables.load())
+    return Demand(frameworks=frameworks, companions=companions, **options)
+
+
+def proposals(*texts: str, available=None, **options) -> list[Proposal]:
+    return search(demanded(*texts, **options), tables.load(), available=available).possible
+
+
+@pytest.mark.parametrize(
+    ("requirements", "options", "frameworks"),
+    [
+        (
+            ["tensorflow==2.15.*"],
+            {"python": "3.11", "gpus": ("T4",), "driver": "535"},
+            "tensorflow[and-cuda]==2.15.1",
+        ),
+        (["tensorflow==2.8.4"], {}, "tensorflow==2.8.4"),
+        (["torch==2.9.*"], {"gpus": ("P100",)}, "torch==2.9.1+cu126"),
+        (["jax[cuda12]==0.10.*"], {}, "jax[cuda12]==0.10.2"),
+        (["cupy-cuda11x"], {}, "cupy-cuda11x==13.6.0"),
+        (["torch==2.10.*"], {"gpus": ("V100", "B200")}, "torch==2.10.0"),
+    ],
+)
+def test_the_best_proposal(requirements, options, frameworks, tmp_path) -> None:
+    found = proposals(*requirements, **options)[:5]
+    assert found[0].cell.frameworks == (frameworks,)
+    assert all(summary(one.findings) in {Outcome.POSSIBLE, Outcome.WARNS} for one in found)
+    path = tmp_path / "resolved.yaml"
+    path.write_text(to_matrix_yaml(found))
+    cells = load(path).cells
+    assert [cell.inputs() for cell in cells] == [one.cell.inputs() for one in found]
+    assert [cell.gpus for cell in cells] == [options.get("gpus", ())] * len(cells)
+    assert all(summary(check(cell)) is one.outcome for cell, one in zip(cells, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("framework", "options"),
+    [
+        ("tensorflow", {"gpus": ("K80",)}),
+        ("tensorflow", {"driver": "470.82.01"}),
+        ("torch", {"driver": "470.82.01"}),
+        ("torch", {"driver": "450.80.02", "python": "3.8"}),
+    ],
+)
+def test_old_machines_get_the_old_lines(framework: str, options) -> None:
+    found = proposals(framework, **options)
+    assert found
+    for one in found:
+        assert summary(check(one.cell, driver=options.get("driver"))) is one.outcome
+
+
+def test_python_and_versions_of_the_index_are_kept_to() -> None:
+    found = proposals("torch", python="3.11", available={"torch": ["2.8.0", "2.9.0"]})
+    assert found[0].cell.python == "3.11"
+    assert {p.cell.frameworks[0].split("+")[0] for p in found} <= {"torch==2.9.0", "torch==2.8.0"}
+    ranged = proposals("torch==2.9.*", python=">=3.11,<3.13")
+    assert {p.cell.python for p in ranged} == {"3.11", "3.12"}
+    with pytest.raises(UsageError, match="names no Python"):
+        pythons("=>3")
+
+
+def test_a_marker_on_a_framework_bounds_the_python_and_one_beside_is_decided_by_it() -> None:
+    old = "dataclasses ; python_version < '3.7'"
+    found = proposals("torch==2.9.* ; python_version < '3.12'", old, "tqdm")
+    assert {p.cell.python for p in found} == {"3.10", "3.11"}
+    assert all("tqdm" in p.cell.pip and "dataclasses" not in str(p.cell.pip) for p in found)
+
+
+def test_clashing_pins_are_avoided_if_an_extra_makes_them() -> None:
+    best = proposals("tensorflow==2.15.*", "torch==2.1.*")[0]
+    assert best.cell.frameworks == ("tensorflow==2.15.1", "torch==2.1.2")
+
+
+def test_what_goes_beside_is_asked_about_by_the_rules_too() -> None:
+    found = proposals("torch==2.1.*", "numpy==2.0.0")
+    assert found == []
+    assert proposals("torch==2.1.*", "numpy==1.26.4")[0].cell.pip[:1] == ("numpy==1.26.4",)
+
+
+def test_a_version_that_no_table_has_is_refused_with_what_is_there() -> None:
+    with pytest.raises(CellError, match=r"no release on record fits tensorflow==2.99") as caught:
+        proposals("tensorflow==2.99.*")
+    assert "on record are" in (caught.value.hint or "")
+
+
+def test_a_name_that_is_nearly_one() -> None:
+    known = tables.load()
+    assert meant("tensrflow", known) == "tensorflow"
+    assert meant("numpy", known) is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "first"),
+    [
+        (["torch"], {"gpus": ("K80",)}, r"torch==1\.1[0-2]\."),
+        (["tensorflow"], {"gpus": ("K80",)}, r"tensorflow==2\.11\."),
+        (["tensorflow"], {"driver": "470.82.01"}, r"tensorflow\[and-cuda\]==2\.14\."),
+        (["torch"], {"gpus": ("T4", "H100", "RTX5090")}, r"torch==2\.1\d\."),
+        (["torch"], {"gpus": ("V100", "B200")}, r"torch==2\.10\.\d$"),
+        (["jax[cuda12]"], {"python": "3.9"}, r"jax\[cuda12\]==0\.4\.30"),
+        (["onnxruntime-gpu", "torch==2.2.2"], {}, r"onnxruntime-gpu==1\.18\."),
+        (["paddlepaddle-gpu"], {"gpus": ("A100",)}, r"paddlepaddle-gpu==2\.6\."),
+        (["cupy"], {}, r"cupy-cuda1[23]x==14\."),
+        (["jax[cuda12]==0.4.25"], {}, r"jax\[cuda12\]==0\.4\.25"),
+    ],
+)
+def test_questions_from_outside(texts, options, first: str) -> None:
+    best = proposals(*texts, **options)[0]
+    assert re.match(first, best.cell.frameworks[0]), best.cell
+    assert best.cell.gpus == options.get("gpus", ())
+
+
+def test_what_needs_a_tag_that_is_gone_says_so() -> None:
+    demand = demanded("tensorflow-gpu==1.14.*", python="3.6")
+    found = search(demand, tables.load())
+    assert found.possible == []
+    assert "was deleted from Docker Hub" in nothing(demand, found, tables.load(), None).message
