@@ -14,7 +14,7 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from builder.evidence import Evidence
+from builder.evidence.documents import Evidence
 from builder.model import Base, Cell, Cuda, Deb, Pinned, RegistryBase, RootfsBase, Wheel
 from builder.oci.registry import Manifest
 from builder.oci.spec import MANIFEST

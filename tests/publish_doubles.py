@@ -17,7 +17,7 @@ from evidence_doubles import DEBS, WHEELS, double_report, layer, moment, status_
 from evidence_doubles import push_image as push_double
 
 from builder import __version__
-from builder.evidence import Policy
+from builder.evidence.judgement import Policy
 from builder.lock.file import lock_path, merge
 from builder.matrix import load
 from builder.model import Pinned, RootfsBase

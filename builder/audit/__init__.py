@@ -1,4 +1,4 @@
-"""What published images are known to be, read from the registry alone."""
+"""Whether published images are known to work, answered from their registry alone."""
 
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.run import Audit, audit

@@ -1,4 +1,4 @@
-"""What changed in the world since an image was verified: its base, cuDNN, what is known to be bad, time."""
+"""Changes since an image was verified: its base, releases of cuDNN, known-bad combinations, time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged

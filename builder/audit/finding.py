@@ -1,4 +1,4 @@
-"""What is asked of an audit, and what it says of each thing that it looked at."""
+"""The question that an audit answers, and its findings."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from builder.evidence import Verifier
+    from builder.evidence.cosign import Verifier
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What the asker wants to know, beyond whether it works at all."""
+    """The asker's conditions beyond whether the image works at all."""
 
     verifier: Verifier | None = None
     """Whose signature counts. Without one, nobody's is checked."""
@@ -27,7 +27,7 @@ class Question:
 
 
 class AuditOutcome(enum.StrEnum):
-    """``fails`` alone makes a no; what could not be looked at is never counted as a yes or a no."""
+    """Only ``fails`` makes a no; a check that could not run counts neither as a yes nor as a no."""
 
     PASSES = "passes"
     MIND = "mind"

@@ -1,7 +1,8 @@
-"""The statements beside an image, judged and weighed against one another: what holds, and what stands.
+"""The statements beside an image, judged one by one and weighed against one another.
 
-With a signer whose word counts, nobody else's does, in either direction: an unsigned statement neither makes
-a yes nor takes one down. It is said where it would have, since it may be a publisher's who forgot to sign.
+If a verifier is named, only statements that it accepts count, in either direction: an unsigned one neither
+makes a yes nor takes one away. An unsigned statement that would take one away is mentioned, because a
+publisher may have forgotten to sign it.
 """
 
 from __future__ import annotations
@@ -39,21 +40,21 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """What the evidence comes to."""
+    """The evidence, weighed."""
 
     held: tuple[Held, ...]
     verified: tuple[JudgedReport, ...]
     """The verifications that hold and that nothing newer about the same GPU and driver contradicts, with
     the claims that are left."""
     against: tuple[JudgedReport, ...]
-    """What was found against the image and nothing newer takes back."""
+    """Judgements against the image that no newer one takes back."""
     denied: tuple[JudgedReport, ...]
-    """Of those the ones that took a claim away."""
+    """Judgements among them that took a claim away."""
     unheard: tuple[JudgedReport, ...]
-    """What would be among them if it were signed by whom was asked for."""
+    """Judgements that would be among them if the accepted signer had signed them."""
 
     def findings(self, question: Question) -> Iterator[AuditFinding]:
-        """What is to be said of them."""
+        """The findings of an audit about them."""
         for found in broken(self.against):
             yield AuditFinding(
                 what=found.verdict,
@@ -88,7 +89,7 @@ def judge_all(gathered: Gathered, image: Staged, question: Question, now: dateti
     failures = [word for _, word in rows if word is not None and word.side == "against"]
     heard = [word for row, word in rows if row.holds and word is not None and word.side == "against"]
     against = [word for word in standing([*verified, *heard]) if word.side == "against"]
-    claiming = without_exempt(verified)  # an exemption holds also where what it stands in is contradicted
+    claiming = without_exempt(verified)  # an exemption holds even if its statement is contradicted
     taken = denied(against, {name for found in claiming for name in found.claims})
     left = [found for found in claiming if found.key not in {word.key for word in against}]
     unheard = [word for word in standing([*verified, *failures]) if word.side == "against"]
@@ -102,7 +103,7 @@ def judge_all(gathered: Gathered, image: Staged, question: Question, now: dateti
 
 
 def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -> Held:
-    """The same row, where another statement has the last word about its GPU and driver."""
+    """The row, not holding if another statement has the last word about its GPU and driver."""
     if word is None or not row.holds or word in against:
         return row
     over = next((other for other in against if other.key == word.key), None)
@@ -135,7 +136,7 @@ def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tup
 
 
 def _other(kind: str, piece: Piece, image: Staged) -> str:
-    """Why an SBOM or a provenance is not about this image; empty where it is."""
+    """Why an SBOM or a provenance is not about this image; empty if it is."""
     predicate = piece.statement.predicate
     try:
         match kind:

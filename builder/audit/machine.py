@@ -1,7 +1,7 @@
-"""Whether an image is known to work on the asker's machine: his GPU, his driver.
+"""Whether an image is known to work on the asker's machine: its GPU and its driver.
 
-Known to work is what was seen to work: a card of the same class, claimed by the publisher, and a driver that
-is not older than the one it was seen with. NVIDIA's drivers run programs built for older ones
+It is known to work with what it was seen to work with: a card of the same class, claimed by the publisher,
+and a driver that is not older. NVIDIA's drivers run programs built for older ones
 (https://docs.nvidia.com/deploy/cuda-compatibility/), and those of one branch differ in fixes only. The
 compatibility rules are asked as well, for a reason why it cannot work; they never make a yes.
 """
@@ -23,11 +23,11 @@ from builder.model import Base, Cell, Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
-"""Those that speak of a machine; what else a cell may have wrong, its verification has answered."""
+"""Rules about a machine; the verification has answered all other questions about the cell."""
 
 
 def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | None) -> AuditFinding:

@@ -1,8 +1,8 @@
 """Is this published image known to work? Answered from its registry alone, without an engine.
 
 A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only where a
-verification about this very content holds; what is missing, unreadable, unsigned against the reader's wish or
-contradicted never becomes one.
+verification about this very content holds; missing, unreadable, contradicted or unwantedly unsigned evidence
+never becomes one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
 from builder.audit.judged import judge_all
 from builder.errors import ImageMissingError, RegistryError
-from builder.evidence import Cosign, Verifier
+from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.facts import BaseTruth
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.audit.judged import Held
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.oci.registry import Registry
 
 PLATFORM = "linux/amd64"
@@ -48,7 +48,7 @@ class Audit:
     works: bool
     evidence: tuple[Held, ...]
     refused: tuple[Refused, ...]
-    """What hangs on the image and could not be read as evidence about it."""
+    """Referrers of the image that could not be read as evidence about it."""
     kept: str
     """``referrers`` or ``tag``: who lists the evidence."""
     signatures: bool
@@ -56,7 +56,7 @@ class Audit:
     verified: tuple[JudgedReport, ...]
     """The verifications that hold."""
     failed: tuple[JudgedReport, ...]
-    """What was found against the image, and nothing newer has taken back."""
+    """Judgements against the image that no newer one has taken back."""
     findings: tuple[AuditFinding, ...] = field(default=())
 
     @property

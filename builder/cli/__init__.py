@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builder.cli import (
-    catalogue,
+    audit,
     colab,
     diagnose,
     init,
@@ -18,7 +18,7 @@ from builder.cli import (
 from builder.cli.app import main
 
 __all__ = [
-    "catalogue",
+    "audit",
     "colab",
     "diagnose",
     "init",

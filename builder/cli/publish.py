@@ -1,14 +1,23 @@
-"""``rtbuild publish``: declared here, done in :mod:`builder.cli.publishing`."""
+"""``rtbuild publish``: the plan or the deed, cell by cell, and one exit code."""
 
 from __future__ import annotations
 
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from builder.cli import options as opt
 from builder.cli.app import app
+from builder.cli.boundary import INTERRUPTED, command_line
+from builder.errors import PublishRefusedError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.publish.publication import Publication
 
 
 @app.command()
@@ -63,20 +72,51 @@ def publish(
     json_: opt.Json = False,
 ) -> int:
     """Put public tags on the digests that are known to work, with the evidence beside them; exit 6 else."""
-    from builder.cli.publishing import Signing, publish_cells
+    from builder.cli.walking import job_files, record
+    from builder.console import print_json, reporter
+    from builder.console.publication import cases, summary
+    from builder.evidence.cosign import Signer
+    from builder.publish.publication import Order
+    from builder.publish.record import publication_document
+    from builder.publish.run import publish as publish_cells
 
-    return publish_cells(
-        opt.load_all(matrices),
-        select,
-        skip,
+    if key and keyless:
+        raise UsageError("--key and --keyless exclude each other", hint="take one of them")
+    signer = Signer(key=key) if key or keyless else None
+    order = Order(
         source=source,
         target=target,
+        results=results,
         max_age=opt.age(max_age),
         dry_run=dry_run,
-        signing=Signing(key=key, keyless=keyless),
         overwrite=overwrite,
+        signer=signer,
         jobs=jobs,
-        results=results,
-        terminal=opt.terminal(progress, color, quiet=quiet, verbose=verbose),
-        json=json_,
     )
+    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    loaded = opt.load_all(matrices)
+    cells = opt.choose(loaded, select, skip).chosen
+    started, command = datetime.now(UTC), command_line()
+    with reporter(terminal) as report:
+        rows = publish_cells(loaded, cells, order=order, emit=report, cancel=threading.Event())
+    document = publication_document(rows, command=command, started=started, dry_run=dry_run)
+    where = None
+    if not dry_run:
+        where = record(document, results)
+        job_files(cases(rows), terminal, results, command=command, started=started)
+    if json_:
+        print_json(document)
+    terminal.say(summary(rows, terminal, signed=signer is not None, dry_run=dry_run))
+    if where is not None:
+        terminal.say(f"record: {where}")
+    return exit_code(rows)
+
+
+def exit_code(rows: Sequence[Publication]) -> int:
+    """What a publication comes to: a cell that was refused outweighs one that only failed."""
+    states = {row.state for row in rows}
+    if "cancelled" in states:
+        return INTERRUPTED
+    if "refused" in states:
+        return PublishRefusedError.exit_code
+    return 1 if "failed" in states else 0

@@ -24,7 +24,7 @@ from builder.errors import CommandError, MissingToolError, UsageError
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from builder.colab.launch import Mode
     from builder.engine import StoredImage
@@ -268,18 +268,17 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
         start_new_session=True,  # Ctrl-C comes here alone, and the container is stopped by its name
     )
     try:
-        if document is not None:
-            _relay(process, document)
+        if document is not None and process.stdout is not None:
+            _relay(process.stdout, document)
         return process.wait()
     except KeyboardInterrupt:
-        _stop(planned, process)
+        _stop(planned.name, planned, process)
         return 0
 
 
-def _relay(process: subprocess.Popen[str], document: dict[str, Any]) -> None:
+def _relay(printed: Iterable[str], document: dict[str, Any]) -> None:
     """What the container prints is talk; the document is printed once the address is known."""
-    assert process.stdout is not None  # noqa: S101 - asked for above
-    for line in process.stdout:
+    for line in printed:
         address = address_in([line])
         if address is not None and document["address"] is None:
             document["address"] = address
@@ -287,18 +286,17 @@ def _relay(process: subprocess.Popen[str], document: dict[str, Any]) -> None:
         sys.stderr.write(line)
 
 
-def _stop(planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
+def _stop(name: str, planned: LaunchPlan, process: subprocess.Popen[str]) -> None:
     """Ask the container to end until it has, then not: a signal is lost on one that is just being started."""
-    assert planned.name is not None  # noqa: S101 - only a container with a name is stopped by it
     docker = planned.command[: planned.command.index("run")]
     for _ in range(_SECONDS_TO_STOP):
-        _quietly([*docker, "kill", "--signal", "TERM", planned.name])
+        _quietly([*docker, "kill", "--signal", "TERM", name])
         try:
             process.wait(1)
         except subprocess.TimeoutExpired:
             continue
         return
-    _quietly([*docker, "rm", "--force", planned.name])
+    _quietly([*docker, "rm", "--force", name])
     process.kill()
     process.wait()
 

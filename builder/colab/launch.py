@@ -239,7 +239,7 @@ def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], 
         notes = ("the engine is on another machine: no folder of this one is mounted",)
         return [flag for volume in wish.volumes for flag in ("--volume", volume)], (), notes
     if wish.content is not None:
-        _refuse_folder(wish, machine)
+        _refuse_folder(wish.content, machine, named=wish.content_given)
         flags += ["--mount", mount(wish.content, _CONTENT)]
     if wish.colab:
         # What frameworks download and compile stays for the next start.
@@ -251,12 +251,10 @@ def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], 
     return flags, tuple(folders), ()
 
 
-def _refuse_folder(wish: Wish, machine: Machine) -> None:
-    content = wish.content
-    assert content is not None  # noqa: S101 - the caller looked
+def _refuse_folder(content: Path, machine: Machine, *, named: bool) -> None:
     if not content.is_dir():
         raise UsageError(f"{content} is no folder", hint="--content names the folder to work in")
-    if not wish.content_given and content in (machine.home, *machine.home.parents):
+    if not named and content in (machine.home, *machine.home.parents):
         raise UsageError(
             f"the current folder, {content}, would be open to every notebook, and your home folder is in it",
             hint="go to the folder to work in, or name it: --content DIR",

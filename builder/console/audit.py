@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from builder.audit.judged import Held
     from builder.audit.run import Audit
     from builder.console import Terminal
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
 
 SCHEMA = 1
 _MARKS = {

@@ -57,7 +57,7 @@ def error_text(error: RtbuildError) -> str:
 
 
 def failure_text(result: CellResult) -> str:
-    """Why the cell did not end well: its error, or what the probe found. Empty where it did."""
+    """Why the cell did not end well: its error, or what the probe found. Empty if it did."""
     if result.error is not None:
         return textwrap.indent(error_text(result.error), "  ")
     report = result.report

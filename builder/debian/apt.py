@@ -196,7 +196,7 @@ class HostSource:
     suite: str
     component: str
     origin: str
-    """``Debian``, or empty where the lists were never fetched."""
+    """``Debian``, or empty if the lists were never fetched."""
 
 
 def host_sources() -> tuple[HostSource, ...]:

@@ -1,4 +1,4 @@
-"""Debian packages: which ones make an operating system to stand on, and the packages themselves.
+"""The client of Debian archives: resolves the packages of an operating system and downloads them.
 
 The only module that talks to a Debian archive. Which mirror that is, ``RTBUILD_DEBIAN_MIRROR`` and
 ``RTBUILD_DEBIAN_SECURITY_MIRROR`` say, or the host's own apt sources.
@@ -76,7 +76,7 @@ class Debian:
         keyring: Path | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
-        """``archives`` are the roots of ``debian`` and ``debian-security``; None: those of the host."""
+        """``archives`` are the roots of ``debian`` and ``debian-security``; by default the host's."""
         self._given = archives
         self._cache = cache
         self._client = client

@@ -77,7 +77,7 @@ def attach_failures(
 
 
 def failure_statement(image: Staged, report: SealedReport) -> Statement:
-    """What would be attached for a report against the image. Raises EvidenceError."""
+    """The statement that would be attached for a report against the image. Raises EvidenceError."""
     _refuse_other_digest(image, report)
     predicate = predicate_of(report, image, claims=(), exempt=())
     if judge(predicate, image, Policy(now=datetime.now(UTC))).side != "against":
@@ -130,7 +130,7 @@ def statements(
     *,
     note: Callable[[str], None] | None = None,
 ) -> tuple[Statement, ...]:
-    """What would be attached, after the same checks; nothing is written. Raises as :func:`attach_all`."""
+    """The statements that would be attached; nothing is written. Raises as :func:`attach_all`."""
     _refuse_other_image(image, evidence)
     tests = [_test(report, image, evidence) for report in evidence.verifications]
     _refuse_uncovered(tests, evidence)
@@ -200,10 +200,10 @@ def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> Non
 def _sign_all(
     image: str, made: Sequence[Statement], signer: Signer, say: Callable[[str], None]
 ) -> tuple[Statement, ...]:
-    """Sign what is not signed yet, and say which that was.
+    """Sign the statements that are not signed yet, and return them.
 
     cosign keeps all envelopes under one tag and swaps it without comparing, so that two signers can overtake
-    each other: what got lost is signed once more.
+    each other: a lost signature is made once more.
     """
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
@@ -232,9 +232,9 @@ def _sign_all(
 
 
 def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | None:
-    """Who recognises what this signer signed before.
+    """The verifier that recognises earlier signatures of this signer.
 
-    None where that is not known: whatever others signed, ours is not there until we know it is.
+    None if it is not known: whatever others signed, our signature counts as missing until we find it.
     """
     if signer.key is None:
         who = ci_identity(os.environ)
@@ -248,7 +248,7 @@ def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | No
 def _unsigned(
     cosign: Cosign, image: str, made: Sequence[Statement], verifier: Verifier
 ) -> tuple[list[Statement], str]:
-    """What this verifier finds no signature on; and cosign's words where there are some that it refuses."""
+    """The statements without a signature for this verifier, and cosign's message about refused ones."""
     kinds = sorted({statement.predicate_type for statement in made})
     answers = [cosign.verify(image, kind, verifier) for kind in kinds]
     signed = [statement for answer in answers for statement in answer.statements]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STATUS = "var/lib/dpkg/status"
 _HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})
 _EMPTIED = frozenset({f"{folder}/.wh..wh..opq" for folder in ("var/lib/dpkg", "var/lib", "var")})
-"""How a layer hides what lies below:
+"""How a layer hides files of lower layers:
 https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
 
 LARGE = 150_000_000
@@ -46,7 +46,7 @@ class DebianPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class DpkgList:
-    """dpkg's list. ``packages`` is None where the image has none."""
+    """dpkg's list. ``packages`` is None if the image has none."""
 
     packages: tuple[DebianPackage, ...] | None
     skipped: int = 0
@@ -124,7 +124,7 @@ def _fingerprint(report: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _status(blob: Path, media_type: str) -> str | None:
-    """dpkg's status file in a layer; empty where the layer hides the one below, None where it has neither."""
+    """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither."""
     with blob.open("rb") as raw, tarfile.open(fileobj=_plain(raw, media_type), mode="r|") as archive:
         hidden = False
         for member in archive:

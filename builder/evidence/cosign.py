@@ -51,7 +51,7 @@ class Signer:
 
 @dataclass(frozen=True, kw_only=True)
 class Verifier:
-    """Whose signature counts: a public key, or an identity and who vouches for it."""
+    """The accepted signer: a public key, or an identity and its issuer."""
 
     key: str | None = None
     identity: str | None = None
@@ -76,7 +76,7 @@ class Verifier:
 
 
 def ci_identity(environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """The identity that this CI's token would give a signature, and its issuer; None where that is not known.
+    """The identity that this CI's token would give a signature, and its issuer; None if that is not known.
 
     For GitHub, whose certificates name the workflow's file and ref
     (https://github.com/sigstore/fulcio/blob/main/docs/oidc.md#github). Where one workflow calls another, they
@@ -97,7 +97,7 @@ class Signed:
     statements: tuple[Statement, ...]
     reason: str = ""
     present: bool = True
-    """False where cosign found nothing that could have been verified."""
+    """False if cosign found nothing to verify."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ class Cosign:
     def sign(self, image: str, statement: Statement, signer: Signer) -> None:
         """Sign the predicate and store the envelope beside the image, which is named by digest.
 
-        Raises CommandError where cosign refuses.
+        Raises CommandError if cosign refuses.
         """
         with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
             predicate = Path(folder) / "predicate.json"

@@ -1,4 +1,4 @@
-"""What evidence is made from, as the publisher hands it over."""
+"""The input of evidence, as the publisher hands it over, and the record of an attached piece."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Evidence:
     as_of: datetime | None = None
     """The time of the newest report that was known when the exemptions were made."""
     matrix: bytes = b""
-    """The matrix file; empty where it is not known."""
+    """The matrix file; empty if it is not known."""
     lock: bytes = b""
-    """The lock file; empty where it is not known."""
+    """The lock file; empty if it is not known."""
     unpacked: int | None = None
     """The image's size unpacked, in bytes."""
 
@@ -47,5 +47,5 @@ class Attached:
     by: Literal["referrers", "tag"]
     """Who lists it: the registry's referrers API, or the tag ``sha256-<hex>``."""
     new: bool
-    """False where it was there already, and its signature, too, if one is asked for."""
+    """False if it was there already, and its signature, too, if one is asked for."""
     signed: bool

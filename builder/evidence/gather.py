@@ -1,6 +1,6 @@
 """Evidence out of a registry that is not trusted: limits, digests, subjects.
 
-What is not what its digest says, is about another image, or is no statement, is put aside with its reason.
+Documents with a wrong digest, about another image, or that are no statements are put aside with the reason.
 A registry can withhold evidence, and with unsigned evidence whoever may push can write any; that is for the
 reader of the result to judge.
 """
@@ -31,7 +31,7 @@ _BUNDLE = "application/vnd.dev.sigstore.bundle"
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A statement about the image. ``digest`` is its artifact's, empty where only cosign has it."""
+    """A statement about the image. ``digest`` is its artifact's, empty if only cosign has it."""
 
     statement: Statement
     digest: str
@@ -95,7 +95,7 @@ def gather(registry: Registry, image: Reference) -> Gathered:
 def check_signatures(
     gathered: Gathered, cosign: Cosign, image: str, verifier: Verifier, kinds: tuple[str, ...]
 ) -> tuple[Gathered, tuple[str, ...]]:
-    """The same, with ``signed`` where cosign has verified it, and why other kinds are not.
+    """The same pieces, ``signed`` set on those that cosign verified, and why other kinds are not signed.
 
     What cosign has verified and no referrer repeats is evidence as well: a registry that withholds one of the
     two does not hide it.

@@ -174,7 +174,7 @@ def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator
 
 
 def _image_at_fault(report: SealedReport) -> Iterator[Refusal]:
-    """Before its age: what was found at fault does not mend by waiting."""
+    """Asked before its age: a fault does not disappear by waiting."""
     match report.verdict:
         case "broken":
             hint = "mend the cell; or verify again where it was found broken"

@@ -1,8 +1,7 @@
 """How the image was made, as SLSA provenance: https://slsa.dev/spec/v1.0/provenance
 
-What rtbuild states is what its lock and recipe say; that nobody tampered with the machine that built, it
-cannot know. So no SLSA level is claimed, and the builder is the program: who answers for the statement is
-whoever signed it.
+rtbuild states the content of its lock and recipe; it cannot know whether somebody tampered with the machine.
+So no SLSA level is claimed, and the builder is the program: the signer answers for the statement.
 """
 
 from __future__ import annotations

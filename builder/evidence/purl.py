@@ -1,4 +1,4 @@
-"""Package URLs, by which scanners know what an SBOM and a provenance name.
+"""Package URLs, by which scanners recognise the packages in an SBOM and a provenance.
 
 https://github.com/package-url/purl-spec
 """

@@ -67,10 +67,10 @@ def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
 
 
 def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mapping[str, Any]]) -> None:
-    """Compare the lock with what the image itself says.
+    """Compare the lock with the packages that the image itself lists.
 
-    Raises EvidenceError naming every difference: then the image is not what its lock says, or the SBOM would
-    not be what is in the image.
+    Raises EvidenceError naming every difference: either the image is not the locked one, or the SBOM would
+    not list the image's content.
     """
     differences: list[str] = []
     pinned = evidence.recipe.pinned

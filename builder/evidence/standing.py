@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
     """Of several about the very same thing the newest; of two in one second the one against the image.
 
-    What speaks against the image gives way only to a newer word for it, or to a newer one against it: a GPU
-    that is taken an hour later, a clock that is wrong or a test double do not mend what was found.
+    A judgement against the image gives way only to a newer one for or against it: a busy GPU an hour later, a
+    wrong clock or a test double do not repair the image.
     """
     latest: dict[ReportKey, JudgedReport] = {}
     for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
@@ -27,13 +27,13 @@ def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
 
 
 def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
-    """Of the words that stand those that shut an image out, whatever others say: one that says ``works`` on
-    another GPU does not outvote them, and they do not grow old."""
+    """Standing judgements that exclude an image: a ``works`` on another GPU does not outvote them, and
+    they do not grow old."""
     return [word for word in stand if word.side == "against" and word.verdict == "broken"]
 
 
 def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list[JudgedReport]:
-    """Of the words that stand those that deny a claim: with another driver on a GPU of that class, say."""
+    """Standing judgements that deny a claim, for instance with another driver on a GPU of that class."""
     return [
         word
         for word in stand

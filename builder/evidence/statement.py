@@ -1,4 +1,4 @@
-"""in-toto statements: what is said about which digest.
+"""in-toto statements: predicates about digests.
 
 https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. Read strictly: a document that two
 parsers could read in two ways (a key twice, NaN) is refused.

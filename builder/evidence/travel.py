@@ -1,7 +1,7 @@
-"""How reports get from the machine that verifies to the one that publishes: beside the image.
+"""Reports travel beside the image, from the machine that verifies to the one that publishes.
 
 A report is attached to the staged image as an OCI artifact, one for each GPU, driver and time. Whoever may
-push to the staging repository can attach one, so that is who is trusted to verify.
+push to the staging repository can attach one, and so is trusted to verify.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) ->
 
 
 def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
-    """The reports that are attached to an image, by digest; what cannot be believed says why.
+    """The reports that are attached to an image, by digest; damaged ones give the reason.
 
-    Raises RegistryError where the registry does not list all that is attached: what is not read may speak
+    Raises RegistryError if the registry does not list all attached artifacts: an unread report may speak
     against the image.
     """
     found: list[SealedReport | Damaged] = []
@@ -70,7 +70,7 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
 
 
 def _read(registry: Registry, image: Staged, where: str) -> SealedReport | None:
-    """One report by its artifact; None where the artifact is something else."""
+    """One report by its artifact; None if the artifact is something else."""
     document = registry.manifest(where).document
     if document.get("artifactType") != REPORT_TYPE:
         return None

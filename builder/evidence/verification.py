@@ -1,8 +1,8 @@
-"""A report as a test-result predicate, and what speaks against one.
+"""Reports as test-result predicates, and the reasons against one.
 
 https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md names result, configuration
-and tests, and nothing of hardware; what it lacks stands in the extension field ``rtbuildVerification``, with
-the probe's whole report, so that whoever reads it judges for himself and need not believe a summary.
+and tests, but no hardware; GPU, driver and time stand in the extension field ``rtbuildVerification``, with
+the probe's whole report, so that readers judge for themselves and need not believe a summary.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _PredicatePart(BaseModel):
 
 
 class Details(_PredicatePart):
-    """What the test-result predicate has no field for."""
+    """Fields that the test-result predicate lacks."""
 
     schema_version: Literal[1] = Field(alias="schema")
     cell: str
@@ -117,7 +117,7 @@ def predicate_of(
 
 
 def covered_class(report: ProbeDocument) -> str | None:
-    """The class of the GPU that convolved: the first, where a machine has several. None: in no table."""
+    """The class of the GPU that convolved: the first, if a machine has several. None: in no table."""
     gpus = report.gpus
     return class_of(gpus[0].name, gpus[0].compute_capability) if gpus else None
 
@@ -178,7 +178,7 @@ def no_proof(report: ProbeDocument) -> Iterator[str]:
 def contradictions(
     found: TestResult, report: ProbeDocument, result: Literal["PASSED", "FAILED"]
 ) -> Iterator[str]:
-    """Where a predicate says something else than its report; ``result`` is what it has to say."""
+    """Contradictions between a predicate and the report inside; ``result`` is what it must state."""
     by_outcome: dict[str, set[str]] = {"passed": set(), "failed": set(), "not_run": set()}
     for check in report.checks:
         by_outcome[check.outcome].add(f"{check.stage}/{check.id}")

@@ -1,1 +1,1 @@
-"""Package indexes: what requirements resolve to, project pages, wheels, members of wheels that stay there."""
+"""Package indexes: resolving requirements, project pages, downloads, and reading members of remote wheels."""

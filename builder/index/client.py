@@ -1,4 +1,4 @@
-"""Python packages: what requirements resolve to, and the wheels themselves.
+"""The client of package indexes: resolves requirements and downloads wheels.
 
 The only module that talks to a package index (resolution is done by uv, see :mod:`.uv`). Which index that is,
 the user's own configuration says: :mod:`.settings`.
@@ -54,7 +54,7 @@ class Index:
         note: Callable[[str], None] | None = None,
         _known: dict[str, str] | None = None,
     ) -> None:
-        """``note`` receives what the user should hear and what stops nothing, such as a yanked version."""
+        """``note`` receives remarks for the user that stop nothing, such as a yanked version."""
         self.settings = settings
         self._client = client or Client(
             ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
@@ -193,7 +193,7 @@ class Index:
         """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
 
         ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others;
-        what they have stays for the next run.
+        their partial files stay for the next run.
         """
         ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
         paths = download.together(

@@ -1,7 +1,7 @@
 """Project pages of a package index, kept between runs and never believed unasked.
 
 A page that came with a validator (``ETag``, ``Last-Modified``) is asked for again by it, and the server sends
-the page only where it changed: https://www.rfc-editor.org/rfc/rfc9110#name-conditional-requests. One without
+the page only if it changed: https://www.rfc-editor.org/rfc/rfc9110#name-conditional-requests. One without
 is fetched each time.
 """
 
@@ -40,11 +40,11 @@ class Page:
     text: str
     content_type: str
     url: str
-    """Where it came from in the end, without a login; what it links to is relative to this."""
+    """The final address, without a login; links of the page are relative to it."""
 
 
 def get(client: Client, url: str, *, accept: str, folder: Path) -> Page:
-    """The page at ``url``; ``folder`` has what earlier runs kept.
+    """The page at ``url``; ``folder`` has the pages that earlier runs kept.
 
     Raises:
         requests.RequestException: the server did not answer.
@@ -71,7 +71,7 @@ def get(client: Client, url: str, *, accept: str, folder: Path) -> Page:
 
 
 def _validators(response: requests.Response) -> dict[str, str]:
-    """Empty for what is not to be kept: https://www.rfc-editor.org/rfc/rfc9111#name-no-store-2."""
+    """Empty for a page that must not be kept: https://www.rfc-editor.org/rfc/rfc9111#name-no-store-2."""
     if response.status_code != 200 or "no-store" in response.headers.get("Cache-Control", "").lower():
         return {}
     return {name: response.headers[name] for name in _VALIDATORS if response.headers.get(name)}

@@ -111,7 +111,7 @@ def _portable(url: str, notes: list[str]) -> bool:
 
 @functools.cache
 def _uv_builtin() -> str:
-    """The index that uv uses where nothing is configured."""
+    """The index that uv uses if nothing is configured."""
     environ = {key: value for key, value in os.environ.items() if key not in _UV_INDEX_VARIABLES}
     default, _ = _ask_uv(environ, "--no-config")
     if not default:

@@ -20,18 +20,18 @@ _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links
 
 @dataclass(frozen=True, kw_only=True)
 class IndexFile:
-    """A file as an index offers it. ``sha256`` is None where the index gives another hash or none."""
+    """A file as an index offers it. ``sha256`` is None if the index gives none."""
 
     name: str
     url: str
     sha256: str | None
     size: int = 0
     metadata: str | bool = False
-    """The sha256 of the metadata file beside it; True for one without a hash, False where there is none."""
+    """The sha256 of the metadata file beside it; True for one without a hash, False if there is none."""
     yanked: str | None = None
     """Why its maker took it back, as far as the index says; None for a file that stands."""
     requires_python: str | None = None
-    """``Requires-Python`` of its metadata, where the index repeats it: ``>=3.10``."""
+    """``Requires-Python`` of its metadata, if the index repeats it: ``>=3.10``."""
 
 
 class NotAPageError(ValueError):

@@ -1,4 +1,4 @@
-"""What a wheel must fit: Python, platform, glibc; and which of several wheels fits best."""
+"""The target of wheels (Python, platform, glibc), and which of several wheels fits it best."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-"""Docker's platforms that rtbuild builds for, and what Python and wheels call the machine."""
+"""Docker's platforms that rtbuild builds for, each with the name of its machine in Python and in wheels."""
 
 # The aliases that came before PEP 600: https://peps.python.org/pep-0600/#legacy-manylinux-tags
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
-# Those of its glibc values that uv's --python-platform knows; it takes the highest not above the target's.
+# The minor versions of glibc in uv's --python-platform; the highest one not above the target's is taken.
 _UV_GLIBC = (17, 28, *range(31, 41))
 
 

@@ -68,7 +68,7 @@ def compile_requirements(
 
     ``files`` are wheels that no index has.
 
-    With ``listed`` the requirements are all there is: what they depend on themselves is not looked at.
+    With ``listed`` the requirements are complete: their own dependencies are ignored.
 
     ``previous`` are preferences: their versions stay where the requirements allow it, except for those that
     ``upgrade`` names (True: all).

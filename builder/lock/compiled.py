@@ -1,4 +1,4 @@
-"""Packages that are compiled from sources: where that can be, in which system, and what it asks of the image.
+"""Packages that are compiled from sources: on which machine, in which system, with which needs in the image.
 
 A compiled file loads the libraries that it was linked with, in the versions of their names that it found
 there. So it is made of the packages of the very Debian release that the image stands on, and no other.
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from builder.model import Base, Cell, RootfsBase, Wheel
 
 COMPILER = ("build-essential", "python3-dev")
-"""What every build of compiled code has; no image does."""
+"""Packages that every build of compiled code has, and no image."""
 
 
 def refuse_place(cell: Cell, here: str) -> None:
-    """Raise CellError where what is compiled here, on a ``here``, would not run in the cell's image."""
+    """Raise CellError if code compiled on this machine, a ``here``, would not run in the cell's image."""
     names = ", ".join(name for name, _ in cell.compiled)
     if cell.base.kind != "rootfs":
         raise CellError(
@@ -36,17 +36,17 @@ def refuse_place(cell: Cell, here: str) -> None:
 
 
 def system(base: Base, needs: Sequence[str], *, platform: str, debian: Debian) -> RootfsBase:
-    """What one package is compiled in: the release's compiler, and the packages that its build names.
+    """The system in which one package is compiled: the compiler, and the packages that its build names.
 
-    Each package has a system of its own and not one for all: what a build finds it links with, and so
-    would the packages of one build decide what another comes out as.
+    Each package has a system of its own: a build links with every library that it finds, so the packages of
+    one build would change the result of another.
     """
     suite = base.name.rpartition("/")[2]
     return debian.resolve(suite, platform=platform, packages=sorted({*COMPILER, *needs}))
 
 
 def refuse_missing(wheels: Iterable[Wheel], base: RootfsBase) -> None:
-    """Raise CellError where the image would lack libraries that the wheels load, naming them all at once."""
+    """Raise CellError, naming all of them, if the image would lack libraries that the wheels load."""
     there = {deb.package for deb in base.debs}
     missing: dict[str, list[str]] = {}
     for wheel in wheels:

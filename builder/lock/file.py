@@ -1,4 +1,4 @@
-"""The lock file: ``<matrix>.lock.json`` beside the matrix, the memory of what its cells resolved to.
+"""The lock file, ``<matrix>.lock.json`` beside the matrix: bases, wheels and packages of its cells.
 
 Wheels, Debian packages and base images are listed once and named by the cells. Keys are sorted and every
 wheel and package stands on a line of its own, so that a diff shows what changed and nothing else. No host
@@ -65,7 +65,7 @@ def lock_path(matrix: Path) -> Path:
 
 
 def read_lock(path: Path) -> Lockfile | None:
-    """The lock, or None where there is none.
+    """The lock, or None without a lock file.
 
     Raises:
         UsageError: the file is damaged, edited into something that cannot be, or of a newer rtbuild.
@@ -127,7 +127,7 @@ def status(cell: Cell, lockfile: Lockfile | None) -> LockStatus:
 
 
 def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
-    """What the lock has for the cell; None where it has nothing that fits.
+    """The cell as it is locked; None if the lock has no entry that fits.
 
     With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell``
     then names the base and the ``apt`` packages that the entry was made with.
@@ -230,7 +230,7 @@ def _lists(compiled: Compilation) -> dict[str, list[str]]:
 
 
 def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
-    """A readable name for each; with a piece of the hash where two files have the same."""
+    """A readable name for each; with a piece of the hash if two files have the same name."""
     named: dict[str, list[_Item]] = {}
     for item in sorted(items):
         named.setdefault(name(item), []).append(item)

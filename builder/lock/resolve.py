@@ -45,7 +45,7 @@ def pin(
     """Resolve a cell.
 
     ``previous`` is the cell's old entry, which :func:`builder.lock.pinned_cell` also gives for a stale one:
-    its base stays while the matrix names the same, and its wheels stay where the requirements allow it.
+    its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
     ``workshop`` builds what the cell has ``from_source``; without one such a cell cannot be resolved.
 

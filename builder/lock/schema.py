@@ -64,7 +64,7 @@ class LockedWheel(_Strict):
     file: FileName
     sha256: Sha256
     size: Count = Field(description="Bytes.")
-    uploaded: Count = Field(description="Seconds since 1970, by the index; 0 where it does not say.")
+    uploaded: Count = Field(description="Seconds since 1970, by the index; 0 if it does not say.")
     source: LockedSource | None = None
 
 

@@ -1,4 +1,4 @@
-"""Packages of which an index has only sources: which of them a cell wants built, and from what.
+"""Packages for which an index has only sources: which of them a cell wants built, and from which source.
 
 Building is :mod:`builder.sdist`'s, which :func:`built` receives as its ``workshop``.
 """
@@ -42,7 +42,7 @@ class SdistBuilder(Protocol):
 
     @property
     def cancel(self) -> threading.Event:
-        """Once set, what is being built ends soon, by a CancelledError."""
+        """Once set, the running build ends soon, by a CancelledError."""
 
     def lock(
         self,
@@ -129,9 +129,9 @@ def systems_for(cell: Cell, base: object, debian: Debian) -> tuple[RootfsBase, R
 
 
 def systems_of(python: str, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:
-    """A small Debian with that Python; or, where no release has it, the nearest above and the nearest below.
+    """A small Debian with that Python; or, if no release has it, the nearest above and the nearest below.
 
-    The one above is what the lock records: its packages stay in the archive for longer.
+    The lock records the one above: its packages stay in the archive for longer.
 
     Raises:
         CellError: no release has that Python, and it is not between two that have one.
@@ -177,7 +177,7 @@ def suites_of(python: str) -> tuple[str, str | None]:
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
-    """The sources to build; None where a wheel fits, which is then what is taken.
+    """The source to build; None if a wheel fits, which is then taken.
 
     Raises:
         PackageIndexError: there are no sources either, or none for this Python.

@@ -1,4 +1,4 @@
-"""One file by content into a cache: resumed where it broke off, checked, and put in place by a rename."""
+"""Downloads single files into a cache by content: resumed, checked, and renamed into place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoppedError(CancelledError):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedFile:
-    """What must arrive. ``size`` is in bytes, 0 where it is not known."""
+    """The file that a download must give. ``size`` is in bytes; 0: not known."""
 
     what: str
     """For messages: a wheel's file name, a Debian package's path, a blob's digest."""
@@ -246,7 +246,7 @@ class _Download:
             self.reported = total
 
     def _attempt(self, url: str) -> tuple[str, str]:
-        """Download what is missing; the sha256 of the whole, and a word on what it is."""
+        """Download the missing bytes; return the sha256 of the whole file and a word on its kind."""
         have = self._have()
         if self.content.size and have > self.content.size:
             self.part.unlink()

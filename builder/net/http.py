@@ -82,7 +82,7 @@ class Client:
     """One ``requests`` session a thread; sessions are not promised to be safe across threads.
 
     Proxies, ``.netrc`` and ``REQUESTS_CA_BUNDLE`` come from the environment, as in every program built on
-    ``requests``; ``SSL_CERT_FILE`` is honoured where that is unset.
+    ``requests``; ``SSL_CERT_FILE`` is honoured if that is unset.
     """
 
     def __init__(

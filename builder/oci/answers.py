@@ -1,4 +1,4 @@
-"""What a registry answers: documents with a limit, and refusals in words that say what to do."""
+"""Answers of registries: documents of bounded size, and refusals as errors with a hint."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def altered(what: str, place: Place, expected: str, found: str) -> RegistryError
 
 
 def refusal(response: requests.Response, name: Reference, place: Place) -> RegistryError:
-    """Why a registry said no, by status; its own words are added where it has some."""
+    """The error for a registry's refusal, by status, with the registry's own message if there is one."""
     status = response.status_code
     with response:
         said = _own_words(response)
@@ -81,7 +81,7 @@ def refusal(response: requests.Response, name: Reference, place: Place) -> Regis
 
 
 def _own_words(response: requests.Response) -> str:
-    """``errors[0].message`` of the specification's error document, if that is what came."""
+    """``errors[0].message`` if the answer is the specification's error document."""
     try:
         if int(response.headers.get("Content-Length", "0")) > _LARGEST_DOCUMENT:
             return ""

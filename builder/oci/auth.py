@@ -1,4 +1,4 @@
-"""Who one is to a registry: Docker's own stored logins, and the tokens that they are exchanged for."""
+"""Logins for registries: those that Docker stored, and the tokens that they are exchanged for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Login:
 
 
 def docker_login(host: str) -> Login | None:
-    """What ``docker login HOST`` stored, in the file or in a credential helper; None if it stored nothing.
+    """The login that ``docker login HOST`` stored, in its file or in a credential helper; None without one.
 
     Raises:
         RegistryError: the configured credential helper does not work.
@@ -82,7 +82,7 @@ class Challenge:
 def answer(
     client: Client, challenge: Challenge, scopes: Sequence[str], login: Login | None, where: str
 ) -> str | None:
-    """The ``Authorization`` header that a challenge asks for; None where there is no login to answer with.
+    """The ``Authorization`` header that a challenge asks for; None if there is no login to answer with.
 
     Raises:
         RegistryError: the token service refused or did not answer.

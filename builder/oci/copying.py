@@ -1,7 +1,6 @@
-"""An image into a repository, by digest: blobs first, then the manifest, a tag last.
+"""Copies images into repositories by digest: blobs first, then the manifest, a tag last.
 
-Everything is named by its content, so a copy that broke off goes on where it was, and one that is complete
-sends nothing.
+Everything is named by its content: an interrupted copy continues, and a complete one sends nothing.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def push_image(
 ) -> str:
     """Put an image into a repository out of files; the digest of its manifest, which ``tag`` then names.
 
-    ``blob`` gives the file with a digest, and is asked only for what the repository lacks. ``mount_from``
+    ``blob`` gives the file with a digest, only for blobs that the repository lacks. ``mount_from``
     says for some digests in which repository of the same registry they are. The tag is put after all else,
     and read back. Raises RegistryError.
     """
@@ -106,8 +105,8 @@ def copy_image(
 ) -> Tally:
     """Bring an image into another repository under the same digest, without a tag. Raises RegistryError.
 
-    Blobs that are there are left alone; those of the same registry are mounted; the others pass through a
-    file, and are checked on the way.
+    Blobs that the target has are skipped; blobs of the same registry are mounted; all others pass through a
+    file and are checked.
     """
     tally = Tally(advance=advance)
 

@@ -1,10 +1,10 @@
-"""What refers to an image: OCI artifacts whose manifest names it as ``subject``.
+"""Referrers of an image: OCI artifacts whose manifest names the image as ``subject``.
 
 A registry that knows referrers lists them by itself and says so with ``OCI-Subject``. For any other one the
 client keeps the list, an index under the tag ``sha256-<hex>``:
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-referrers and
 #referrers-tag-schema. No registry swaps a tag by comparison, so two writers of that tag can overtake each
-other: each looks again after it wrote, and writes once more where its entry got lost.
+other: each reads the tag again after writing, and writes once more if its entry got lost.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Listing:
     left_out: int = 0
     """Entries that were beyond the limit, or made no sense."""
     complete: bool = True
-    """False where the list goes on beyond what was read."""
+    """False if the list is longer than the part that was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +121,7 @@ class Attachment:
     descriptor: Descriptor
     kept: Kept
     new: bool
-    """False where the very same artifact was attached before."""
+    """False if the very same artifact was attached before."""
 
 
 def tag_of(digest: str) -> str:
@@ -130,12 +130,13 @@ def tag_of(digest: str) -> str:
 
 
 def referrers(registry: Registry, image: Reference) -> Listing:
-    """What refers to the image, which is named by digest.
+    """List the artifacts that refer to an image, which is named by digest.
 
     Raises:
         RegistryError: the registry did not answer, refused, or answered with no list.
     """
-    assert image.digest is not None  # noqa: S101 - callers resolve tags once, before
+    if image.digest is None:
+        raise ValueError(f"{image} is not named by digest")
     found: list[Descriptor] = []
     odd = 0
     more = True
@@ -216,7 +217,7 @@ def _again(attempt: Callable[[], _Made]) -> _Made:
 
 
 def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tuple[Descriptor, ...]) -> None:
-    """Have ``wanted`` in the index under the tag; what others put there stays.
+    """Put ``wanted`` into the index under the tag; entries of other writers stay.
 
     Raises:
         RegistryError: something else than an index has that tag, or others overwrote it again and again.
@@ -226,7 +227,7 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
     for pause in _pauses():
         document = _again(functools.partial(_tagged_index, registry, image, tag))
         there = {entry["digest"]: entry for entry in document["manifests"]}
-        # Also what another writer put and a third one overwrote in the meantime: whoever saw it restores it.
+        # Entries of another writer that a third one overwrote meanwhile are restored, too.
         seen = {entry.digest: entry.document() for entry in wanted} | seen | there
         missing = [entry for digest, entry in seen.items() if digest not in there]
         if not missing:

@@ -1,7 +1,6 @@
-"""Container registries: what a base image is, without pulling it; blobs and manifests in both directions.
+"""The client of container registries: manifests, blobs, tags and referrers by the OCI distribution API.
 
-The only door to a registry: the OCI distribution API. :mod:`.wire` carries the requests, :mod:`.upload` has
-those that write.
+:mod:`.wire` sends the requests; :mod:`.upload` has the requests that write.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class Registry:
         )
 
     def at_mirror(self, base: RegistryBase) -> str | None:
-        """The base by digest at the mirror of its registry; None where it has none."""
+        """The base by digest at the mirror of its registry; None if the registry has no mirror."""
         _, place = self._wire.place(base.reference)
         return f"{place.host}/{place.repository}@{base.digest}" if place.mirror_of else None
 
@@ -190,7 +189,7 @@ class Registry:
         return response.status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:
-        """The digest that a tag points at; None where there is no such tag."""
+        """The digest that a tag points at; None if there is no such tag."""
         name, place = self._wire.place(reference)
         accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
         response = self._wire.call("HEAD", place, f"manifests/{name.selector}", headers={"Accept": accept})
@@ -238,14 +237,14 @@ class Registry:
         )
 
     def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
-        """Upload a file as a blob, unless the repository has it; True where bytes were sent."""
+        """Upload a file as a blob unless the repository has it; True if bytes were sent."""
         if self.exists(reference, digest):
             return False
         upload.push_blob(self._wire, reference, digest, file)
         return True
 
     def mount_blob(self, reference: str | Reference, digest: str, source: str | Reference) -> bool:
-        """Take a blob over from another repository of the same registry; False where it must be pushed."""
+        """Mount a blob of another repository of the same registry; False if it must be pushed."""
         return upload.mount_blob(self._wire, reference, digest, source)
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
@@ -255,9 +254,9 @@ class Registry:
     def request(
         self, method: str, reference: str | Reference, path: str, *, actions: str = "pull", **options: Any
     ) -> requests.Response:
-        """One request below a repository, for what has no method here: ``referrers/sha256:…``, say.
+        """Send a request that has no method here, such as ``referrers/sha256:…`` below a repository.
 
-        Answers the registry's challenge; any status is given back. Raises RegistryError where no answer came.
+        Answers the registry's challenge and returns any status. Raises RegistryError without an answer.
         """
         _, place = self._wire.place(reference)
         return self._wire.call(method, place, path, actions=actions, **options)

@@ -45,7 +45,7 @@ class Reference:
 
     @property
     def selector(self) -> str:
-        """What stands for it in an address: the digest where it has one, as Docker does."""
+        """The part of an address that selects the image: the digest or, without one, the tag."""
         return self.digest or self.tag or "latest"
 
     def at(self, digest: str) -> Reference:
@@ -85,7 +85,7 @@ class Place:
     host: str
     repository: str
     scheme: str | None
-    """``http`` or ``https`` where the user said so."""
+    """``http`` or ``https`` if the user gave one."""
     mirror_of: str | None = None
 
     def __str__(self) -> str:
@@ -175,7 +175,7 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
 class _Choice:
     digest: str
     platform: str | None
-    """``linux/amd64``; None where the entry does not say."""
+    """``linux/amd64``; None if the entry does not say."""
     variant: str
 
 

@@ -1,4 +1,4 @@
-"""Images in a staging repository: under which name a cell's image is found there, and what is known of it."""
+"""Images in a staging repository: the tag of a cell's image, and its manifest, labels and content digest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MovedTagError(RegistryError):
 
 
 class NoImageError(RegistryError):
-    """What a digest names is no single image: an index, a chart, a document that cannot be read."""
+    """A digest names no single image, but an index, a chart or a document that cannot be read."""
 
 
 class ImageReader(Protocol):
@@ -43,7 +43,7 @@ class Staged:
 
     repository: str
     digest: str
-    """Of the manifest: what is verified, and what is published."""
+    """Digest of the manifest, which is verified and published."""
     manifest: bytes
     media_type: str
     config_digest: str
@@ -56,7 +56,7 @@ class Staged:
 
     @property
     def reference(self) -> str:
-        """By digest: what to pull, whatever happens to a tag meanwhile."""
+        """The reference to pull: by digest, so that a moved tag changes nothing."""
         return f"{self.repository}@{self.digest}"
 
     @property
@@ -97,7 +97,7 @@ def find_staged(registry: ImageReader, repository: str, inputs: str) -> Staged |
     """The image that these inputs gave, if the repository has it under its unlisted tag.
 
     The tag is a hint that anyone who may push can move; the label in the image's own config decides. Raises
-    RegistryError where the tag leads to an image of other inputs, or to none that can be read.
+    RegistryError if the tag leads to an image of other inputs, or to none that can be read.
     """
     reference = staged_reference(repository, inputs)
     found = look(registry, reference)
@@ -111,7 +111,7 @@ def find_staged(registry: ImageReader, repository: str, inputs: str) -> Staged |
 
 
 def look(registry: ImageReader, reference: str) -> Staged | None:
-    """The image behind a tag; None where there is no such tag. Raises RegistryError."""
+    """The image behind a tag; None if there is no such tag. Raises RegistryError."""
     try:
         manifest = registry.manifest(reference)
     except ImageMissingError:

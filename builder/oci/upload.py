@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from builder.oci.wire import Wire
 
 RESUMED = 8 << 20
-"""Bytes from which on a blob is worth two more requests, to be resumed where it breaks."""
+"""Size in bytes above which two more requests per blob, which make an upload resumable, pay off."""
 
 _PUSH = "pull,push"
 _STORED = (201, 200)
 """200 answers the question whether the blob is there after all."""
 _UNFIT = frozenset({400, 416})
-"""What registries say where the parts do not make the blob."""
+"""Statuses with which registries refuse an upload whose parts do not make up the blob."""
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 
 def mount_blob(wire: Wire, reference: str | Reference, digest: str, source: str | Reference) -> bool:
     """Have a blob of another repository of the same registry in this one, without its bytes on the way.
 
-    False where that cannot be: another registry, one that does not mount, or does not show us the source.
-    Raises RegistryError where it does not answer.
+    False if that is impossible: another registry, one without mounts, or no access to the source. Raises
+    RegistryError if the registry does not answer.
     """
     name, place = wire.place(reference)
     _, other = wire.place(source)
@@ -111,7 +111,7 @@ class _Upload:
             return self._end(data=content, headers={"Content-Length": str(self._size)})
 
     def resumed(self) -> requests.Response:
-        """Go on where the last try was cut, or from the start; end it where all has arrived."""
+        """Continue after the last byte that arrived, or start anew; finish once all bytes are there."""
         if self._tried:  # perhaps the try that broke had been taken, and only its answer was lost
             there = self._call("HEAD", f"blobs/{self._digest}")
             if there.status_code == 200:
@@ -158,7 +158,7 @@ class _Upload:
         return self._call("PUT", f"{location}{joint}{urlencode({'digest': self._digest})}", **options)
 
     def _arrived(self) -> int | None:
-        """How many bytes of the upload that broke are there; None where there is none to go on with."""
+        """How many bytes of an interrupted upload the registry has; None without an upload to continue."""
         if self._location is None:
             return None
         answer = self._call("GET", self._location)

@@ -38,7 +38,7 @@ class Wire:
         *,
         hint: str | None = None,
     ) -> None:
-        """``hint`` says what to do about a registry that does not answer, where a mirror of it is no help."""
+        """``hint`` says how to deal with a registry that does not answer, if a mirror does not help."""
         self.client = client
         self._hint = hint
         self._mirrors = dict(mirrors)
@@ -50,7 +50,7 @@ class Wire:
         self._ahead: dict[str, float] = {}
 
     def place(self, reference: str | Reference) -> tuple[Reference, Place]:
-        """A reference in full, and where it is really asked for."""
+        """A reference in full, and the place that answers for it: the registry or its mirror."""
         name = reference if isinstance(reference, Reference) else parse_reference(reference)
         return name, place_of(name, self._mirrors)
 
@@ -64,12 +64,12 @@ class Wire:
         also: str | None = None,
         **options: Any,
     ) -> requests.Response:
-        """One request to a repository, answering the registry's challenge where it sets one.
+        """Send a request to a repository and answer the registry's challenge, if there is one.
 
         A token that has run out brings a challenge like none at all does, and a new one is asked for.
         ``path`` is below the repository, or a whole URL that the registry gave: one on another host gets no
         login of ours, and needs none where it is signed. ``also`` names a repository of the same registry
-        that must be readable, too. Raises RegistryError where nothing answers.
+        that must be readable, too. Raises RegistryError if nothing answers.
         """
         own = self.url(place, "")
         url = path if path.startswith(("http://", "https://")) else own + path
@@ -99,7 +99,7 @@ class Wire:
     def renew(
         self, response: requests.Response, place: Place, actions: str, *, also: str | None = None
     ) -> str | None:
-        """Answer the challenge of a 401: the ``Authorization`` from here on; None where there is none."""
+        """Answer the challenge of a 401: the ``Authorization`` from here on; None if there is none."""
         challenge = Challenge.parse(response.headers.get("WWW-Authenticate", ""))
         if challenge.scheme not in ("basic", "bearer"):
             return None
@@ -112,7 +112,7 @@ class Wire:
         return found
 
     def send(self, method: str, place: Place, url: str, **options: Any) -> requests.Response:
-        """One request without any answer to a challenge. Raises RegistryError where nothing answers."""
+        """Send a request without answering a challenge. Raises RegistryError if nothing answers."""
         self._refuse_silent(place)
         try:
             sent = self.client.request(method, url, allow_redirects=method in ("GET", "HEAD"), **options)
@@ -131,7 +131,7 @@ class Wire:
     ) -> requests.Response:
         """Try until the status is one of ``done``, or one that no waiting mends, or the retries are used up.
 
-        For what the client does not repeat by itself: a POST, and requests that only count together.
+        For requests that the client does not repeat by itself: a POST, and those that only count together.
         ``attempt`` may raise RegistryError for a connection that broke. What ``reached`` further than before
         is not given up: its retries begin anew.
         """
@@ -234,5 +234,5 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _position(data: Any) -> int | None:
-    """Where a file that is to be sent begins to be; None for what is no file."""
+    """The position of a file from which it is sent; None if the body is no file."""
     return int(data.tell()) if hasattr(data, "tell") else None

@@ -1,4 +1,4 @@
-"""What was found against images that are public already, said beside them.
+"""Reports against images that are public already, attached to them as failed verifications.
 
 A digest that was published and is found broken later keeps its tags: the gate keeps a new publication back,
 and undoes none. So the report is attached to the public digest as a verification that failed, for whoever
@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError
-from builder.evidence import attach_failures, failure_statement
+from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.standing import denied, standing, without_exempt
@@ -29,7 +29,8 @@ from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from builder.evidence import Signer, Statement
+    from builder.evidence.cosign import Signer
+    from builder.evidence.statement import Statement
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:
-    """What stands against an image beside it in the public repository, if it is there: whoever put it.
+    """Standing judgements against an image, from all statements beside it in the public repository.
 
     Raises RegistryError.
     """
@@ -51,7 +52,7 @@ def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Jud
 
 
 def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[JudgedReport]:
-    """The test results among statements, without those that an audit would refuse as well."""
+    """Judgements of the test results among statements, without those that an audit would refuse, too."""
     judged = []
     for statement in statements:
         with contextlib.suppress(EvidenceError):  # an SBOM, or no evidence about this image
@@ -67,7 +68,7 @@ def find_failures(
     reports: Sequence[SealedReport | Damaged],
     warn: Warn,
 ) -> tuple[Failing, ...]:
-    """What is to be said of the cell's public images; nothing is written. Raises RegistryError.
+    """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
     ``names`` are the tags that move with the cell, ``reports`` those of this machine.
     """
@@ -94,7 +95,7 @@ def find_failures(
 def say_failures(
     registry: Registry, found: Sequence[Failing], *, signer: Signer | None, note: Callable[[str], None]
 ) -> tuple[Failing, ...]:
-    """Attach, and sign where there is a signer; what is there is left alone. Raises as ``attach_all``."""
+    """Attach the statements, sign them if there is a signer. Raises as ``attach_all``."""
     done: list[Failing] = []
     for _, group in groupby(found, key=lambda one: one.image.digest):
         rows = list(group)
@@ -114,7 +115,7 @@ def _names(report: SealedReport, cell: Cell) -> bool:
 
 
 def _public(registry: Registry, target: str, digest: str, cell: Cell) -> Staged | None:
-    """An image of the cell that is public; None where there is none, or it is somebody else's."""
+    """A public image of the cell; None if there is none, or it is another cell's."""
     if registry.digest_of(f"{target}@{digest}") is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""From a cell to the image that may be published: found in staging by what it was built from."""
+"""The image of a cell in staging that may be published, found by the inputs that it was built from."""
 
 from __future__ import annotations
 

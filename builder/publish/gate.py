@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What the gate says of one cell."""
+    """The gate's decision about one cell."""
 
     cell: Cell
     refusals: tuple[Refusal, ...]
     counted: tuple[SealedReport, ...] = ()
     """The reports that it stands on, the newest first."""
     claims: tuple[str, ...] = ()
-    """GPU classes that the image may be published for: those that it was verified on, and no other."""
+    """GPU classes that the image may be published for: only classes on which it was verified."""
     exempt: tuple[str, ...] = ()
     """GPU classes that the cell names and that its matrix takes back."""
     measured: Measured | None = None
@@ -139,7 +139,7 @@ def _missing(image: Staged) -> Refusal:
 
 
 def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
-    """The classes that the matrix claims and that no report bears out, with what is there instead."""
+    """Refusals for classes that the matrix claims without a report; they name the reports that there are."""
     covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
     for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt):
@@ -179,7 +179,7 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set
 
 
 def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[Measured | None, list[Refusal]]:
-    """What the reports measured, if they say the same."""
+    """The versions that the reports measured, if they agree."""
     found: dict[Measured, str] = {}
     for row in counting:
         where = row.sealed.where if row.sealed is not None else ""

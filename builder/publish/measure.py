@@ -1,4 +1,4 @@
-"""What a finished image was found to hold, and the tags that follow from it; the matrix has no say."""
+"""The versions measured in a finished image, and the tags that follow from them; the matrix has no say."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Measured:
     python: str
     """To the patch: ``3.9.2``."""
     cuda: str | None
-    """``11.8``; None where nothing in the image says it."""
+    """``11.8``; None if nothing in the image says it."""
     cudnn: str
     """To the patch: ``8.6.0``."""
     system: str
@@ -51,7 +51,7 @@ class Measured:
 
 
 def measure(report: ProbeDocument, cell: Cell) -> Measured:
-    """The versions out of a report. Raises CellError where the report does not give one that a tag needs."""
+    """The versions in a report. Raises CellError if a version that a tag needs is missing."""
     python, cudnn = report.python_version(), _cudnn(report)
     missing = [name for name, found in (("Python", python), ("cuDNN", cudnn)) if found is None]
     if python is None or cudnn is None:
@@ -66,7 +66,7 @@ def measure(report: ProbeDocument, cell: Cell) -> Measured:
 
 
 def tag_of(measured: Measured, cell: Cell) -> str:
-    """The measured tag; the architecture where it is not amd64, and the cell's variant, set it apart."""
+    """The measured tag, with the architecture unless it is amd64, and with the cell's variant."""
     parts = [measured.text]
     architecture = cell.platform.partition("/")[2]
     if architecture != "amd64":
@@ -110,7 +110,7 @@ def _cudnn(report: ProbeDocument) -> str | None:
 
 
 def _cuda(report: ProbeDocument) -> str | None:
-    """The CUDA runtime that was loaded; where it does not say, the one that is installed, or compiled in."""
+    """The CUDA runtime that was loaded; if that is not known, the one that is installed or compiled in."""
     loaded = report.loaded("cuda", "libcudart.so")
     installed = [version for name, version in sorted(_packages(report).items()) if _RUNTIME.fullmatch(name)]
     compiled = [

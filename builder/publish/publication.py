@@ -1,4 +1,4 @@
-"""What a publication is asked to do, and what becomes of each cell."""
+"""The order for a publication, and the state of each cell in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.errors import CellError
-    from builder.evidence import Attached, JudgedReport, Signer
+    from builder.evidence.cosign import Signer
+    from builder.evidence.documents import Attached
+    from builder.evidence.judgement import JudgedReport
     from builder.evidence.refusal import Refusal
     from builder.model import Cell
     from builder.oci.copying import Tally
@@ -25,7 +27,7 @@ State = Literal["published", "unchanged", "planned", "refused", "failed", "cance
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a publication is asked to do. None: as the matrix says."""
+    """The options of a publication. None: as the matrix says."""
 
     results: Path
     source: str | None = None
@@ -49,7 +51,7 @@ class Failing:
     entry: SealedReport
     failure: JudgedReport
     tags: tuple[str, ...]
-    """Of the names that move with the cell those that are on it."""
+    """Tags that move with the cell and point to this image."""
     there: bool
     """Whether the statement was there when it was looked for."""
     attached: Attached | None = None
@@ -61,7 +63,7 @@ class Failing:
 
 @dataclass(kw_only=True)
 class Publication:
-    """One cell on its way to the public: what was found, decided and done so far."""
+    """One cell on its way to the public: the image found, the decision, and the steps done so far."""
 
     cell: Cell
     source: str

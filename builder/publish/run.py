@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from builder import __version__
-from builder.errors import CancelledError, CellError, PublishRefusedError, UsageError
-from builder.evidence import Cosign, Evidence, EvidenceError, attach_all, statements
+from builder.errors import (
+    CancelledError,
+    CellError,
+    EvidenceError,
+    PublishRefusedError,
+    StaleLockError,
+    UsageError,
+)
+from builder.evidence.attach import attach_all, statements
+from builder.evidence.cosign import Cosign
+from builder.evidence.documents import Evidence
 from builder.evidence.judgement import Policy
 from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
@@ -35,6 +44,8 @@ if TYPE_CHECKING:
 
     from builder.errors import RtbuildError
     from builder.model import Cell, Matrix
+    from builder.oci.copying import Tally
+    from builder.oci.staging import Staged
     from builder.pipeline.schedule import Emit
     from builder.publish.publication import Order
     from builder.publish.tags import ImageTag, TagStep
@@ -42,7 +53,7 @@ if TYPE_CHECKING:
     Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
-"""How old a report may be where neither the command nor the matrix says."""
+"""How old a report may be if neither the command nor the matrix says so."""
 
 
 def publish(
@@ -55,9 +66,9 @@ def publish(
 ) -> list[Publication]:
     """Publish every cell that the gate lets through; of one that it does not, nothing.
 
-    Every step is named by content, so that a second run changes nothing, and one after an interruption goes
-    on where that one was. Raises UsageError where no repository is named, StaleLockError where the lock does
-    not say what an image holds, and MissingToolError where cosign is asked for and is not there.
+    Every step is named by content: a second run changes nothing, and a run after an interruption continues.
+    Raises UsageError if no repository is named, StaleLockError if the lock is stale, and MissingToolError if
+    cosign is needed and missing.
     """
     line = _Line(matrices, order)
     rows = [line.begin(cell) for cell in cells]
@@ -147,17 +158,20 @@ class _Line:
     def begin(self, cell: Cell) -> Publication:
         """Where the cell comes from and goes to. Raises UsageError."""
         said = self.matrices[cell.matrix].publish
-        source, target = self.order.source or said.staging, self.order.target or said.repository
-        for option, repository, key in (("--from", source, "staging"), ("--to", target, "repository")):
+
+        def named(option: str, repository: str | None, key: str) -> str:
             if repository is None:
                 raise UsageError(
                     f"{cell.matrix}: publish {option[2:]} which repository?",
                     hint=f"{option} registry.example/name, or `publish: {key}` in the matrix",
                 )
-            repository_of(repository)
-        assert source is not None  # noqa: S101 - the loop says so
-        assert target is not None  # noqa: S101
-        return Publication(cell=cell, source=source, target=target)
+            return repository_of(repository)
+
+        return Publication(
+            cell=cell,
+            source=named("--from", self.order.source or said.staging, "staging"),
+            target=named("--to", self.order.target or said.repository, "repository"),
+        )
 
     def judge(self, walk: Walk, row: Publication) -> None:
         """The gate. What speaks against the cell is left in its row's refusals."""
@@ -170,7 +184,8 @@ class _Line:
     def _judge(self, walk: Walk, row: Publication) -> None:
         cell, said = row.cell, self.matrices[row.cell.matrix].publish
         pinned = self.keepers[cell.matrix].pinned(cell)
-        assert pinned is not None  # noqa: S101 - refuse_stale has looked
+        if pinned is None:  # the lock was changed since refuse_stale looked
+            raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
         recipe = render(pinned, probe=self.probe, version=__version__)
         found = find(self.registry, row.source, cell, recipe, self.probe)
         if isinstance(found, Refusal):
@@ -213,7 +228,7 @@ class _Line:
             walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
     def _decide(self, row: Publication, found: Found) -> Decision:
-        """By the reports of this moment: of this machine those that were there at the start."""
+        """Decide by the reports in the registry now, and those of this machine at the start."""
         said = self.matrices[found.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
         return decide(
@@ -232,19 +247,19 @@ class _Line:
 
     def carry(self, walk: Walk, row: Publication) -> CellResult | None:
         """From the gate to the tags."""
-        if row.refusals:
+        found, decision = row.found, row.decision
+        if row.refusals or found is None or decision is None:
             return None
-        assert row.found is not None  # noqa: S101 - the gate has let it through
-        public = replace(row.found.staged, repository=row.target)
-        evidence = self._evidence(row)
+        public = replace(found.staged, repository=row.target)
+        evidence = self._evidence(found, decision)
         try:
             if self.order.dry_run:
                 with walk.stage(Stage.GATE):
-                    statements(self.registry, row.found.staged, evidence, note=walk.progress)
+                    statements(self.registry, found.staged, evidence, note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
                 return _ended(walk, Outcome.DONE)
-            self._copy(walk, row)
+            row.copied = self._copy(walk, found.staged, row.target)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
                 row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
@@ -254,35 +269,30 @@ class _Line:
         except EvidenceError as error:
             row.refusals.append(Refusal(kind="evidence", text=error.message, hint=error.hint))
             return None
-        changed = self._tag(walk, row)
+        changed = self._tag(walk, row, found)
         if row.refusals:
             self._look_back(walk, row)
             self._say_failures(walk, row)
             return None
-        assert row.copied is not None  # noqa: S101 - it was copied above
         new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
         same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
         return _ended(walk, Outcome.DONE if same else Outcome.PUBLISHED)
 
-    def _evidence(self, row: Publication) -> Evidence:
-        assert row.found is not None  # noqa: S101 - as in carry
-        assert row.decision is not None  # noqa: S101
-        path = self.matrices[row.cell.matrix].path
+    def _evidence(self, found: Found, decision: Decision) -> Evidence:
+        path = self.matrices[found.cell.matrix].path
         return Evidence(
-            recipe=row.found.recipe,
-            verifications=row.decision.counted,
-            claims=row.decision.claims,
-            exempt=row.decision.exempt,
-            as_of=row.decision.as_of,
+            recipe=found.recipe,
+            verifications=decision.counted,
+            claims=decision.claims,
+            exempt=decision.exempt,
+            as_of=decision.as_of,
             matrix=path.read_bytes(),
             lock=lock_path(path).read_bytes(),
         )
 
-    def _copy(self, walk: Walk, row: Publication) -> None:
-        assert row.found is not None  # noqa: S101 - as in carry
+    def _copy(self, walk: Walk, staged: Staged, target: str) -> Tally:
         with walk.stage(Stage.COPY):
-            staged = row.found.staged
             done = 0
 
             def advance(how: str, size: int) -> None:
@@ -290,22 +300,22 @@ class _Line:
                 done += size
                 walk.progress(f"{done / 1e6:.0f} of {staged.size / 1e6:.0f} MB, {how}", done, staged.size)
                 if walk.cancel.is_set():
-                    raise CancelledError(f"{row.cell.id}: interrupted while copying")
+                    raise CancelledError(f"{walk.cell.id}: interrupted while copying")
 
-            row.copied = copy_image(self.registry, staged, row.target, advance=advance)
-            walk.done(f"{staged.digest[:19]}: {row.copied.text}")
+            copied = copy_image(self.registry, staged, target, advance=advance)
+            walk.done(f"{staged.digest[:19]}: {copied.text}")
+            return copied
 
-    def _tag(self, walk: Walk, row: Publication) -> bool:
+    def _tag(self, walk: Walk, row: Publication, found: Found) -> bool:
         """Put the tags, those that never move first; whether any had to be put."""
-        assert row.found is not None  # noqa: S101 - as in carry
-        staged = row.found.staged
+        staged = found.staged
         with walk.stage(Stage.TAGS):
             # Once more: copying may have taken an hour, and others verify and publish as well.
-            row.decision = self._decide(row, row.found)
+            row.decision = self._decide(row, found)
             row.refusals += row.decision.refusals
             if row.refusals:
                 return False
-            row.steps, against = self._steps(row, row.found, [step.tag for step in row.steps])
+            row.steps, against = self._steps(row, found, [step.tag for step in row.steps])
             if against:
                 row.refusals += against
                 return False

@@ -1,4 +1,4 @@
-"""The names under which an image is published: which, where they point now, and whether they may move."""
+"""The tags of a published image: their names, their current targets, and whether they may move."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ImageTag:
 
 @dataclass(frozen=True, kw_only=True)
 class TagStep:
-    """What is to be done for a tag: nothing where it points there already."""
+    """The change that a tag needs: none if it points to the digest already."""
 
     tag: ImageTag
     was: str | None
-    """The digest that it points at before; None where there is no such tag."""
+    """The digest that the tag points at now; None without such a tag."""
     digest: str
 
     @property
@@ -46,7 +46,7 @@ class TagStep:
 def tags_of(
     cell: Cell, measured: Measured, digest: str, aliases: Sequence[tuple[str, str]]
 ) -> tuple[ImageTag, ...]:
-    """All names of one image, in the order in which they are put: what never moves first, aliases last."""
+    """All tags of one image in the order of putting them: the immutable one first, aliases last."""
     tags = [
         ImageTag(name=immutable_tag(measured, cell, digest), kind="immutable"),
         ImageTag(name=tag_of(measured, cell), kind="measured"),
@@ -60,7 +60,7 @@ def tags_of(
 
 
 def clashes(wanted: Mapping[tuple[str, str], Sequence[ImageTag]]) -> dict[tuple[str, str], Refusal]:
-    """Images that want the same name, by repository and who they are: none of them may have it."""
+    """Refusals for images that want the same tag, by repository and cell: none of them may have it."""
     owners: dict[tuple[str, str], list[str]] = {}
     for (repository, cell), tags in wanted.items():
         for tag in tags:
@@ -87,7 +87,7 @@ def steps(
     others: Container[str] = (),
     overwrite: bool,
 ) -> tuple[tuple[TagStep, ...], tuple[Refusal, ...]]:
-    """What each tag needs, and which may not be moved. Raises RegistryError.
+    """The changes that tags need, and refusals for tags that may not move. Raises RegistryError.
 
     A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
     all, is moved only by ``overwrite``. So is one that names another cell of this matrix, if it is no alias:
@@ -133,9 +133,9 @@ def steps(
 
 
 def _owner(registry: Registry, reference: str) -> tuple[str | None, str | None]:
-    """Matrix and cell whose image a tag names; None where it is no image of rtbuild's.
+    """Matrix and cell of the image that a tag names; None if rtbuild did not make it.
 
-    Raises RegistryError where the registry does not say: that is no reason to blame somebody else.
+    Raises RegistryError if the registry does not answer.
     """
     try:
         image = look(registry, reference)

@@ -141,7 +141,7 @@ class Zygote:
     SCRIPT = """
 import json, os, sys
 from builder.cli import main
-import builder.cli.publishing, builder.publish.run
+import builder.cli.publish, builder.publish.run
 probe = builder.publish.run.bundle()
 builder.publish.run.bundle = lambda: probe  # once, as it costs a third of a second
 for line in sys.stdin:

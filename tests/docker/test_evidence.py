@@ -20,7 +20,8 @@ from typer.testing import CliRunner
 
 from builder.cli.app import app
 from builder.errors import CommandError
-from builder.evidence import Signer, attach_all
+from builder.evidence.attach import attach_all
+from builder.evidence.cosign import Signer
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.net.http import Client
 from builder.oci.referrers import referrers
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.evidence import Attached
+    from builder.evidence.documents import Attached
     from builder.oci.staging import Staged
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]

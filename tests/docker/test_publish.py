@@ -25,7 +25,7 @@ from rtbuild_command import rtbuild
 from testcontainers.core.container import DockerContainer
 from unreliable import Proxy, before
 
-from builder.evidence import Signer
+from builder.evidence.cosign import Signer
 from builder.net.http import Client
 from builder.oci.auth import Login
 from builder.oci.registry import Registry

@@ -21,7 +21,7 @@ from publish_scene import Scene, Zygote, impatient
 from rtbuild_command import rtbuild
 
 from builder.audit import Audit, Question, audit
-from builder.evidence import Signer, Verifier
+from builder.evidence.cosign import Signer, Verifier
 from builder.evidence.statement import TEST_RESULT
 from builder.oci.registry import Registry
 

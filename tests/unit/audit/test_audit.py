@@ -14,8 +14,9 @@ from registry_double import INDEX, RegistryDouble
 
 from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.errors import MissingToolError, RegistryError
-from builder.evidence import Signed, Statement, Verifier, attach_all
-from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT
+from builder.evidence.attach import attach_all
+from builder.evidence.cosign import Signed, Verifier
+from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.oci.referrers import Artifact, Descriptor, attach
 from builder.oci.spec import MANIFEST, parse_reference
 
@@ -267,7 +268,7 @@ class TestSignatures:
     def test_signed_evidence_counts(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        from builder.evidence import statements
+        from builder.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
         attach_all(registry, pushed, evidence)
@@ -281,7 +282,7 @@ class TestSignatures:
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
         """An attacker adds an unsigned verification to what is signed."""
-        from builder.evidence import statements
+        from builder.evidence.attach import statements
 
         evidence = doubles.evidence(pushed)
         attach_all(registry, pushed, evidence)
@@ -293,7 +294,7 @@ class TestSignatures:
     def test_a_signed_statement_that_is_withheld_as_referrer(
         self, signed: list[Statement], registry: Registry, pushed: Staged
     ) -> None:
-        from builder.evidence import statements
+        from builder.evidence.attach import statements
 
         signed += statements(registry, pushed, doubles.evidence(pushed))
         found = ask(registry, pushed, verifier=Verifier(key="k"))

@@ -13,7 +13,7 @@ from registry_double import INDEX, sha256
 
 from builder.audit import drift
 from builder.audit.finding import AuditOutcome
-from builder.evidence import Policy, judge
+from builder.evidence.judgement import Policy, judge
 from builder.evidence.verification import predicate_of
 from builder.facts import tables
 from builder.oci.spec import MANIFEST
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from registry_double import RegistryDouble
 
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 

@@ -16,20 +16,14 @@ from test_audit import hang_on
 from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.console import Terminal
 from builder.console.audit import answer, document, lines, page
-from builder.evidence import (
-    Signed,
-    Statement,
-    Verifier,
-    attach_all,
-    attach_failures,
-    failure_statement,
-    statements,
-)
+from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
+from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.verification import predicate_of
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from builder.evidence.statement import Statement
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
     from builder.verify.entry import SealedReport

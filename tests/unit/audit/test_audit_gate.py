@@ -13,9 +13,10 @@ from publish_doubles import A100, MATRIX, T4, Project, policy, report
 
 from builder.audit import Question
 from builder.audit.judged import Weighed, judge_all
-from builder.evidence import Statement, failure_statement, judge
+from builder.evidence.attach import failure_statement
 from builder.evidence.gather import Gathered, Piece
-from builder.evidence.statement import TEST_RESULT
+from builder.evidence.judgement import judge
+from builder.evidence.statement import TEST_RESULT, Statement
 from builder.evidence.verification import predicate_of
 from builder.publish.gate import Decision, decide
 from builder.verify.document import parse

@@ -11,13 +11,13 @@ import pytest
 
 from builder.audit import machine
 from builder.audit.finding import AuditOutcome
-from builder.evidence import Policy, judge
+from builder.evidence.judgement import Policy, judge
 from builder.evidence.provenance import provenance
 from builder.evidence.verification import predicate_of
 from builder.facts import tables
 
 if TYPE_CHECKING:
-    from builder.evidence import JudgedReport
+    from builder.evidence.judgement import JudgedReport
     from builder.oci.staging import Staged
 
 NOW = datetime.now(UTC)

@@ -11,11 +11,12 @@ import jsonschema
 import pytest
 
 from builder.audit import Question, audit
-from builder.cli import auditing
+from builder.cli import audit as command
 from builder.console import Terminal
 from builder.console.audit import clean, document, lines, page
 from builder.errors import UsageError
-from builder.evidence import Verifier, attach_all
+from builder.evidence.attach import attach_all
+from builder.evidence.cosign import Verifier
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -28,20 +29,8 @@ PLAIN = Terminal(progress="plain", color=False, github=False)
 
 
 def run(pushed: Staged, monkeypatch: pytest.MonkeyPatch, registry: Registry, **options: Any) -> int:
-    monkeypatch.setattr(auditing.Registry, "from_user", lambda _mirrors: registry)
-    given: dict[str, Any] = {
-        "gpu": None,
-        "driver": None,
-        "max_age": None,
-        "key": None,
-        "identity": None,
-        "issuer": None,
-        "require_signature": False,
-        "mirrors": {},
-        "terminal": PLAIN,
-        "json": False,
-    }
-    return auditing.run(f"{pushed.repository}:1", **given | options)
+    monkeypatch.setattr("builder.oci.registry.Registry.from_user", lambda _mirrors: registry)
+    return command.audit(f"{pushed.repository}:1", **options)
 
 
 def test_yes(
@@ -106,9 +95,9 @@ def test_an_escape_sequence_never_reaches_the_terminal(registry: Registry, pushe
         ({"driver": "9" * 5000}, "no driver version"),
         ({"require_signature": True}, "nobody is named"),
         ({"require_signature": True, "key": ""}, "nobody is named"),
-        ({"key": "k", "identity": "i", "issuer": "u"}, "exclude each other"),
-        ({"identity": "i"}, "belong together"),
-        ({"issuer": "u"}, "belong together"),
+        ({"key": "k", "certificate_identity": "i", "certificate_oidc_issuer": "u"}, "exclude each other"),
+        ({"certificate_identity": "i"}, "belong together"),
+        ({"certificate_oidc_issuer": "u"}, "belong together"),
     ],
 )
 def test_a_question_that_is_none(

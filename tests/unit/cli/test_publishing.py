@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from publish_doubles import Project
 
-from builder.cli.publishing import _cases, exit_code
+from builder.cli.publish import exit_code
 from builder.console.case import CaseStatus
+from builder.console.publication import cases
 from builder.errors import RegistryError
 from builder.evidence.refusal import Refusal
 from builder.publish.publication import Publication
@@ -44,7 +45,7 @@ def test_one_exit_code(tmp_path: Path, states: list[State], code: int) -> None:
 
 def test_what_was_refused_failed_and_what_could_not_be_published_is_an_error(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    refused, failed = _cases([row(project, "refused"), row(project, "failed")])
+    refused, failed = cases([row(project, "refused"), row(project, "failed")])
     assert (refused.status, refused.kind, refused.message) == (CaseStatus.FAILED, "broken", "it says broken")
     assert "hint: mend the cell" in refused.text
     assert (failed.status, failed.kind, failed.message) == (CaseStatus.ERROR, "RegistryError", "HTTP 503")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import pytest
 
-from builder.errors import RegistryError
-from builder.evidence import EvidenceError, Signed, Signer, Statement, attach_all, statements
+from builder.errors import EvidenceError, RegistryError
 from builder.evidence import attach as module
+from builder.evidence.attach import attach_all, statements
+from builder.evidence.cosign import Signed, Signer
 from builder.evidence.gather import gather
 from builder.net.http import Client
 from builder.oci.registry import Registry
@@ -20,7 +21,8 @@ from builder.oci.spec import parse_reference
 if TYPE_CHECKING:
     from registry_double import RegistryDouble
 
-    from builder.evidence import Verifier
+    from builder.evidence.cosign import Verifier
+    from builder.evidence.statement import Statement
     from builder.oci.staging import Staged
 
 OTHER = "sha256:" + "9" * 64

@@ -12,7 +12,7 @@ import evidence_doubles as doubles
 import pytest
 import zstandard
 
-from builder.evidence import EvidenceError
+from builder.errors import EvidenceError
 from builder.evidence import contents as module
 from builder.evidence.contents import DebianPackage, parse_status, read_system
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from builder.errors import CommandError, MissingToolError
-from builder.evidence import Cosign, Signer, Statement, Verifier
 from builder.evidence import cosign as module
-from builder.evidence.cosign import ci_identity
-from builder.evidence.statement import TEST_RESULT
+from builder.evidence.cosign import Cosign, Signer, Verifier, ci_identity
+from builder.evidence.statement import TEST_RESULT, Statement
 
 IMAGE = "registry.example/team/tf@sha256:" + "1" * 64
 STATEMENT = Statement(subjects=("sha256:" + "1" * 64,), predicate_type=TEST_RESULT, predicate={"a": [1, "ü"]})

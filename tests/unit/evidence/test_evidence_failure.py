@@ -11,9 +11,10 @@ import evidence_doubles as doubles
 import jsonschema
 import pytest
 
-from builder.evidence import EvidenceError, JudgedReport, Policy, attach_failures, failure_statement, judge
+from builder.errors import EvidenceError
+from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
-from builder.evidence.judgement import is_failure
+from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
 from builder.evidence.verification import EXTENSION, json_schema, predicate_of
 from builder.oci.spec import parse_reference
 

@@ -10,10 +10,11 @@ import pytest
 from registry_double import RegistryDouble, sha256
 
 from builder.errors import RegistryError
-from builder.evidence import Signed, Statement, Verifier, attach_all
 from builder.evidence import gather as gathering
+from builder.evidence.attach import attach_all
+from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.gather import Gathered, check_signatures, gather
-from builder.evidence.statement import MEDIA_TYPE, TEST_RESULT
+from builder.evidence.statement import MEDIA_TYPE, TEST_RESULT, Statement
 from builder.oci.spec import MANIFEST, parse_reference
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from builder.evidence import EvidenceError
+from builder.errors import EvidenceError
 from builder.evidence.contents import DpkgList, parse_status
 from builder.evidence.provenance import provenance
 from builder.evidence.sbom import refuse_difference, sbom

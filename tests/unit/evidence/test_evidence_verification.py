@@ -11,7 +11,8 @@ import evidence_doubles as doubles
 import jsonschema
 import pytest
 
-from builder.evidence import EvidenceError, Policy, judge
+from builder.errors import EvidenceError
+from builder.evidence.judgement import Policy, judge
 from builder.evidence.verification import EXTENSION, json_schema, predicate_of, timestamp
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from registry_double import RegistryDouble, serve
 from test_publish_docs import SCHEMA
 
 from builder.audit import Question, audit
-from builder.cli.publishing import _summary, exit_code
+from builder.cli.publish import exit_code
 from builder.console import Terminal
+from builder.console.publication import summary
 from builder.evidence.travel import share
 from builder.net.http import Client
 from builder.oci.registry import Registry
@@ -135,7 +136,7 @@ def test_found_broken_elsewhere_it_is_refused_and_those_who_have_it_are_told(pub
     assert answer.failed[0].text.startswith(
         "broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver 535"
     )
-    lines = _summary([row], PLAIN, signed=False, dry_run=False)
+    lines = summary([row], PLAIN, signed=False, dry_run=False)
     assert f"{CELL}: a FAILED verification of a public image is attached" in lines
     assert f"still on it, until a digest that works is published: {CELL}, latest" in lines
     assert "NOT SIGNED" in lines
@@ -149,7 +150,7 @@ def test_a_second_time_nothing_is_attached(published: Scene) -> None:
     row = published.publish()
     assert (row.state, [(found.there, found.new) for found in row.failures]) == ("refused", [(True, False)])
     assert published.state() == before
-    assert "is there already" in _summary([row], PLAIN, signed=False, dry_run=False)
+    assert "is there already" in summary([row], PLAIN, signed=False, dry_run=False)
 
 
 def test_a_dry_run_shows_it_and_writes_nothing(published: Scene) -> None:
@@ -158,7 +159,7 @@ def test_a_dry_run_shows_it_and_writes_nothing(published: Scene) -> None:
     row = published.publish(dry_run=True)
     assert [(found.there, found.attached) for found in row.failures] == [(False, None)]
     assert published.state() == before
-    assert "would be attached" in _summary([row], PLAIN, signed=False, dry_run=True)
+    assert "would be attached" in summary([row], PLAIN, signed=False, dry_run=True)
     assert published.works()
 
 
@@ -299,7 +300,7 @@ def test_a_registry_that_takes_it_not_is_tried_again_by_the_next_run(published: 
     scene.public.before_put = down
     row = scene.publish()
     assert (row.state, kinds(row), exit_code([row])) == ("failed", ["broken"], 1)
-    assert "could not be attached" in _summary([row], PLAIN, signed=False, dry_run=False)
+    assert "could not be attached" in summary([row], PLAIN, signed=False, dry_run=False)
     scene.public.before_put = None
     scene.registry = client()  # the other one remembers that it did not answer
     assert scene.works()

@@ -1,30 +1,15 @@
-"""``rtbuild publish``: the plan or the deed, cell by cell, and one exit code."""
+"""A publication for people: what was done to each cell, and a case of each for CI."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from builder.cli import options as opt
-from builder.cli.boundary import INTERRUPTED, command_line
-from builder.cli.walking import job_files, record
-from builder.console import print_json, reporter
 from builder.console.case import Case, CaseStatus
-from builder.errors import PublishRefusedError, UsageError
-from builder.evidence import Signer
-from builder.publish.publication import Order
-from builder.publish.record import publication_document
-from builder.publish.run import publish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import timedelta
-    from pathlib import Path
 
-    from builder.console import Terminal
-    from builder.model import Matrix
+    from builder.console.terminal import Terminal
     from builder.publish.publication import Publication
 
 _WORDS = {
@@ -37,77 +22,7 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signing:
-    """What the command line says of signing."""
-
-    key: str | None
-    keyless: bool
-
-    def signer(self) -> Signer | None:
-        """Raises UsageError where both ways are asked for."""
-        if self.key and self.keyless:
-            raise UsageError("--key and --keyless exclude each other", hint="take one of them")
-        return Signer(key=self.key) if self.key or self.keyless else None
-
-
-def publish_cells(
-    matrices: list[Matrix],
-    select: list[str] | None,
-    skip: list[str] | None,
-    *,
-    source: str | None,
-    target: str | None,
-    max_age: timedelta | None,
-    dry_run: bool,
-    signing: Signing,
-    overwrite: bool,
-    jobs: int,
-    results: Path,
-    terminal: Terminal,
-    json: bool,
-) -> int:
-    """Publish the cells; what was decided and done is said, recorded, and printed where ``json`` asks."""
-    signer = signing.signer()
-    order = Order(
-        source=source,
-        target=target,
-        results=results,
-        max_age=max_age,
-        dry_run=dry_run,
-        overwrite=overwrite,
-        signer=signer,
-        jobs=jobs,
-    )
-    cells = opt.choose(matrices, select, skip).chosen
-    started = datetime.now(UTC)
-    with reporter(terminal) as report:
-        rows = publish(matrices, cells, order=order, emit=report, cancel=threading.Event())
-    command = command_line()
-    document = publication_document(rows, command=command, started=started, dry_run=dry_run)
-    where = None
-    if not dry_run:
-        where = record(document, results)
-        job_files(_cases(rows), terminal, results, command=command, started=started)
-    if json:
-        print_json(document)
-    terminal.say(_summary(rows, terminal, signed=signer is not None, dry_run=dry_run))
-    if where is not None:
-        terminal.say(f"record: {where}")
-    return exit_code(rows)
-
-
-def exit_code(rows: Sequence[Publication]) -> int:
-    """What a publication comes to: a cell that was refused outweighs one that only failed."""
-    states = {row.state for row in rows}
-    if "cancelled" in states:
-        return INTERRUPTED
-    if "refused" in states:
-        return PublishRefusedError.exit_code
-    return 1 if "failed" in states else 0
-
-
-def _cases(rows: Sequence[Publication]) -> list[Case]:
+def cases(rows: Sequence[Publication]) -> list[Case]:
     """The cells for JUnit and the job's page: one that is refused failed, whatever is to blame."""
     status = {
         "published": CaseStatus.PASSED,
@@ -143,7 +58,7 @@ def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
 
 
 def _against(row: Publication) -> list[str]:
-    """Why a cell is not published, one line a reason, each with its way out."""
+    """The reasons why a cell is not published, one line each, with a hint."""
     lines = [
         f"REFUSED: {refusal.text} ({refusal.kind})" + (f"\n  hint: {refusal.hint}" if refusal.hint else "")
         for refusal in row.refusals
@@ -156,7 +71,7 @@ def _against(row: Publication) -> list[str]:
 
 
 def _failures(row: Publication, *, dry_run: bool) -> list[str]:
-    """What is said beside public images of a cell, and which names lead there still."""
+    """Failed verifications attached to public images of a cell, and the tags that still point there."""
     lines: list[str] = []
     for found in row.failures:
         if found.there:
@@ -172,15 +87,18 @@ def _failures(row: Publication, *, dry_run: bool) -> list[str]:
     return lines
 
 
-def _summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
-    """What came of each cell: digest, claims and tags; then the counts, and loudly what is not signed."""
+def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
+    """The result of each cell: digest, claims, tags; then the counts, and a warning if nothing is signed."""
     lines: list[str] = []
     for row in rows if terminal.progress == "none" else ():  # else it was said when the cell ended
         lines += [f"{row.cell.id}: {text}" for text in _against(row)]
     for row in rows:
-        if row.state not in ("published", "unchanged", "planned") or row.found is None:
+        if (
+            row.state not in ("published", "unchanged", "planned")
+            or row.found is None
+            or row.decision is None
+        ):
             continue
-        assert row.decision is not None  # noqa: S101 - without one a cell has none of these states
         lines.append(f"{row.cell.id}: {_WORDS[row.state]}")
         lines.append(f"  {row.target}@{row.found.staged.digest}")
         lines.append(f"  known to work on {', '.join(row.decision.claims)}")

@@ -1,0 +1,110 @@
+"""``rtbuild audit``: what a registry tells of an image, and the exit code that follows from it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from builder.cli import options as opt
+from builder.cli.app import app
+from builder.errors import UsageError
+
+if TYPE_CHECKING:
+    from builder.evidence.cosign import Verifier
+
+
+@app.command()
+def audit(
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="REPOSITORY:TAG, or REPOSITORY@sha256:….")],
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="Answer for a machine with this GPU: T4, A100.")
+    ] = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="Answer for a machine with this driver: 535, 535.104.05.")
+    ] = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option("--max-age", metavar="AGE", help="Count no verification older than this: 30d, 12h."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="FILE|URI",
+            help="Count only what this public key signed (cosign.pub, or a key service's URI).",
+            envvar="RTBUILD_AUDIT_KEY",
+        ),
+    ] = None,
+    certificate_identity: Annotated[
+        str | None,
+        typer.Option(
+            "--certificate-identity", metavar="WHO", help="Count only what this identity signed: a workflow."
+        ),
+    ] = None,
+    certificate_oidc_issuer: Annotated[
+        str | None,
+        typer.Option("--certificate-oidc-issuer", metavar="URL", help="Who vouches for the identity."),
+    ] = None,
+    require_signature: Annotated[
+        bool,
+        typer.Option("--require-signature", help="Refuse to answer on evidence whose signer is not checked."),
+    ] = False,
+    mirror: opt.Mirror = None,
+    color: opt.Color = "auto",
+    json_: opt.Json = False,
+) -> int:
+    """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
+    from builder.audit import Question
+    from builder.audit import audit as ask
+    from builder.console import print_json
+    from builder.console.audit import clean, document, lines, page
+    from builder.oci.registry import Registry
+
+    question = Question(
+        verifier=_verifier(key, certificate_identity, certificate_oidc_issuer, required=require_signature),
+        gpu=opt.card(gpu, alike=False) if gpu is not None else None,
+        driver=opt.driver(driver),
+        max_age=opt.age(max_age),
+    )
+    registry = Registry.from_user(opt.mirrors(mirror))
+
+    terminal = opt.terminal("auto", color)
+
+    def note(text: str) -> None:
+        if terminal.progress == "tty":
+            terminal.say(clean(text))
+
+    found = ask(registry, image, question, note=note)
+    if json_:
+        print_json(document(found))
+    elif sys.stdout.isatty():
+        sys.stdout.write("\n".join(page(found, terminal)) + "\n")
+    else:
+        sys.stdout.write("\n".join(lines(found)) + "\n")
+    return 0 if found.works else 1
+
+
+def _verifier(
+    key: str | None, identity: str | None, issuer: str | None, *, required: bool
+) -> Verifier | None:
+    from builder.evidence.cosign import Verifier
+
+    if key and (identity or issuer):
+        raise UsageError(
+            "--key and --certificate-identity exclude each other", hint="give the one that signed"
+        )
+    if bool(identity) != bool(issuer):
+        raise UsageError(
+            "--certificate-identity and --certificate-oidc-issuer belong together",
+            hint="as in --certificate-oidc-issuer https://token.actions.githubusercontent.com",
+        )
+    if key or identity:
+        return Verifier(key=key or None, identity=identity, issuer=issuer)
+    if required:
+        raise UsageError(
+            "--require-signature, and nobody is named whose signature would count",
+            hint="--key cosign.pub; or --certificate-identity and --certificate-oidc-issuer",
+        )
+    return None
