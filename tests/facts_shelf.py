@@ -119,23 +119,23 @@ def torch(
 
 
 def jax(version: str, *, cudnn: int = 90800) -> dict[str, dict[str, bytes | str]]:
-    """jax, jaxlib and its plug-in of one release."""
-    plugin = f"jax-cuda12-plugin[with-cuda]=={version}; extra == 'cuda12'"
+    """jax, jaxlib and both plug-ins of one release."""
+    asked = [f"jax-cuda{cuda}-plugin[with-cuda]=={version}; extra == 'cuda{cuda}'" for cuda in (12, 13)]
+    about = metadata("jax", version, f"jaxlib=={version}", "numpy>=1.25", *asked, extras=("cuda12", "cuda13"))
     return {
-        f"jax-{version}-py3-none-any.whl": metadata(
-            "jax", version, f"jaxlib=={version}", "numpy>=1.25", plugin, extras=("cuda12",)
-        ),
-        f"jaxlib-{version}-cp312-cp312-{LINUX}.whl": metadata("jaxlib", version)
-        | {"jaxlib/_jax.so": b"numpy._core"},
-        f"jax_cuda12_plugin-{version}-cp312-cp312-{LINUX}.whl": {
-            "jax_cuda12_plugin/_versions.so": jax_versions(12090, cudnn),
-            "jax_cuda12_plugin/_prng.so": fatbin("sm_50", "sm_90", "compute_90"),
-            **metadata(
-                "jax-cuda12-plugin",
-                version,
-                "nvidia-cudnn-cu12<10.0,>=9.8; extra == 'with-cuda'",
-                "nvidia-cuda-runtime-cu12>=12.1.105; extra == 'with-cuda'",
-                extras=("with-cuda",),
-            ),
-        },
+        f"jax-{version}-py3-none-any.whl": about,
+        f"jaxlib-{version}-cp312-cp312-{LINUX}.whl": metadata("jaxlib", version),
+        **_plugin(version, "12", jax_versions(12090, cudnn), "nvidia-cuda-runtime-cu12>=12.1.105"),
+        **_plugin(version, "13", jax_versions(13000, 91200), "nvidia-cuda-runtime>=13.0.48"),
+    }
+
+
+def _plugin(version: str, cuda: str, built: bytes, runtime: str) -> dict[str, dict[str, bytes | str]]:
+    pins = [f"nvidia-cudnn-cu{cuda}<10.0,>=9.8; extra == 'with-cuda'", f"{runtime}; extra == 'with-cuda'"]
+    return {
+        f"jax_cuda{cuda}_plugin-{version}-cp312-cp312-{LINUX}.whl": {
+            f"jax_cuda{cuda}_plugin/_versions.so": built,
+            f"jax_cuda{cuda}_plugin/_prng.so": fatbin("sm_50", "sm_90", "compute_90"),
+            **metadata(f"jax-cuda{cuda}-plugin", version, *pins, extras=("with-cuda",)),
+        }
     }

@@ -90,6 +90,7 @@ def check(
     skip: opt.Skip = None,
     driver: opt.Driver = None,
     read: opt.Read = False,
+    deep: opt.Deep = False,
     mirror: opt.Mirror = None,
     fix: Annotated[
         bool,
@@ -108,7 +109,8 @@ def check(
         select,
         skip,
         driver=opt.driver(driver),
-        online=read,
+        online=read or deep,
+        deep=deep,
         mirrors=opt.mirrors(mirror),
         json=json_,
         verbose=verbose,
@@ -122,6 +124,7 @@ def explain(
     matrices: opt.Matrices = None,
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
     read: opt.Read = False,
+    deep: opt.Deep = False,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
@@ -137,7 +140,8 @@ def explain(
             opt.load_all(matrices),
             cell,
             driver=opt.driver(driver),
-            online=read,
+            online=read or deep,
+            deep=deep,
             mirrors=opt.mirrors(mirror),
             json=json_,
         )

@@ -32,11 +32,13 @@ def judge(
     *,
     driver: str | None = None,
     online: bool = False,
+    deep: bool = False,
     mirrors: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, tuple[Finding, ...]], Reading | None]:
     """The rules over cells: findings by id, with what locks know and what was read; a stale lock is none.
 
-    ``online`` reads wheels and bases anew; without it, what was read before counts, and no network is asked.
+    ``online`` reads wheels and bases anew, with ``deep`` up to 16 MiB of a wheel; without it, what was read
+    before counts, and no network is asked.
     """
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
 
@@ -53,7 +55,8 @@ def judge(
         from builder.oci.registry import Registry  # with an HTTP client: a tenth of a second
 
         registry = Registry.from_user(mirrors)
-        reading = read(pairs, index=Index.from_user(brief=True), registry=registry, memory=memory)
+        index = Index.from_user(brief=True)
+        reading = read(pairs, index=index, registry=registry, memory=memory, deep=deep)
         truths = reading.truths
     else:
         truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
@@ -69,6 +72,7 @@ def run(
     *,
     driver: str | None,
     online: bool,
+    deep: bool = False,
     mirrors: Mapping[str, str],
     json: bool,
     verbose: int,
@@ -76,7 +80,7 @@ def run(
 ) -> int:
     """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
     cells = choose(matrices, select, skip).chosen
-    found, reading = judge(matrices, cells, driver=driver, online=online, mirrors=mirrors)
+    found, reading = judge(matrices, cells, driver=driver, online=online, deep=deep, mirrors=mirrors)
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
     helpless = refused
     if fix:
@@ -145,12 +149,13 @@ def explain_one(
     *,
     driver: str | None,
     online: bool,
+    deep: bool = False,
     mirrors: Mapping[str, str],
     json: bool = False,
 ) -> int:
     """Everything about one cell's verdict; as JSON, what ``check`` has of that cell."""
     cell = choose_one(matrices, wanted)
-    found, reading = judge(matrices, [cell], driver=driver, online=online, mirrors=mirrors)
+    found, reading = judge(matrices, [cell], driver=driver, online=online, deep=deep, mirrors=mirrors)
     findings = found[cell.id]
     if json:
         print_json_rows(_document([cell], found, reading), "cells")

@@ -91,6 +91,9 @@ Read = Annotated[
         "--read", help="Ask the package index and the registry what wheels and bases say of themselves."
     ),
 ]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.")
+]
 Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
 Builder = Annotated[
     str | None,

@@ -13,7 +13,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from packaging.version import Version
 
 from builder.errors import PackageIndexError
-from builder.facts.wheel import assignments
+from builder.facts.assigned import assignments
 from builder.facts.wheelmeta import read_remote
 from builder.index import target as targets
 

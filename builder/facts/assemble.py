@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from packaging.requirements import Requirement
 
-    from builder.facts.deep import Told
+    from builder.facts.told import Told
     from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]
@@ -257,6 +257,9 @@ def add_told(
                 value = one.values[name]
                 row[name] = list(value) if isinstance(value, (list, tuple)) else value
                 row["read"][name] = prefix + _short_path(one.read[name])
+        for name in one.beyond:
+            if name not in row:
+                row.setdefault("unread", {})[name] = "it lies beyond the first 16 MiB of the wheel"
         asked = one.values.get("glibc")
         if asked and "x86_64" in one.file and not at_least(row.get("glibc", "2"), asked):
             # a tag is a promise; the symbols are what the loader goes by

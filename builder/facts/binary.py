@@ -113,3 +113,91 @@ def torch_cudnn(content: bytes) -> str | None:
         if 7 <= major <= 9 and minor < 100 and patch < 100:
             found.add(f"{major}.{minor}.{patch}")
     return found.pop() if len(found) == 1 else None
+
+
+_SAID = b"but source was compiled with: "
+_LEA = re.compile(rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]")
+_STORE = re.compile(
+    rb"(?P<wide>\x48)?\xc7(?:\x85(?P<far>....)|\x84\x24(?P<stack>....)|\x45(?P<near>.)|\x44\x24(?P<top>.))(?P<value>....)",
+    re.DOTALL,
+)
+_WIDE = re.compile(rb"\x48[\xb8-\xbf](....)(....)", re.DOTALL)
+_ARGUMENTS = re.compile(rb"\xbf(.)\0\0\0.{1,24}?\xbf(.)\0\0\0.{1,36}?\xbf(.)\0\0\0", re.DOTALL)
+_BEFORE = 1500
+"""Bytes of code before the message in which its three numbers are put together."""
+
+
+def tensorflow_cudnn(content: bytes) -> str | None:
+    """cuDNN that TensorFlow was compiled with: the constants of its message "but source was compiled with".
+
+    ``cuda_dnn.cc`` puts major, minor and patch into a structure right before it; compilers store them as two
+    numbers in one, as three, or hand them over one by one. Found by the instruction that loads the message.
+    """
+    found = {version for at in _references(content, _SAID) for version in _stored(content[at - _BEFORE : at])}
+    if not found:
+        found = {version for at in _references(content, _SAID) for version in _passed(content[at - 400 : at])}
+    return found.pop() if len(found) == 1 else None
+
+
+def _references(content: bytes, text: bytes) -> Iterator[int]:
+    """Where code loads the address of a text, relative to itself."""
+    at = content.find(text)
+    if at < 0 or content[:4] != b"\x7fELF":
+        return
+    segments = list(_segments(content))
+    starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
+    wanted = {
+        start - place + address
+        for start in starts
+        for place, address, size, _ in segments
+        if place <= start < place + size
+    }
+    for place, address, size, executable in segments:
+        if executable:
+            code = content[place : place + size]
+            for match in _LEA.finditer(code, 0, len(code) - 7):
+                (distance,) = struct.unpack_from("<i", code, match.start() + 3)
+                if address + match.start() + 7 + distance in wanted:
+                    yield place + match.start()
+
+
+def _segments(content: bytes) -> Iterator[tuple[int, int, int, bool]]:
+    """Offset, address, size and whether it is code, of what the loader maps."""
+    (offset,) = struct.unpack_from("<Q", content, 32)
+    size, count = struct.unpack_from("<HH", content, 54)
+    for number in range(count):
+        kind, flags, place, address, _, length = struct.unpack_from(
+            "<IIQQQQ", content, offset + number * size
+        )
+        if kind == 1:
+            yield place, address, length, bool(flags & 1)
+
+
+def _stored(code: bytes) -> Iterator[str]:
+    """Versions that this code stores, as exactly as it says."""
+    for match in _WIDE.finditer(code):
+        major, minor = (int(struct.unpack("<I", part)[0]) for part in match.groups())
+        if _is_cudnn(major, minor):
+            yield f"{major}.{minor}"
+    narrow: dict[int, int] = {}
+    wide: dict[int, int] = {}
+    for match in _STORE.finditer(code):
+        place = next(part for name in ("far", "stack", "near", "top") if (part := match[name]) is not None)
+        where = int.from_bytes(place, "little", signed=True)
+        (wide if match["wide"] else narrow)[where] = int.from_bytes(match["value"], "little")
+    for where, value in narrow.items():
+        if where + 4 in narrow and where + 8 in narrow and _is_cudnn(value, narrow[where + 4]):
+            yield f"{value}.{narrow[where + 4]}"
+    yield from (f"{value}.0" for where, value in wide.items() if where + 8 in narrow and _is_cudnn(value, 0))
+
+
+def _passed(code: bytes) -> Iterator[str]:
+    """Versions whose numbers are handed over one by one."""
+    for match in _ARGUMENTS.finditer(code):
+        major, minor = match[1][0], match[2][0]
+        if _is_cudnn(major, minor):
+            yield f"{major}.{minor}"
+
+
+def _is_cudnn(major: int, minor: int) -> bool:
+    return 7 <= major <= 9 and minor < 20

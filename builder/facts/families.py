@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from builder.facts.assemble import Raw, WheelRelease
-    from builder.facts.deep import Told
+    from builder.facts.told import Told
 
     Found = Mapping[str, Mapping[str, WheelRelease]]
     """Releases by distribution and version."""
@@ -217,7 +217,7 @@ FAMILIES = (
             "jax-cuda13-plugin": "0.4",
         },
         rows=_jax,
-        light=("jax",),
+        light=("jax", "jaxlib"),
     ),
     Family(
         stem="cupy",

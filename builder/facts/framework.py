@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.facts.decide import decide
@@ -76,6 +76,9 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     of = distribution if distribution == "tensorflow-gpu" or cupy else None
     row = table.row(version, variant, of) if table and version else None
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
+    if wheel is not None and plugin is not None:
+        # jax itself is Python only: what is compiled lies in its plug-in
+        wheel = replace(wheel, cuda=plugin.cuda, cudnn=plugin.cudnn, architectures=plugin.architectures)
     active = _active_pins(row, plugin or wheel, extras, name)
 
     installed = () if cell.dependencies == "listed" else active

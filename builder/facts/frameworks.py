@@ -81,6 +81,10 @@ class FrameworkRow(Row):
     unread: Mapping[str, str] = field(default_factory=dict)
     """For values that are missing, why nobody knows them."""
 
+    # by identity, as caches key on rows: what is inherited would compare their sources alone
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     @property
     def latest(self) -> str:
         return self.version

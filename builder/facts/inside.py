@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from builder.facts import binary
+from builder.facts.assigned import assignments, version_text
 from builder.facts.elf import needs_of
-from builder.facts.wheel import architectures_of, assignments, version_text
+from builder.facts.versions import agree, key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,6 +36,8 @@ class WheelPart:
     """Values that it may tell; a part is left out where all of them are known already."""
     most: int | None = None
     """Packed bytes of it that are enough, where the whole would be too much."""
+    largest: int | None = None
+    """It is left out where it has more packed bytes: what is looked for lies too deep in it."""
     other: bool = False
     """True where it is read of another wheel of the same release, because both are too much of one."""
     gpu_only: bool = False
@@ -50,6 +53,39 @@ def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]
     return ()
 
 
+def _architectures(listed: Any) -> tuple[str, ...]:
+    """TensorFlow's list, in which ``compute_80`` stands for kernels and PTX (``cuda_configure.bzl``)."""
+    found: dict[str, None] = {}
+    for arch in listed:
+        if isinstance(arch, str):
+            found |= dict.fromkeys([arch.replace("compute_", "sm_"), arch])
+    return tuple(found)
+
+
+def values_of(distribution: str, members: Mapping[str, bytes]) -> Values:
+    """What those members that were read of a wheel tell, each value by the first part that tells it."""
+    found: Values = {}
+    for part in (*parts_of(distribution), *parts_of(distribution, other=True)):
+        for name, content in members.items():
+            if re.fullmatch(part.pattern, name):
+                add(found, part.read(content))
+    return found
+
+
+def add(known: Values, found: Values) -> tuple[str, ...]:
+    """Add values that are not known yet, or that say the same more exactly; their names."""
+    new = tuple(name for name, value in found.items() if name not in known or _exacter(known[name], value))
+    known |= {name: found[name] for name in new}
+    return new
+
+
+def _exacter(old: Any, new: Any) -> bool:
+    """Whether a version says the same as one known, and more: ``9.3.0`` and ``9``."""
+    if not isinstance(old, str) or not isinstance(new, str):
+        return False
+    return agree(old, new) and len(key(new)) > len(key(old))
+
+
 def _told(**values: Any) -> Values:
     return {name: value for name, value in values.items() if value is not None}
 
@@ -60,7 +96,7 @@ def _build_info(content: bytes) -> Values:
     info = values.get("build_info")
     values = values | info if isinstance(info, dict) else values
     gpu = values.get("is_cuda_build")
-    listed = architectures_of(values.get("cuda_compute_capabilities") or ())
+    listed = _architectures(values.get("cuda_compute_capabilities") or ())
     found = _told(
         gpu=gpu if isinstance(gpu, bool) else None,
         cuda=version_text(values.get("cuda_version")),
@@ -94,6 +130,10 @@ def _cudnn_header(content: bytes) -> Values:
     return {"cudnn": ".".join(match[1].decode() for match in numbers if match)}
 
 
+def _tensorflow_library(content: bytes) -> Values:
+    return _told(cudnn=binary.tensorflow_cudnn(content))
+
+
 def _numpy_header(content: bytes) -> Values:
     found = re.search(rb"#define NPY_ABI_VERSION 0x0(\d)", content)
     return {"numpy_abi": found[1].decode()} if found else {}
@@ -116,7 +156,11 @@ def _glibc(content: bytes) -> Values:
 def _torch_version(content: bytes) -> Values:
     values = assignments(content)
     cuda = version_text(values.get("cuda"))
-    return _told(cuda=cuda, gpu=cuda is not None if "cuda" in values else None)
+    return _told(
+        cuda=cuda,
+        gpu=cuda is not None if "cuda" in values else None,
+        version=values.get("__version__"),
+    )
 
 
 def _torch_python(content: bytes) -> Values:
@@ -197,6 +241,14 @@ _TENSORFLOW = (
     ),
     WheelPart(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
     WheelPart(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
+    WheelPart(
+        r".*/libtensorflow_framework\.so(?:\.\d)?",
+        _tensorflow_library,
+        ("cudnn minor",),
+        most=16 * _MIB,
+        largest=20 * _MIB,
+        gpu_only=True,
+    ),
 )
 _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
     r"tensorflow(-gpu)?": _TENSORFLOW,
@@ -208,7 +260,6 @@ _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
         WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn")),
         WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
     ),
-    r"jaxlib": (WheelPart(r"jaxlib/(?:xla_extension|_jax)\.so", _numpy, _ABI, most=14 * _MIB),),
     r"onnxruntime-gpu": (
         WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
         WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
@@ -217,7 +268,7 @@ _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
     ),
     r"paddlepaddle-gpu": (
         WheelPart(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
-        WheelPart(r"paddle/libs/libwarpctc\.so", _fatbin, _CODE, gpu_only=True),
+        WheelPart(r"paddle/libs/libwarpctc\.so", _glibc, ("glibc",)),
     ),
     r"ctranslate2": (
         WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
@@ -225,7 +276,7 @@ _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
             r"ctranslate2\.libs/libctranslate2-.*",
             _ctranslate2,
             ("cuda", "cudnn", "architectures"),
-            most=15 * _MIB,
+            most=16 * _MIB,
         ),
     ),
     r"cupy-cuda\d+x?": (

@@ -13,7 +13,9 @@ from packaging.utils import canonicalize_name
 
 from builder import resources
 from builder.facts import BaseTruth, Truth, failures, truth_of_pinned
+from builder.facts.told import read_before
 from builder.facts.versions import requirement
+from builder.facts.wheel import with_deep
 from builder.facts.wheelcache import cached_truth
 from builder.files import write_whole
 from builder.model import RegistryBase
@@ -40,6 +42,7 @@ class Memory:
         """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
         folder = cache or resources.cache()
         self.wheel_folder = folder / "wheelmeta"
+        self.deep_folder = folder / "wheelfacts"
         self._base_folder = folder / "basemeta"
         self._mirrors = dict(mirrors or {})
         self._wheels: dict[str, WheelTruth | None] = {}
@@ -58,7 +61,9 @@ class Memory:
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
-            self._wheels[wheel.sha256] = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
+            known = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
+            told = read_before(wheel.sha256, cache=self.deep_folder) if known is not None else None
+            self._wheels[wheel.sha256] = with_deep(known, told.values) if known and told else known
         return self._wheels[wheel.sha256]
 
     def base(self, reference: str, platform: str) -> BaseTruth | None:
@@ -137,5 +142,6 @@ def together(
     unread: Iterable[str] = (),
 ) -> Truth:
     """What the rules are given: lock, wheels and base, and why something could not be read."""
-    truth = truth_of_pinned(pinned, tuple(wheels)) if pinned is not None else Truth()
+    read = tuple(wheels)
+    truth = truth_of_pinned(pinned, read) if pinned is not None else Truth(wheels=read)
     return replace(truth, base=base or truth.base, unread=tuple(dict.fromkeys(unread)))

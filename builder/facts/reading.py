@@ -9,6 +9,7 @@ never a yes.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -17,8 +18,12 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import ImageMissingError, RtbuildError
 from builder.facts import BaseTruth, truth_of_base
+from builder.facts.deep import read_deep
 from builder.facts.memory import base_reference, framework_wheels, together
+from builder.facts.unlocked import choose, distributions
+from builder.facts.wheel import with_deep
 from builder.facts.wheelmeta import truth_of_wheel
+from builder.model import Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
     from builder.facts.memory import Memory
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
-    from builder.model import Cell, Pinned, Wheel
+    from builder.model import Cell, Pinned
     from builder.oci.registry import Registry
 
 _THREADS = 4
@@ -49,33 +54,42 @@ class Reading:
     seconds: float
 
 
-def read(pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory) -> Reading:
+def read(
+    pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory, deep: bool = False
+) -> Reading:
     """Read what the cells stand on, each wheel and base once. Nothing that a server does is an error here.
 
-    Of a cell that is not locked only the base is read: which wheels it would get, nobody has decided yet.
+    Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
+    1 MiB is read of a wheel, and with ``deep`` 16 MiB.
     """
     started = time.monotonic()
-    wheels = {w.sha256: (w, cell.index) for cell, pinned in pairs for w in framework_wheels(cell, pinned)}
-    pages = sorted({(canonicalize_name(wheel.name), extra) for wheel, extra in wheels.values()})
+    names = {(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)}
+    pages = sorted(names)
     bases = sorted(
         {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
     )
     with ThreadPoolExecutor(_THREADS) as pool:
         asked = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
         offered = dict(zip(pages, pool.map(lambda page: _page(page[0], page[1], index), pages), strict=True))
+        wanted = [_wheels_of(cell, pinned, offered) for cell, pinned in pairs]
+        wheels = {
+            (wheel.file, wheel.sha256): (wheel, cell.index)
+            for (cell, _), (found, _) in zip(pairs, wanted, strict=True)
+            for wheel in found
+        }
 
         def one(item: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
             wheel, extra = item
-            return _wheel(wheel, offered[canonicalize_name(wheel.name), extra], index, memory)
+            return _wheel(wheel, offered[canonicalize_name(wheel.name), extra], index, memory, deep=deep)
 
         about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
         about_bases = dict(zip(bases, asked, strict=True))
     truths = []
-    for cell, pinned in pairs:
-        mine = [about_wheels[wheel.sha256] for wheel in framework_wheels(cell, pinned)]
+    for (cell, pinned), (found, missing) in zip(pairs, wanted, strict=True):
+        mine = [about_wheels[wheel.file, wheel.sha256] for wheel in found]
         reference = base_reference(cell, pinned)
         base, why = about_bases[reference, cell.platform] if reference else (None, ())
-        unread = [*why, *(reason for _, reasons, _ in mine for reason in reasons)]
+        unread = [*why, *missing, *(reason for _, reasons, _ in mine for reason in reasons)]
         truths.append(together(pinned, [truth for truth, _, _ in mine if truth is not None], base, unread))
     return Reading(
         truths=tuple(truths),
@@ -84,6 +98,32 @@ def read(pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Mem
         transferred=sum(size for _, _, size in about_wheels.values()),
         seconds=time.monotonic() - started,
     )
+
+
+def _distributions(cell: Cell, pinned: Pinned | None) -> tuple[str, ...]:
+    if pinned is None:
+        return distributions(cell)
+    return tuple(canonicalize_name(wheel.name) for wheel in framework_wheels(cell, pinned))
+
+
+Offered = Mapping[tuple[str, tuple[str, ...]], "tuple[IndexFile, ...] | str"]
+
+
+def _wheels_of(cell: Cell, pinned: Pinned | None, offered: Offered) -> tuple[list[Wheel], list[str]]:
+    """The wheels to read of a cell, and why there is none of a framework."""
+    if pinned is not None:
+        return list(framework_wheels(cell, pinned)), []
+    found, missing = [], []
+    for chosen in choose(cell, lambda name, extra: offered[name, extra]):
+        file = chosen.file
+        if file is None:
+            missing.append(chosen.why or f"{chosen.name} was not found")
+            continue
+        version = file.name.split("-")[1]
+        found.append(
+            Wheel(name=chosen.name, version=version, file=file.name, sha256=file.sha256 or "", size=file.size)
+        )
+    return found, missing
 
 
 def _base(
@@ -114,10 +154,10 @@ def _page(name: str, extra: tuple[str, ...], index: Index) -> tuple[IndexFile, .
 
 
 def _wheel(
-    wheel: Wheel, page: tuple[IndexFile, ...] | str, index: Index, memory: Memory
+    wheel: Wheel, page: tuple[IndexFile, ...] | str, index: Index, memory: Memory, *, deep: bool
 ) -> tuple[WheelTruth | None, tuple[str, ...], int]:
     """A wheel's truth, what could not be read, and the bytes that it took."""
-    known = memory.wheel(wheel)
+    known = memory.wheel(wheel) if wheel.sha256 else None
     if isinstance(page, str):
         # a wheel never changes, so what is known of it needs no index
         return known, () if known else (f"{wheel.file} could not be read: {page}",), 0
@@ -127,14 +167,20 @@ def _wheel(
     if not offered:
         return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
     file = offered[0]
-    if known is not None:
-        return replace(known, yanked=file.yanked), (), 0
-    truth, remote = truth_of_wheel(
-        file.url,
-        index.client,
-        sha256=wheel.sha256,
-        size=wheel.size,
-        metadata_sha256=file.metadata,
-        cache=memory.wheel_folder,
-    )
-    return replace(truth, yanked=file.yanked), remote.unknown, remote.transferred
+    unread: tuple[str, ...] = ()
+    size = 0
+    if known is None:
+        known, remote = truth_of_wheel(
+            file.url,
+            index.client,
+            sha256=wheel.sha256 or None,
+            size=wheel.size,
+            metadata_sha256=file.metadata,
+            cache=memory.wheel_folder,
+        )
+        unread, size = remote.unknown, remote.transferred
+    if deep:
+        told = read_deep(file, known.name, index.client, cache=memory.deep_folder)
+        unread += tuple(f"{file.name}: {reason}" for reason in told.unread)
+        known, size = with_deep(known, told.values), size + told.transferred
+    return replace(known, yanked=file.yanked), unread, size

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.assemble import Raw, WheelRelease
-    from builder.facts.deep import Kind, Told
     from builder.facts.families import Family
+    from builder.facts.told import Kind, Told
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 
@@ -161,9 +161,9 @@ def _family(
 ) -> None:
     fresh = {} if again else {identity(row): row for row in old.rows if _stands(row, listed)}
     used = {name for row in fresh.values() for name in row["files"]}
-    known = (
-        used if again else used | {name for name, files in old.unused.items() if _same(name, files, listed)}
-    )
+    stale = {name for row in old.rows if identity(row) not in fresh for name in row["files"]}
+    unused = {name for name, files in old.unused.items() if not again and _same(name, files, listed)}
+    known = (used | unused) - stale
     jobs = [job for job in _jobs(family, listed) if job.release.label not in known]
     read(jobs)
     # a new release of jax may ask for a plug-in whose own row stands: that one is wanted, too

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -15,7 +16,7 @@ from builder.facts.frameworks import FrameworkRow, FrameworkTable, read_table
 from builder.facts.records import FactsError, R, Row, document, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from packaging.specifiers import SpecifierSet
@@ -145,10 +146,39 @@ class Facts:
         return None
 
 
-FRAMEWORKS = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle", "ctranslate2")
-
+FRAMEWORKS = {
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "jax": "jax",
+    "cupy": "cupy",
+    "onnxruntime-gpu": "onnxruntime",
+    "paddlepaddle-gpu": "paddle",
+    "ctranslate2": "ctranslate2",
+}
+"""The names of the tables, and the stems of their files."""
 
 _guard = threading.Lock()
+
+
+class _Frameworks(Mapping[str, FrameworkTable]):
+    """Each framework's table, read when it is first asked for: few questions are about all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, FrameworkTable] = {}
+        self._guard = threading.Lock()
+
+    def __getitem__(self, name: str) -> FrameworkTable:
+        with self._guard:
+            if name not in self._read:
+                self._read[name] = read_table(self._folder, FRAMEWORKS[name])
+            return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FRAMEWORKS)
+
+    def __len__(self) -> int:
+        return len(FRAMEWORKS)
 
 
 def load(folder: Path | None = None) -> Facts:
@@ -161,14 +191,10 @@ def load(folder: Path | None = None) -> Facts:
 def read(folder: Path | None) -> Facts:
     """What :func:`load` keeps: two threads that begin at once would each read it."""
     where = folder or resources.facts()
-    frameworks = {}
-    for stem in FRAMEWORKS:
-        table = read_table(where, stem)
-        frameworks[table.name] = table
     cuda, cuda_sources = document(where / "cuda.toml")
     families = rows(FamilyRow, cuda, "families", cuda_sources, "cuda")
     return Facts(
-        frameworks=frameworks,
+        frameworks=_Frameworks(where),
         toolkits=rows(ToolkitRow, cuda, "toolkits", cuda_sources, "cuda"),
         families={row.major: row for row in families},
         cudnn=_table(where, "cudnn", CudnnRow),

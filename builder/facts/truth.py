@@ -33,6 +33,8 @@ class WheelTruth:
     """cuDNN that it was compiled with, as exactly as the wheel tells it: TensorFlow tells the major only."""
     architectures: tuple[str, ...] = ()
     """``sm_80``, ``compute_90``: kernels and PTX in the wheel, where it lists them."""
+    numpy_abi: str | None = None
+    """The newest NumPy major that its compiled code runs with: ``1``, ``2``."""
     gpu: bool | None = None
     """False for a wheel that says that it was built without CUDA."""
     needed: tuple[str, ...] = ()

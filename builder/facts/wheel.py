@@ -6,45 +6,61 @@ shared library that is small and yet linked with CUDA: the frameworks proper are
 
 from __future__ import annotations
 
-import ast
 import email.parser
 import email.policy
 import re
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from builder.facts.elf import Needs, needs_of
+from builder.facts.inside import add, values_of
 from builder.facts.truth import WheelTruth
 from builder.facts.versions import key, pinned, requirement, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MEMBERS = {
-    "tensorflow": "tensorflow/python/platform/build_info.py",
-    "torch": "torch/version.py",
-    "onnxruntime-gpu": "onnxruntime/capi/build_and_package_info.py",
-    "paddlepaddle-gpu": "paddle/version/__init__.py",
-}
-LIBRARIES = {
-    "torch": "torch/lib/libtorch_global_deps.so",
-    "onnxruntime-gpu": "onnxruntime/capi/libonnxruntime_providers_tensorrt.so",
-}
-ALIASES = {"tensorflow-gpu": "tensorflow", "tensorflow-cpu": "tensorflow"}
+    from builder.facts.inside import Values
+
+_LINKED = ("torch/lib/libtorch_global_deps.so", "onnxruntime/capi/libonnxruntime_providers_tensorrt.so")
+"""Libraries that are small and yet linked with CUDA."""
 
 
 def members_of(file: str) -> tuple[str, ...]:
-    """The members worth reading of the wheel with this file name, besides its ``METADATA``."""
+    """The small members worth reading of the wheel with this file name, besides its ``METADATA``."""
     parts = file.split("-")
     name = canonicalize_name(parts[0])
-    member = MEMBERS.get(ALIASES.get(name, name))
-    if member is None:
-        return ()
-    if name.startswith("tensorflow") and len(parts) > 1 and (1, 15) <= key(parts[1])[:2] < (2, 2):
-        # 1.15 to 2.1 kept their modules in a package of another name
-        return (member.replace("tensorflow/", "tensorflow_core/", 1),)
-    return (member, LIBRARIES[name]) if name in LIBRARIES else (member,)
+    if name in {"tensorflow", "tensorflow-gpu", "tensorflow-cpu"} and len(parts) > 1:
+        return _of_tensorflow(parts[0], parts[1])
+    plugin = re.fullmatch(r"jax-cuda(\d+)-plugin", name)
+    if plugin:
+        return tuple(f"jax_cuda{plugin[1]}_plugin/{member}" for member in ("_versions.so", "_prng.so"))
+    known = {
+        "torch": ("torch/version.py", _LINKED[0]),
+        "onnxruntime-gpu": ("onnxruntime/capi/build_and_package_info.py", _LINKED[1]),
+        "paddlepaddle-gpu": ("paddle/version/__init__.py",),
+    }
+    return known.get(name, ("cupy/.data/_wheel.json",) if name.startswith("cupy-cuda") else ())
+
+
+def _of_tensorflow(name: str, version: str) -> tuple[str, ...]:
+    """Its modules moved: into the wheel's data up to 1.14, into another package from 1.15 to 2.1."""
+    release = key(version)[:2]
+    package = "tensorflow_core" if (1, 15) <= release < (2, 2) else "tensorflow"
+    root = f"{name}-{version}.data/purelib/{package}" if release < (1, 15) else package
+    members = [f"{root}/python/platform/build_info.py"]
+    if release < (2, 3):
+        members.append(f"{root}/include/external/local_config_cuda/cuda/cuda/cuda_config.h")
+    if release >= (2, 18):
+        members.append(f"{root}/include/external/cuda_cudnn/include/cudnn_version.h")
+    return tuple(members)
+
+
+def optional_of(file: str) -> tuple[str, ...]:
+    """Those of :func:`members_of` that are read only where it is cheap."""
+    return tuple(name for name in members_of(file) if not name.endswith(".py"))
 
 
 def truth_from_members(
@@ -53,23 +69,12 @@ def truth_from_members(
     """A wheel's truth from what was read of it. What is absent or does not parse stays None."""
     name, version, tags = _from_name(file)
     requires_python, requires = _from_metadata(metadata)
-    values: dict[str, Any] = {}
-    linked = Needs()
-    for path in members_of(file):
-        if path.endswith(".so"):
-            linked = needs_of(members.get(path, b"")) or linked
-        else:
-            values |= assignments(members.get(path, b""))
-    info = values.get("build_info")
-    if isinstance(info, dict):
-        values |= info
-    cuda = version_text(values.get("cuda_version", values.get("cuda")))
-    cudnn = version_text(values.get("cudnn_version")) or _linked_cudnn(linked)
-    listed = values.get("cuda_compute_capabilities") or ()
-    gpu = values.get("is_cuda_build")
-    if gpu is None and ("cuda" in values or "cuda_version" in values):
-        gpu = cuda is not None
-    local = values.get("__version__") if name == "torch" else None
+    values = values_of(name.replace("tensorflow-cpu", "tensorflow"), members)
+    linked = next((needs for path in _LINKED if (needs := needs_of(members.get(path, b"")))), Needs())
+    gpu = values.get("gpu")
+    if gpu is None and "cuda" in values:
+        gpu = True
+    local = values.get("version")
     return WheelTruth(
         name=name,
         version=local if isinstance(local, str) and local.split("+")[0] == version else version,
@@ -78,12 +83,29 @@ def truth_from_members(
         requires_python=requires_python,
         requires=requires,
         tags=tags,
-        cuda=cuda,
-        cudnn=_pinned_cudnn(cudnn, requires, name),
-        architectures=architectures_of(listed),
-        gpu=bool(gpu) if gpu is not None else None,
+        cuda=values.get("cuda"),
+        cudnn=_pinned_cudnn(values.get("cudnn") or _linked_cudnn(linked), requires, name),
+        architectures=tuple(values.get("architectures", ())),
+        numpy_abi=values.get("numpy_abi"),
+        gpu=gpu,
         needed=tuple(sorted(name for name in linked.libraries if re.match(r"lib(cu|nvrtc)\w+\.so\.", name))),
         glibc=linked.glibc,
+    )
+
+
+def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
+    """The truth with what a deep reading of the same wheel told."""
+    known = {"cuda": truth.cuda, "cudnn": truth.cudnn, "glibc": truth.glibc}
+    exact = {name: value for name, value in known.items() if value is not None}
+    add(exact, {name: values[name] for name in known if name in values})
+    return replace(
+        truth,
+        cuda=exact.get("cuda"),
+        cudnn=exact.get("cudnn"),
+        glibc=max(filter(None, (truth.glibc, values.get("glibc"))), key=key, default=None),
+        architectures=tuple(values.get("architectures", truth.architectures)),
+        numpy_abi=values.get("numpy_abi", truth.numpy_abi),
+        gpu=values.get("gpu", truth.gpu),
     )
 
 
@@ -91,15 +113,6 @@ def _linked_cudnn(linked: Needs) -> str | None:
     """The major version, which is all that a library's name tells."""
     found = (re.fullmatch(r"libcudnn\.so\.(\d+)", name) for name in linked.libraries)
     return next((match[1] for match in found if match), None)
-
-
-def architectures_of(listed: Any) -> tuple[str, ...]:
-    """TensorFlow's list, in which ``compute_80`` stands for kernels and PTX (``cuda_configure.bzl``)."""
-    found: dict[str, None] = {}
-    for arch in listed:
-        if isinstance(arch, str):
-            found |= dict.fromkeys([arch.replace("compute_", "sm_"), arch])
-    return tuple(found)
 
 
 def _from_name(file: str) -> tuple[str, str, tuple[str, ...]]:
@@ -118,39 +131,6 @@ def _from_metadata(metadata: bytes | None) -> tuple[str | None, tuple[str, ...]]
     requires = tuple(str(line) for line in message.get_all("Requires-Dist") or ())
     python = message.get("Requires-Python")
     return (str(python) if python else None), requires
-
-
-def assignments(source: bytes) -> dict[str, Any]:
-    """Names that a Python file assigns a literal to at its top level, ``OrderedDict([…])`` as a dict."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return {}
-    found: dict[str, Any] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, value = node.targets[0], node.value
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            target, value = node.target, node.value
-        else:
-            continue
-        if isinstance(target, ast.Name):
-            _literal(found, target.id, value)
-    return found
-
-
-def _literal(found: dict[str, Any], name: str, value: ast.expr) -> None:
-    wrapped = isinstance(value, ast.Call) and len(value.args) == 1
-    try:
-        literal = ast.literal_eval(value.args[0] if isinstance(value, ast.Call) and wrapped else value)
-        found[name] = dict(literal) if wrapped else literal
-    except (ValueError, TypeError):
-        return  # not a literal: a function call, a name; nothing that is looked for here
-
-
-def version_text(value: Any) -> str | None:
-    """``64_8`` (TensorFlow on some builds) and ``False`` (Paddle on the CPU) are no versions."""
-    return value if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)*", value) else None
 
 
 def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str | None:

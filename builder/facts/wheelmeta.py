@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import requests
 
 from builder import resources
-from builder.facts.wheel import members_of, truth_from_members
+from builder.facts.wheel import members_of, optional_of, truth_from_members
 from builder.facts.wheelcache import WheelCache, dist_info
 from builder.index.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
 from builder.net.http import explain
@@ -138,7 +138,7 @@ def truth_of_wheel(
         url,
         session,
         members_of(file),
-        optional=[name for name in members_of(file) if name.endswith(".so")],
+        optional=optional_of(file),
         sha256=sha256,
         size=size,
         metadata_sha256=metadata_sha256,

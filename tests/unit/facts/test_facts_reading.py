@@ -37,6 +37,7 @@ def torch_wheel(cuda: str = "12.8") -> bytes:
         about = "Metadata-Version: 2.1\nName: torch\nVersion: 2.9.1\n"
         requires = "Requires-Dist: nvidia-cudnn-cu12==9.10.2.21\n"
         archive.writestr("torch-2.9.1.dist-info/METADATA", about + requires)
+        archive.writestr("torch/lib/libtorch_python.so", b"sm_75 sm_120\0numpy._core")
     return out.getvalue()
 
 
@@ -61,9 +62,10 @@ class World:
     def memory(self) -> Memory:
         return Memory(mirrors=self.mirrors, cache=self.cache)
 
-    def read(self, *pairs, memory=None):
+    def read(self, *pairs, memory=None, deep=False):
         return read(
             pairs,
+            deep=deep,
             index=Index(IndexSettings(default=f"{self.server.url}/simple"), client=self.client),
             registry=Registry(self.mirrors, client=self.client, login=lambda _host: None),
             memory=memory or self.memory(),
@@ -130,6 +132,41 @@ def test_a_locked_wheel_is_read_once_and_known_without_network_from_then_on(worl
     world.server._http.server_close()
     kept = world.memory().truth(cell, pinned)
     assert kept == reading.truths[0]
+
+
+def test_without_a_lock_the_wheel_is_read_that_the_index_offers(world: World) -> None:
+    cell = replace(locked(world)[0], frameworks=("torch==2.9.*",))
+    reading = world.read((cell, None))
+    wheel = reading.truths[0].wheel("torch")
+    assert reading.wheels == 1
+    assert (wheel.version, wheel.cuda, wheel.cudnn) == ("2.9.1", "12.8", "9.10.2.21")
+    assert reading.truths[0].locked is False
+    assert reading.truths[0].unread == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"python": "3.12"}, "has wheels of torch==2.9.1, but none for Python 3.12 on linux/amd64"),
+        ({"frameworks": ("torch==2.9.7",)}, "the package index has no wheel of torch==2.9.7"),
+    ],
+)
+def test_without_a_lock_a_wheel_that_is_not_there_is_said(world: World, changes, reason) -> None:
+    cell = replace(locked(world)[0], **changes)
+    truth = world.read((cell, None)).truths[0]
+    assert reason in truth.unread[0]
+    assert summary(check(cell, truth)) in {Outcome.UNKNOWN, Outcome.IMPOSSIBLE}
+
+
+def test_a_deep_reading_tells_gpu_code_and_numpy_and_is_known_from_then_on(world: World) -> None:
+    cell, pinned = locked(world)
+    shallow = world.read((cell, pinned)).truths[0].wheel("torch")
+    assert (shallow.architectures, shallow.numpy_abi) == ((), None)
+    deep = world.read((cell, pinned), deep=True).truths[0].wheel("torch")
+    assert (deep.architectures, deep.numpy_abi, deep.cuda) == (("sm_75", "sm_120"), "2", "12.8")
+    world.server.stop()
+    world.server._http.server_close()
+    assert world.memory().truth(cell, pinned).wheel("torch") == deep
 
 
 def test_truth_against_table_is_reported_and_wins(world: World) -> None:

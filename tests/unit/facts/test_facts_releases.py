@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from builder import resources
@@ -94,11 +97,23 @@ def test_glibc_of_onnxruntime(version, glibc) -> None:
 
 @pytest.mark.parametrize(
     ("version", "cudnn"),
-    [("1.13.2", "7.4"), ("1.14.0", "7.4"), ("1.15.0", "7.6"), ("2.0.0", "7.6"), ("2.1.0", "7.6")],
+    [
+        ("1.13.2", "7.3"),
+        ("1.14.0", "7.3"),
+        ("1.15.0", "7.6"),
+        ("2.0.0", "7.6"),
+        ("2.1.0", "7.6"),
+        ("2.4.4", "8.0"),
+        ("2.11.1", "8.1"),
+        ("2.14.1", "8.6"),
+        ("2.15.1", "8.9"),
+    ],
 )
-def test_old_tensorflow_was_compiled_for(version, cudnn) -> None:
-    distribution = "tensorflow" if version == "2.1.0" else "tensorflow-gpu"
-    assert row("tensorflow", version, distribution=distribution).cudnn == cudnn
+def test_tensorflow_was_compiled_for(version, cudnn) -> None:
+    distribution = "tensorflow" if version >= "2.1" else "tensorflow-gpu"
+    found = row("tensorflow", version, distribution=distribution)
+    assert found.cudnn == cudnn
+    assert "libtensorflow_framework.so" in found.read["cudnn"]
 
 
 def test_what_jax_was_compiled_with_is_not_the_oldest_that_it_runs_with() -> None:
@@ -178,3 +193,21 @@ def test_a_variant_on_another_index_says_so() -> None:
     assert found.unread["architectures"].startswith("unreachable index")
     assert found.source_of("cudnn").reference.startswith("pytorch/pytorch")
     assert row("torch", "2.1.2").source_of("cuda").reference.startswith("torch/version.py of torch 2.1.2")
+
+
+INDEPENDENT = json.loads((Path(__file__).parent / "data" / "releases.json").read_text())
+
+
+@pytest.mark.parametrize("name", INDEPENDENT["releases"])
+def test_rows_equal_a_second_reading(name) -> None:
+    """Whole wheels, by NVIDIA's own cuobjdump, binutils, and by running the function that tells: ``how``."""
+    told = INDEPENDENT["releases"][name]
+    found = row(told["table"], told["version"], told.get("variant", ""), told.get("distribution"))
+    for value in ("cuda", "cudnn", "numpy_abi"):
+        if value in told:
+            assert getattr(found, value) == told[value], value
+    assert sorted(found.architectures) == sorted(told["architectures"])
+
+
+def test_the_second_reading_is_of_40_releases() -> None:
+    assert len(INDEPENDENT["releases"]) >= 40

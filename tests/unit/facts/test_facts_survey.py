@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 from facts_shelf import LINUX, Shelf, fatbin, jax, metadata, packed, torch, torch_python
@@ -104,18 +105,30 @@ def test_a_row_removed_from_the_middle_is_seen(folder) -> None:
     assert list(rows(folder)) == ["2.9.0", "2.9.1", "2.10.0"]
 
 
-def test_jax_is_read_from_its_plug_in(folder) -> None:
+def test_jax_is_read_from_its_plug_ins(folder) -> None:
     shelf = Shelf(jax("0.9.1"))
     read(folder, shelf, "jax")
-    row = rows(folder, "jax")["0.9.1"]
+    row, other = load_table(folder, "jax").rows
     assert (row["cuda"], row["cuda_minimum"], row["cudnn"]) == ("12.9", "12.1", "9.8.0")
+    assert (other["variant"], other["cuda"], other["cudnn"]) == ("cuda13", "13.0", "9.12.0")
     assert row["architectures"] == ["sm_50", "sm_90", "compute_90"]
-    assert row["extras"] == {"cuda12": ["nvidia-cudnn-cu12>=9.8,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]}
+    pins = ["nvidia-cudnn-cu12>=9.8,<10.0", "nvidia-cuda-runtime-cu12>=12.1.105"]
+    assert row["extras"]["cuda12"] == pins
     assert row["read"]["cudnn"] == "jax-cuda12-plugin 0.9.1: jax_cuda12_plugin/_versions.so"
-    assert (row["python"], row["numpy_abi"], row["glibc"]) == (["3.12"], "2", "2.28")
-    alter(folder, "jax", "0.9.1", cudnn="9.1.0")
-    assert read(folder, shelf, "jax").changes == ["jax jax 0.9.1 cuda12: cudnn 9.1.0 -> 9.8.0"]
+    assert (row["python"], row["glibc"]) == (["3.12"], "2.28")
     assert read(folder, shelf, "jax", cache=folder / "another cache").wheels == 0
+
+
+def test_one_of_two_rows_of_a_release_altered_by_hand_is_seen(folder) -> None:
+    shelf = Shelf(jax("0.9.1") | jax("0.9.2"))
+    read(folder, shelf, "jax")
+    table = load_table(folder, "jax")
+    before = [dict(row) for row in table.rows]
+    table.rows[0]["cudnn"] = "9.1.0"
+    (folder / "releases" / "jax.json").write_text(table_text(table))
+    found = read(folder, shelf, "jax", cache=folder / "another cache")
+    assert found.changes == ["jax jax 0.9.1 cuda12: cudnn 9.1.0 -> 9.8.0"]
+    assert load_table(folder, "jax").rows == before
 
 
 def test_what_was_read_before_an_interruption_is_not_read_again(folder) -> None:
@@ -249,3 +262,37 @@ def test_constants_in_compiled_code() -> None:
         "9.1.1",
         "9.10.2",
     ]
+
+
+def message(code: bytes) -> bytes:
+    """A library whose code ends in loading the message that TensorFlow has for an older cuDNN."""
+    text, place = b"but source was compiled with: \0", 120
+    load = b"\x48\x8d\x35" + struct.pack("<i", 0)
+    start = place + len(code) + len(load) + 1
+    load = b"\x48\x8d\x35" + struct.pack("<i", start - (place + len(code) + len(load)))
+    size = start + len(text)
+    header = (
+        b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<Q", 64) + bytes(14) + struct.pack("<HH", 56, 1)
+    )
+    program = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, size, size, 1)
+    return (header.ljust(64, b"\0") + program).ljust(place, b"\0") + code + load + b"\0" + text
+
+
+@pytest.mark.parametrize(
+    ("code", "version"),
+    [
+        (b"\x48\xb8" + struct.pack("<II", 7, 6) + b"\xc7\x85" + struct.pack("<iI", -8, 5), "7.6"),
+        (b"".join(b"\xc7\x85" + struct.pack("<iI", 4 * n, v) for n, v in enumerate((7, 3, 1))), "7.3"),
+        (b"\x48\xc7\x85" + struct.pack("<iI", -16, 8) + b"\xc7\x85" + struct.pack("<iI", -8, 4), "8.0"),
+        (b"".join(b"\xbf" + struct.pack("<I", v) + b"\x90\x90" for v in (8, 9, 4)), "8.9"),
+        (b"\x48\xb8" + struct.pack("<II", 7, 6) + b"\x48\xb9" + struct.pack("<II", 8, 1), None),
+        (b"\x90" * 20, None),
+    ],
+)
+def test_what_tensorflow_would_say_it_was_compiled_with(code, version) -> None:
+    assert binary.tensorflow_cudnn(message(code)) == version
+
+
+def test_a_library_without_the_message_says_nothing() -> None:
+    assert binary.tensorflow_cudnn(b"\x7fELF") is None
+    assert binary.tensorflow_cudnn(b"but source was compiled with: \0") is None

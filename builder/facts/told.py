@@ -1,0 +1,67 @@
+"""What deep readings of wheels told, kept in the user's cache by the wheel's hash. Asks no network."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from builder import resources
+from builder.files import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCHEMA = 1
+Kind = Literal["deep", "other", "metadata"]
+"""``other``: the parts that are read of a second wheel; ``metadata``: none."""
+
+
+@dataclass(kw_only=True)
+class Told:
+    """What one wheel tells."""
+
+    file: str
+    metadata: str | None = None
+    """Its ``METADATA``, up to the description."""
+    values: dict[str, Any] = field(default_factory=dict)
+    """See :data:`builder.facts.inside.Values`."""
+    read: dict[str, str] = field(default_factory=dict)
+    """The member that told each value."""
+    unread: list[str] = field(default_factory=list)
+    """Parts that could not be read, with the reason."""
+    beyond: list[str] = field(default_factory=list)
+    """Values that may be told by a library of which only the beginning was read."""
+    transferred: int = 0
+
+
+def read_before(sha256: str, *, cache: Path | None = None) -> Told | None:
+    """What an earlier deep reading of a wheel told; None where there was none. Asks no network."""
+    return kept(place_of(sha256, cache, "deep"))
+
+
+def place_of(sha256: str | None, cache: Path | None, kind: Kind) -> Path | None:
+    if sha256 is None:
+        return None
+    return (cache or resources.cache() / "wheelfacts") / sha256[:2] / f"{sha256}.{kind}.json"
+
+
+def kept(place: Path | None) -> Told | None:
+    if place is None:
+        return None
+    try:
+        document = json.loads(place.read_text("utf-8"))
+        if document.pop("schema") != _SCHEMA:
+            return None
+        told = Told(**document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # absent or damaged: read again
+    told.transferred = 0
+    return told
+
+
+def keep(place: Path, told: Told) -> None:
+    try:
+        write_whole(place, json.dumps({"schema": _SCHEMA, **asdict(told)}).encode(), mode=0o600)
+    except OSError:
+        return  # a cache that cannot be written costs time, nothing else
