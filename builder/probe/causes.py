@@ -3,6 +3,7 @@
 from .causes_cudnn import CUDNN_CAUSES
 from .causes_framework import FRAMEWORK_CAUSES
 from .causes_host import HOST_CAUSES
+from .checks_table import CHECKS, JUDGED, PROOFS
 from .data import read_signatures
 
 CAUSES = {cause.id: cause for cause in CUDNN_CAUSES + FRAMEWORK_CAUSES + HOST_CAUSES}
@@ -58,6 +59,13 @@ def causes_page():
         for cause in CAUSES.values():
             if cause.side == side:
                 lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
-                lines += ["What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
+                checks = [row.id for row in CHECKS if cause.id in row.causes.split()]
+                checks += ["whatever loads something"] if cause.id in JUDGED else []
+                lines += [
+                    "Known by: %s." % PROOFS[cause.id],
+                    "",
+                    "Named by [checks](checks.md): %s." % ", ".join(checks),
+                ]
+                lines += ["", "What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
                 lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

@@ -263,7 +263,8 @@ CUDNN_CAUSES = (
         "A convolution or a training step fails, and nothing below it explains why",
         "Read the status in the evidence; try the framework's current release with its own cuDNN.",
         "Driver, memory and library checks passed, or there is no GPU, and a small standard convolution or "
-        "training step still ends in an error.",
+        "training step still ends in an error; cuDNN's own by any of the algorithms tried, unless it says "
+        "NOT_SUPPORTED and another one ran.",
         "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html",
     ),
     Cause(

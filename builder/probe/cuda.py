@@ -110,7 +110,7 @@ def bind(library, path, symbol, prototype):
     kinds.update(s=ctypes.c_char_p, v=None)
     try:
         function = getattr(library, symbol)
-    except AttributeError:
+    except (AttributeError, UnicodeDecodeError):
         raise MissingSymbolError(path, symbol)
     function.restype = kinds[prototype[0]]
     function.argtypes = [kinds[letter] for letter in prototype[2:-1]]
@@ -119,7 +119,23 @@ def bind(library, path, symbol, prototype):
 
 def is_test_double(library):
     """True for a stand-in built by rtbuild's tests, which says so by an exported symbol."""
-    return hasattr(library, "rtbuild_test_double")
+    return has_symbol(library, "rtbuild_test_double")
+
+
+def has_symbol(library, symbol):
+    """Whether a library exports a function. ctypes fails to say no if the path is no UTF-8."""
+    try:
+        return getattr(library, symbol) is not None
+    except (AttributeError, UnicodeDecodeError):
+        return False
+
+
+def open_library(path, **options):
+    """``ctypes.CDLL``, whose OSError also comes if the loader's answer holds a path that is no UTF-8."""
+    try:
+        return need_ctypes().CDLL(path, **options)
+    except UnicodeDecodeError as error:
+        raise OSError(error.object.decode("utf-8", "surrogateescape"))
 
 
 class Driver(object):
@@ -128,7 +144,7 @@ class Driver(object):
     def __init__(self, ctx):
         self.ctx = ctx
         with ctx.call("dlopen libcuda.so.1"):
-            self.library = need_ctypes().CDLL("libcuda.so.1")
+            self.library = open_library("libcuda.so.1")
         self.test_double = is_test_double(self.library)
 
     def path(self):

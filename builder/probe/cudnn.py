@@ -5,7 +5,7 @@ prototypes, enumerators and the layout of the one struct with NVIDIA's headers o
 Reference: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
 """
 
-from .cuda import bind, ctypes, is_test_double, need_ctypes
+from .cuda import bind, ctypes, has_symbol, is_test_double, open_library
 from .versions import cudnn_tuple
 
 FLOAT, HALF = 0, 2
@@ -131,7 +131,7 @@ class Cudnn(object):
         self.ctx = ctx
         self.path = path
         with ctx.call("dlopen %s" % path):
-            self.library = need_ctypes().CDLL(path)
+            self.library = open_library(path)
         self.test_double = is_test_double(self.library)
         with ctx.call("cudnnGetVersion") as call:
             call.result = self.number = int(self.function("cudnnGetVersion")())
@@ -139,7 +139,7 @@ class Cudnn(object):
         self.major = self.version[0]
 
     def has(self, symbol):
-        return hasattr(self.library, symbol)
+        return has_symbol(self.library, symbol)
 
     def function(self, symbol):
         """The function ``symbol``; raises MissingSymbolError."""

@@ -11,6 +11,7 @@ import time
 from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn
+from .machine_limits import no_temporary_folder
 from .maps import mapped_libraries
 from .versions import dotted, numbers
 
@@ -24,6 +25,8 @@ class Framework(object):
     dtypes = ("float32", "float16", "bfloat16")
     answers = ("y", "dx", "dw")
     trains = True
+    compiles = False
+    """True if it starts a compiler, which writes temporary files, in the middle of a computation."""
     on_cpu = True
     convolves = True
     """False where the probe has no convolution for it: it is then never said to work."""
@@ -162,6 +165,10 @@ def _check_cudnn(ctx, framework, about):
     """F02, C02, C03 and C05 for the cuDNN that this framework loads; False where nothing more can be run."""
     with ctx.call("%s: load cuDNN" % framework.module) as call:
         reported = call.result = framework.touch()
+    full = no_temporary_folder() if framework.compiles else None
+    if full:
+        ctx.fails("R02", "%s compiles by XLA, and %s" % (framework.title, full), "no-temporary-space")
+        return False
     if not check_wanted(ctx, framework):
         return False
     cudnn = framework_cudnn(ctx, framework, reported)

@@ -22,6 +22,7 @@ _JAX_OPENS = {
 
 class Jax(Framework):
     name, title, module = "jax", "JAX", "jax"
+    compiles = True
 
     def load(self):
         if "small" in self.ctx.counter:

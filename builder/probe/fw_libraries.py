@@ -2,7 +2,7 @@
 
 import os
 
-from .cuda import ctypes
+from .cuda import ctypes, has_symbol, open_library
 from .expectation import asked_for
 from .maps import mapped_libraries
 from .resolver import Loader
@@ -43,7 +43,7 @@ def unloadable(ctx, names, requester=None):
         path = loader.resolve(name, requester)["path"]
         try:
             with ctx.call("dlopen %s" % name, path=path):
-                ctypes.CDLL(path or name)
+                open_library(path or name)
         except OSError as error:
             missing[name] = str(error)
     return missing
@@ -111,7 +111,7 @@ def framework_cudnn(ctx, framework, reported=()):
         found["linkage"] = "static" if reported else None
         return found
     found["path"], found["linkage"] = shims[-1]["path"], "dynamic"
-    library = ctypes.CDLL(found["path"])
+    library = open_library(found["path"])
     with ctx.call("cudnnGetVersion", path=found["path"]) as call:
         library.cudnnGetVersion.restype = ctypes.c_size_t
         call.result = library.cudnnGetVersion()
@@ -165,7 +165,7 @@ def _check_flavour(ctx, framework, cudnn):
 
 def _check_one_cudnn(ctx, cudnn):
     """C03 and C05: the sub-libraries that this process gets are of one version and out of one folder."""
-    library = ctypes.CDLL(cudnn["path"])
+    library = open_library(cudnn["path"])
     major = cudnn["version"][0]
     if major == 8 and ctx.facts.get("gpu_state") != "works":
         # up to 8.8 the parts that convolve abort the process where there is no libcuda.so
@@ -174,7 +174,7 @@ def _check_one_cudnn(ctx, cudnn):
     answers = {}
     for part in _VERSION_CHECKS.get(major, _VERSION_CHECKS[9] if major > 9 else ()):
         name = "cudnn%sVersionCheck" % part
-        if hasattr(library, name):
+        if has_symbol(library, name):
             with ctx.call(name) as call:
                 answers[name] = call.result = getattr(library, name)()
     paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
@@ -196,7 +196,7 @@ def _cudart(rows, packages):
     for row in rows:
         if row["name"].startswith("libcudart.so"):
             number = ctypes.c_int()
-            if ctypes.CDLL(row["path"]).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
+            if open_library(row["path"]).cudaRuntimeGetVersion(ctypes.byref(number)) == 0:
                 return dotted(cuda_tuple(number.value))
             return _cudart_without_driver(row["path"], packages)
     return None

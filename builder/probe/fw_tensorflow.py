@@ -29,6 +29,7 @@ _TF_CUDA = (((2, 5), "11.2"), ((2, 4), "11.0"), ((2, 1), "10.1"), ((1, 13), "10.
 
 class Tensorflow(Framework):
     name, title, module = "tensorflow", "TensorFlow", "tensorflow"
+    compiles = True
 
     def load(self):
         import tensorflow

@@ -16,7 +16,7 @@ from .counter import (
     record,
     shorten,
 )
-from .cuda import need_ctypes
+from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
 from .elf import elf_problem
 from .explain import by_machine, by_packages, last_words
@@ -52,9 +52,8 @@ _FIRST_CHECK = {
 def dlopen_stage(ctx):
     """Open one file, and say what the loader says."""
     path = ctx.params["path"]
-    ctypes = need_ctypes()
     with ctx.call("dlopen %s" % path):
-        ctypes.CDLL(path)
+        open_library(path)
 
 
 def dlerror_of(path):
@@ -127,6 +126,9 @@ def find_cause(run, check):
     """The cause of a failed check, with the proof added to the run."""
     if run.ending["kind"] == "hang":
         run.prove("watchdog", "confirmed", "%s; in flight: %s" % (run.ending["text"], run.in_flight))
+        notes = [row["note"] for row in run.checks if row["id"] == "F03" and row["note"]]
+        if notes:
+            check["summary"] += "; " + notes[0]
         return "hang"
     text = last_words(run, check)
     return (

@@ -3,7 +3,7 @@
 import os
 import re
 
-from .cuda import ctypes, need_ctypes
+from .cuda import ctypes, need_ctypes, open_library
 from .cudnn import FLOAT, Cudnn
 from .distributions import search_folders
 from .judge import judge_cudnn
@@ -40,7 +40,7 @@ def preload_toolkit(ctx, shim):
             found = in_folders(name, wheel_folders)
             if found is not None:
                 with ctx.call("dlopen %s" % found):
-                    ctypes.CDLL(found, mode=ctypes.RTLD_GLOBAL)
+                    open_library(found, mode=ctypes.RTLD_GLOBAL)
                 done.append(name)
 
 

@@ -8,13 +8,6 @@ from .protocol import GROUNDWORK
 from .runner import execute, find_stage
 from .sublibraries import preload_order, shim_name
 
-_VERBOSE = {
-    "CUDNN_LOGINFO_DBG": "1",
-    "CUDNN_LOGWARN_DBG": "1",
-    "CUDNN_LOGERR_DBG": "1",
-    "CUDNN_LOGLEVEL_DBG": "3",
-    "CUDNN_LOGDEST_DBG": "stderr",
-}
 _CLEARED = {
     "cleared-env": ("LD_LIBRARY_PATH", "LD_PRELOAD"),
     "cleared-path": ("LD_LIBRARY_PATH",),
@@ -26,7 +19,7 @@ SETTINGS = re.compile(
 )
 """Variables that steer a framework, and that some value of can end it."""
 # Counter-tests for which the probe starts anew: variables, Python's start-up, the loader's own files.
-_ANEW = ("cleared-settings", "fresh", "no-preload-file", "no-site", "verbose")
+_ANEW = ("cleared-settings", "no-preload-file", "no-site")
 COUNTER_TESTS = tuple(sorted(_CLEARED)) + _ANEW + ("preloaded", "small", "unlimited", "unshadowed")
 
 
@@ -130,8 +123,6 @@ class Run(object):
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        if "verbose" in self.counter:
-            environment.update(_VERBOSE)
         return environment
 
     def _take(self, outcome, limit):

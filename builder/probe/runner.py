@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 
-from .cuda import need_ctypes
+from .cuda import need_ctypes, open_library
 from .isolation import USER_PATH, return_to_user
 from .machine_limits import hide_preload_file, raise_memory_limits
 from .maps import mapped_libraries
@@ -41,7 +41,7 @@ def child_main(name, params, fd):
         if preload:
             for path in preload:
                 with ctx.call("dlopen %s" % os.path.basename(path)):
-                    need_ctypes().CDLL(path, mode=need_ctypes().RTLD_GLOBAL)
+                    open_library(path, mode=need_ctypes().RTLD_GLOBAL)
         if params.get("path"):
             USER_PATH[:] = params["path"]
         if "unlimited" in ctx.counter:

@@ -4,7 +4,7 @@ import os
 import re
 
 from .counter import MISSING_SYMBOL, by_counter_tests
-from .cuda import bind, need_ctypes
+from .cuda import bind, need_ctypes, open_library
 from .distributions import search_folders
 from .judge import default_judge
 from .ldcache import read_cache
@@ -80,7 +80,7 @@ def _load_blas(ctx, answers, evidence):
             continue
         try:
             with ctx.call("dlopen %s" % path):
-                need_ctypes().CDLL(path)
+                open_library(path)
         except OSError as error:
             evidence["dlerror"] = str(error)
             ctx.fails("R02", "%s does not load: %s" % (path, error), None, evidence)
@@ -197,7 +197,7 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         return
     try:
         with ctx.call("dlopen %s" % path):
-            library = ctypes.CDLL(path)
+            library = open_library(path)
     except OSError as error:
         ctx.fails(
             "R02", "%s does not load: %s" % (path, error), "nvrtc-missing", dict(evidence, dlerror=str(error))

@@ -19,6 +19,7 @@ _FRAMEWORKS = {
     "jax": ("jax==0.6.2", "jaxlib==0.6.2", "jax-cuda12-plugin==0.6.2", "jax-cuda12-pjrt==0.6.2"),
     "onnxruntime": ("onnxruntime-gpu==1.22.0",),
     "cupy": ("cupy-cuda12x==13.4.1",),
+    "ctranslate2": ("ctranslate2==4.6.0", "setuptools"),
     "paddle": ("paddlepaddle==3.2.0", "setuptools"),
 }
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from builder.probe.checks_table import may_name
+
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PACKAGES = Path(__file__).resolve().parent / "doubles" / "packages"
 
@@ -33,6 +35,11 @@ class Outcome:
     seconds: float
     doubles: tuple[str, ...] = ()
     """What the test doubles logged: ``called cuInit``."""
+
+    def unlisted(self) -> list[tuple[str, str]]:
+        """Causes named by checks that, by the probe's own table, may not name them."""
+        failed = [c for c in self.report["checks"] if c["outcome"] == "failed"]
+        return [(c["id"], c["cause"]) for c in failed if not may_name(c["id"], c["cause"])]
 
     def checks(self, outcome: str) -> list[tuple[str, str]]:
         return [(c["stage"], c["id"]) for c in self.report["checks"] if c["outcome"] == outcome]

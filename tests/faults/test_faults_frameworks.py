@@ -28,6 +28,7 @@ def test_framework_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     found = (outcome.report["verdict"], outcome.report["cause"])
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
+    assert outcome.unlisted() == []
 
 
 @pytest.mark.parametrize(

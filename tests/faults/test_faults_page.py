@@ -41,8 +41,8 @@ cuDNN 7.6.5, 8.9.7, 9.1.0 and 9.10.2, cuBLAS and NVRTC out of their wheels, and 
 470 and 535 out of Debian's packages, downloaded once into `RTBUILD_CACHE` (pytest marker `wheels`). The
 aborts, bus errors and loader messages are the real ones."""
 _FRAMEWORKS = """\
-TensorFlow 2.18, JAX 0.6.2, ONNX Runtime 1.22, CuPy 13.4 and Paddle 3.2 without a GPU (marker `wheels`). The
-row without a cause is no fault: an optional library that is absent is a remark."""
+TensorFlow 2.18, JAX 0.6.2, ONNX Runtime 1.22, CuPy 13.4, CTranslate2 4.6 and Paddle 3.2 without a GPU (marker
+`wheels`). The row without a cause is no fault: an optional library that is absent is a remark."""
 _PARTS = {
     "doubles": ("With test doubles", _DOUBLES),
     "real": ("In NVIDIA's own files", _REAL),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import faults_driver  # noqa: F401
@@ -31,6 +34,7 @@ def test_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     found = (outcome.report["verdict"], outcome.report["cause"])
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
+    assert outcome.unlisted() == []
     assert outcome.report["verdict"] != "works"
 
 
@@ -119,3 +123,53 @@ def test_two_frameworks_with_one_cudnn_are_no_conflict(scene: Scene) -> None:
     assert outcome.report["cause"] is None, outcome.report["summary"]
     notes = [check["note"] for check in outcome.report["checks"] if check["id"] == "F06"]
     assert notes == [None, "both serve it by NVIDIA's rule, but the order decides"]
+
+
+def test_a_path_that_is_no_utf_8_is_a_path_as_any_other(scene: Scene) -> None:
+    scene.search(scene.cudnn(into=scene.folder(os.fsdecode(b"by\xffte \xc3\xbc"))))
+    outcome = scene.run()
+    assert outcome.report["cause"] is None, outcome.report["summary"]
+    assert ("cudnn", "C05") in outcome.checks("passed")
+
+
+HARMLESS = {
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "JAX_PLATFORMS": "cuda,cpu",
+    "LANG": "xx_YY.nothing",
+    "LC_ALL": "C",
+    "LD_LIBRARY_PATH": "::relative",
+    "LD_PRELOAD": "/nowhere/libnothing.so",
+    "PYTHONIOENCODING": "ascii",
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONPATH": "/nowhere:relative",
+    "PYTHONSAFEPATH": "1",
+    "TMPDIR": "/nowhere",
+    "XLA_FLAGS": "--xla_dump_to=/nowhere",
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_setting_that_breaks_nothing_is_no_fault(name: str, scene: Scene) -> None:
+    scene.cudnn()
+    scene.framework("torch")
+    scene.env[name] = HARMLESS[name]
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None)
+
+
+def test_the_users_modules_beside_the_probe_are_not_the_probes(scene: Scene) -> None:
+    folder = scene.folder("beside")
+    for name in ("platform", "random", "json", "argparse", "resource"):
+        (folder / f"{name}.py").write_text("raise SystemExit('mine')\n")
+    scene.probe = Path(shutil.copy(scene.probe, folder))
+    scene.cudnn()
+    outcome = scene.run()
+    assert (outcome.code, outcome.report["verdict"]) == (10, "unverified"), outcome.stderr
+
+
+def test_what_the_probe_falls_over_is_said_as_a_document_and_as_a_line(scene: Scene) -> None:
+    (scene.site / "sitecustomize.py").write_text("import sys\nsys.modules['mmap'] = None\n")
+    outcome = scene.run()
+    assert (outcome.code, outcome.report["verdict"]) == (30, None)
+    assert "mmap" in outcome.report["summary"]
+    assert "Traceback" not in outcome.stderr

@@ -29,6 +29,7 @@ def test_real_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     found = (outcome.report["verdict"], outcome.report["cause"])
     assert found == (row.verdict, row.cause), outcome.report["summary"]
     assert outcome.code == EXIT_CODES[row.verdict]
+    assert outcome.unlisted() == []
 
 
 _NAMES = """\

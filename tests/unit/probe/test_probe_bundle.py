@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,9 @@ import pytest
 
 from builder import resources
 from builder.probe.causes import CAUSES, causes_page
+from builder.probe.checks_table import CHECKS, JUDGED, PROOFS, checks_page
 from builder.probe.main import VERSION
+from builder.probe.run import COUNTER_TESTS
 from builder.recipe.bundle import BundleError, bundle
 
 
@@ -96,9 +99,29 @@ def test_the_page_of_causes_is_generated(generated):
     generated("docs/causes.md", causes_page())
 
 
+def test_the_page_of_checks_is_generated(generated):
+    generated("docs/checks.md", checks_page())
+
+
+def test_every_cause_has_a_proof_and_a_check_and_every_counter_test_proves_something():
+    assert list(PROOFS) == list(CAUSES)
+    named = set(JUDGED).union(*(row.causes.split() for row in CHECKS))
+    assert named == set(CAUSES)
+    tests = {name for text in PROOFS.values() for name in re.findall(r"`([a-z-]+)`", text)}
+    assert tests - {"dlopen"} == set(COUNTER_TESTS)
+
+
+def test_every_check_of_the_code_is_in_the_table():
+    sources = "".join(p.read_text() for p in resources.probe().glob("*.py") if p.stem != "checks_table")
+    used = set(re.findall(r'"([A-Z]0[1-9])"', sources))
+    assert used == {row.id for row in CHECKS}
+
+
 def test_no_cause_is_only_on_paper():
     """Every cause of the closed list is given by some stage or judge."""
     sources = "".join(
-        p.read_text() for p in resources.probe().glob("*.py") if not p.stem.startswith("causes")
+        p.read_text()
+        for p in resources.probe().glob("*.py")
+        if not p.stem.startswith(("causes", "checks_table"))
     )
     assert [cause for cause in CAUSES if f'"{cause}"' not in sources] == []

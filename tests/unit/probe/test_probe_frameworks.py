@@ -343,3 +343,21 @@ def test_a_text_only_chooses_the_counter_test(
     judge_framework(run)
     assert [(check["id"], check["cause"]) for check in run.checks] == [("F05", cause)]
     assert run.proof or cause == "execution-failed"
+
+
+@pytest.mark.parametrize(
+    ("variables", "forbidden"),
+    [
+        ({"JAX_PLATFORMS": "cpu"}, "JAX_PLATFORMS=cpu"),
+        ({"JAX_PLATFORM_NAME": "cpu"}, "JAX_PLATFORM_NAME=cpu"),
+        ({"JAX_PLATFORMS": "cuda,cpu"}, ""),
+        ({"JAX_PLATFORMS": ""}, ""),
+        ({}, ""),
+    ],
+)
+def test_jax_is_told_to_do_without_a_gpu(recorder, monkeypatch, variables, forbidden):
+    for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert Jax(recorder()).forbidden() == forbidden

@@ -196,3 +196,18 @@ def test_a_counter_test_starts_anew_without_the_variable(tmp_path, monkeypatch):
     outcome = execute("any", {"big": big}, 20, environment, [sys.executable, str(teller)])
     assert outcome["lines"][0]["value"] == [None, 49999]
     assert len(json.dumps(big)) > 64 << 10, "more than a pipe holds"
+
+
+@pytest.mark.parametrize(("user_limit", "kind"), [(None, "done"), (1, "hang")])
+def test_a_stage_may_ask_for_time_but_not_beyond_the_users_limit(run_stage, user_limit, kind):
+    def body(ctx):
+        ctx.extend(20)
+        time.sleep(2)
+
+    known = list(STAGES)
+    stage("slow", layer=COUNTER_LAYER, timeout=1)(body)
+    try:
+        run = Run(Program({"timeout": user_limit}, None), find_stage("slow"), {}).start()
+    finally:
+        STAGES[:] = known
+    assert run.ending["kind"] == kind
