@@ -12,7 +12,7 @@ def decide_verdict(checks, facts, options):
     excuse_proven(checks, facts)
     failed = [check for check in checks if check["outcome"] == "failed"]
     if failed:
-        strong = [check for check in failed if not (check["evidence"] or {}).get("weak") and not _late(check)]
+        strong = [check for check in failed if not _steps_back(check)]
         first = (strong or failed)[0]
         cause = CAUSES[first["cause"]]
         side = side_of(first)
@@ -45,6 +45,12 @@ def side_of(check):
     if check["stage"] == "driver" and check["cause"] in ("hang", "crash"):
         return "host"
     return CAUSES[check["cause"]].side
+
+
+def _steps_back(check):
+    """True for what explains no failure, or less than any other finding would."""
+    evidence = check["evidence"] or {}
+    return bool(evidence.get("weak") or evidence.get("yields")) or _late(check)
 
 
 def _late(check):

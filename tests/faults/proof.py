@@ -37,7 +37,7 @@ def seen(outcomes: Iterable[Outcome]) -> set[tuple[str, str, str]]:
         (check["id"], "double" if outcome.report["test_double"] else "real", check["outcome"])
         for outcome in outcomes
         if outcome.report
-        for check in outcome.report["checks"]
+        for check in outcome.report.get("checks", ())
         if check["outcome"] != "not_run"
     }
 
