@@ -2,7 +2,34 @@
 
 from __future__ import annotations
 
-from builder.cli import audit, catalogue, colab, dispatch, publish, runtimes, schema, walk
+from builder.cli import (
+    audit,
+    catalogue,
+    colab,
+    diagnose,
+    dispatch,
+    init,
+    publish,
+    runtimes,
+    schema,
+    up,
+    venv,
+    walk,
+)
 from builder.cli.app import main
 
-__all__ = ["audit", "catalogue", "colab", "dispatch", "main", "publish", "runtimes", "schema", "walk"]
+__all__ = [
+    "audit",
+    "catalogue",
+    "colab",
+    "diagnose",
+    "dispatch",
+    "init",
+    "main",
+    "publish",
+    "runtimes",
+    "schema",
+    "up",
+    "venv",
+    "walk",
+]
