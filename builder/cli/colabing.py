@@ -21,7 +21,7 @@ from builder.errors import UsageError
 from builder.index.client import Index
 from builder.matrix import load
 from builder.pipeline import run as pipeline
-from builder.pipeline.events import Outcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted
+from builder.pipeline.events import CellOutcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import bundle
 from builder.sdist import Workshop
@@ -77,9 +77,9 @@ def import_lists(
         outcomes = {result.cell.id: result.outcome.value for result in results}
         document = {"matrix": str(matrix_path), "locked": outcomes, **record(imported)}
         print_json(document)
-    if any(result.outcome is Outcome.CANCELLED for result in results):
+    if any(result.outcome is CellOutcome.CANCELLED for result in results):
         return INTERRUPTED
-    stuck = bool(results) and not any(result.outcome is Outcome.DONE for result in results)
+    stuck = bool(results) and not any(result.outcome is CellOutcome.DONE for result in results)
     return 1 if runtime.problems or stuck else 0
 
 

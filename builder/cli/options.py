@@ -229,7 +229,6 @@ def refuse_idle(
     *,
     output: Path | None,
     push: str | None,
-    plain: bool,
     require_verified: bool,
     check_reproducible: bool,
 ) -> None:
@@ -240,7 +239,6 @@ def refuse_idle(
             hint="docker save writes one of them to a file",
         )
     needing = {
-        "--plain": plain,
         "--require-verified": require_verified,
         "--check-reproducible": check_reproducible,
     }

@@ -76,10 +76,10 @@ def wishes(sources: Sources) -> Wishes:
         found.python = found.python or other.python
     if not found.wishes:
         raise UsageError(
-            "no framework is named",
+            "\n".join(("no framework is named", *(f"  {note}" for note in found.notes))),
             hint="as in `rtbuild resolve torch`; or -r, --pyproject, --notebook, --conda",
         )
-    return found
+    return found.merged()
 
 
 def _from_conda(path: Path) -> Wishes:
@@ -107,7 +107,7 @@ def run(
         CellError: Nothing is possible: which two demands clash, and which one to give up.
     """
     known = tables.load()
-    frameworks, companions = split(asked, known)
+    frameworks, companions = split(asked, known, python or asked.python)
     demand = Demand(
         frameworks=frameworks,
         companions=companions,

@@ -91,9 +91,6 @@ def build(
         bool, typer.Option("--require-verified", help="Exit 5 where no GPU could be asked.")
     ] = False,
     gpus: opt.Gpus = "auto",
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Install wheels in the build, as plain `docker build` would.")
-    ] = False,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Build anew even where the image is there already.")
     ] = False,
@@ -155,7 +152,7 @@ def build(
         jobs=jobs or defaults.jobs,
         locked=locked,
         refuse=not no_check,
-        layers=not plain,
+        engine=engine == "docker",
         no_cache=no_cache,
         verify=verify_,
         gpus=opt.GPUS[gpus],
@@ -174,7 +171,6 @@ def build(
         engine,
         output=output,
         push=push,
-        plain=plain,
         require_verified=require_verified,
         check_reproducible=check_reproducible,
     )
@@ -192,7 +188,6 @@ def build(
         terminal=terminal,
         require_verified=require_verified,
         json=json_,
-        without_engine=engine == "none",
     )
 
 

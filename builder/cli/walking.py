@@ -13,7 +13,7 @@ from builder.console import print_json, reporter, run_summary
 from builder.console.case import Case, cases_of
 from builder.console.job import write_job_files
 from builder.pipeline import run as pipeline
-from builder.pipeline.events import CellResult, Outcome
+from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.record import run_document, write_record
 from builder.pipeline.settings import Settings
@@ -87,17 +87,13 @@ def build_cells(
     terminal: Terminal,
     require_verified: bool,
     json: bool,
-    without_engine: bool = False,
 ) -> int:
     """``rtbuild build``."""
     cells = opt.choose(matrices, select, skip).chosen
-    line = pipeline.build
-    if without_engine:
-        from builder.pipeline.noengine import build_without_engine as line
     return _recorded(
         terminal,
         settings,
-        lambda emit, cancel: line(matrices, cells, settings=settings, emit=emit, cancel=cancel),
+        lambda emit, cancel: pipeline.build(matrices, cells, settings=settings, emit=emit, cancel=cancel),
         require_verified=require_verified,
         json=json,
     )
@@ -126,11 +122,11 @@ def verify_cells(
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:
     """What a run comes to. An image's fault outweighs a machine's."""
     outcomes = {result.outcome for result in results}
-    if Outcome.CANCELLED in outcomes:
+    if CellOutcome.CANCELLED in outcomes:
         return INTERRUPTED
-    if Outcome.FAILED in outcomes:
+    if CellOutcome.FAILED in outcomes:
         return 1
-    if Outcome.HOST in outcomes or (require_verified and Outcome.UNVERIFIED in outcomes):
+    if CellOutcome.HOST in outcomes or (require_verified and CellOutcome.UNVERIFIED in outcomes):
         return 5
     return 0
 

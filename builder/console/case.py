@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from builder.console.summary import failure_text
-from builder.pipeline.events import CellResult, Outcome
+from builder.pipeline.events import CellOutcome, CellResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,12 +46,12 @@ class Case:
 
 
 _STATUS = {
-    Outcome.DONE: (CaseStatus.PASSED, "done"),
-    Outcome.WORKS: (CaseStatus.PASSED, "works"),
-    Outcome.UNVERIFIED: (CaseStatus.SKIPPED, "UNVERIFIED: no GPU"),
-    Outcome.FAILED: (CaseStatus.FAILED, "FAILED"),
-    Outcome.HOST: (CaseStatus.SKIPPED, "not verified: the machine"),
-    Outcome.CANCELLED: (CaseStatus.SKIPPED, "cancelled"),
+    CellOutcome.DONE: (CaseStatus.PASSED, "done"),
+    CellOutcome.WORKS: (CaseStatus.PASSED, "works"),
+    CellOutcome.UNVERIFIED: (CaseStatus.SKIPPED, "UNVERIFIED: no GPU"),
+    CellOutcome.FAILED: (CaseStatus.FAILED, "FAILED"),
+    CellOutcome.HOST: (CaseStatus.SKIPPED, "not verified: the machine"),
+    CellOutcome.CANCELLED: (CaseStatus.SKIPPED, "cancelled"),
 }
 
 
@@ -62,7 +62,7 @@ def cases_of(results: Sequence[CellResult]) -> tuple[Case, ...]:
 
 def _case(result: CellResult) -> Case:
     status, word = _STATUS[result.outcome]
-    if result.outcome is Outcome.FAILED and result.report is None:
+    if result.outcome is CellOutcome.FAILED and result.report is None:
         status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"
     kind = message = ""
     if result.error is not None:

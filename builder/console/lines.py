@@ -10,9 +10,9 @@ from builder.console.summary import failure_text, result_line
 from builder.console.terminal import human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
+    CellOutcome,
     Event,
     Note,
-    Outcome,
     RunStarted,
     StageFinished,
     StageProgress,
@@ -100,7 +100,7 @@ class Lines:
         terminal.say(f"{self._prefix(result.cell.id)}{line}")
         if not failure:
             return
-        if terminal.github and result.outcome is Outcome.FAILED:
+        if terminal.github and result.outcome is CellOutcome.FAILED:
             first = failure.splitlines()[0]
             terminal.say(f"::group::{result.cell.id}: {first}")
             terminal.say(failure)

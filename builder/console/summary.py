@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from builder.console.terminal import human_bytes, human_seconds
 from builder.errors import CommandError, MatrixError
-from builder.pipeline.events import CellResult, Outcome
+from builder.pipeline.events import CellOutcome, CellResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from builder.errors import RtbuildError
 
 _MARK = {
-    Outcome.DONE: ("ok", "32", "done"),
-    Outcome.WORKS: ("ok", "32", "works"),
-    Outcome.UNVERIFIED: ("warn", "33;1", "UNVERIFIED"),
-    Outcome.FAILED: ("bad", "31;1", "FAILED"),
-    Outcome.HOST: ("warn", "33;1", "not verified: the machine"),
-    Outcome.PUBLISHED: ("ok", "32", "published"),
-    Outcome.REFUSED: ("bad", "31;1", "REFUSED"),
-    Outcome.CANCELLED: ("skip", "33", "cancelled"),
+    CellOutcome.DONE: ("ok", "32", "done"),
+    CellOutcome.WORKS: ("ok", "32", "works"),
+    CellOutcome.UNVERIFIED: ("warn", "33;1", "UNVERIFIED"),
+    CellOutcome.FAILED: ("bad", "31;1", "FAILED"),
+    CellOutcome.HOST: ("warn", "33;1", "not verified: the machine"),
+    CellOutcome.PUBLISHED: ("ok", "32", "published"),
+    CellOutcome.REFUSED: ("bad", "31;1", "REFUSED"),
+    CellOutcome.CANCELLED: ("skip", "33", "cancelled"),
 }
 
 
@@ -31,7 +31,7 @@ def result_line(result: CellResult, terminal: Terminal) -> str:
     """``✓ works  5.6 GB  sha256:1234…  in 3 min 05 s``."""
     symbol, color, word = _MARK[result.outcome]
     parts = [terminal.style(f"{terminal.symbol(symbol)} {word}", color)]
-    if result.outcome is Outcome.FAILED:
+    if result.outcome is CellOutcome.FAILED:
         parts.append(f"at {result.stage}")
     if result.image is not None:
         parts += [result.image.reference, human_bytes(result.image.size)]
@@ -61,7 +61,7 @@ def failure_text(result: CellResult) -> str:
     if result.error is not None:
         return textwrap.indent(error_text(result.error), "  ")
     report = result.report
-    if report is None or result.outcome in (Outcome.WORKS, Outcome.DONE):
+    if report is None or result.outcome in (CellOutcome.WORKS, CellOutcome.DONE):
         return ""
     lines = [f"verdict: {report.verdict}" + (f", cause: {report.cause}" if report.cause else "")]
     lines += [text for text in (report.summary, report.remedy) if text]
@@ -71,10 +71,10 @@ def failure_text(result: CellResult) -> str:
 
 def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
     """The closing lines of a run: how many cells ended how, and loudly what was not verified."""
-    counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in Outcome}
+    counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CellOutcome}
     words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
     lines = [f"{len(results)} cell{'s' if len(results) != 1 else ''}: " + ", ".join(words)]
-    unverified = [result for result in results if result.outcome is Outcome.UNVERIFIED]
+    unverified = [result for result in results if result.outcome is CellOutcome.UNVERIFIED]
     if unverified:
         probed = any(result.report is not None for result in unverified)
         why = "no GPU on this machine, so no convolution ran." if probed else "no image was run here."

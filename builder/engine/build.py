@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from builder.engine.buildlog import BuildLog, one_line, shorten
-from builder.engine.rawjson import MessageDecoder, Progress
+from builder.engine.rawjson import BuildProgress, MessageDecoder
 from builder.errors import CancelledError, CommandError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 36
 _HINTS = (
     ("no space left on device", "the engine's disk is full: docker system df, then docker buildx prune"),
     ("error reading from server: EOF", "the engine stopped in the middle of the build: read its log"),
+    ("error during connect", "the engine stopped: rtbuild doctor"),
     ("Cannot connect to the Docker daemon", "the engine stopped: rtbuild doctor"),
     ("failed to get oci-layout", "the layer cache changed during the build: run the same command again"),
 )
@@ -62,10 +63,7 @@ class BuildRequest:
     tag: str
     platform: str
     epoch: int
-    compression: Literal["zstd", "gzip"] = "zstd"
-    recompress: bool = False
-    """Whether layers that BuildKit's cache has in another compression, from somebody else's build, get this
-    one: else the digest would depend on what the engine built before. Layers of a base get it, too."""
+    compression: Literal["zstd", "gzip", "uncompressed"] = "zstd"
     build_contexts: Mapping[str, str]
     secrets: Mapping[str, Path]
     build_args: Mapping[str, str]
@@ -73,6 +71,8 @@ class BuildRequest:
     cache_from: Sequence[str] = ()
     cache_to: Sequence[str] = ()
     """Where BuildKit's own cache comes from and goes, in buildx's words: ``type=registry,ref=…``."""
+    target: str | None = None
+    """The stage to build, if not the last one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +105,8 @@ def command_line(
     """
     command = [*docker, "buildx", "build", "--builder", builder]
     command += ["--platform", request.platform, "--provenance=false", "--sbom=false"]
+    if request.target is not None:
+        command += ["--target", request.target]
     if request.no_cache:
         command.append("--no-cache")
     command += ["--build-arg", f"SOURCE_DATE_EPOCH={request.epoch}"]
@@ -122,7 +124,6 @@ def command_line(
         kind = "image" if driver == "docker" else "docker"
         how = f"compression={request.compression}"
         how += ",compression-level=3" if request.compression == "zstd" else ""
-        how += ",force-compression=true" if request.recompress else ""
         command += [
             "--output",
             f"type={kind},name={request.tag},oci-mediatypes=true,{how}",
@@ -143,7 +144,7 @@ def run_build(
     """Run ``command``, which :func:`command_line` made. Raises CommandError or CancelledError."""
     proxies = {name: value for name, value in request.build_args.items() if name in PREDEFINED_PROXY_ARGS}
     environment = {**os.environ, **proxies, "DOCKER_CLI_HINTS": "false", "NO_COLOR": "1"}
-    progress = Progress()
+    progress = BuildProgress()
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="rtbuild-") as folder, BuildLog(log) as text:
         metadata = Path(folder) / "metadata.json"
@@ -233,6 +234,11 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
         return
 
 
+def hint_for(text: str) -> str | None:
+    """What to do about a failure of the engine's machine that this output shows."""
+    return next((hint for part, hint in _HINTS if part in text), None)
+
+
 def _failure(
     command: Sequence[str], tag: str, returncode: int, *, tail: Sequence[str], log: Path, step: str | None
 ) -> CommandError:
@@ -243,12 +249,11 @@ def _failure(
     if step and status:  # BuildKit repeats the whole script, which may be a page long
         reason = f"{shorten(one_line(step), 100)} ended with status {status[1]}"
     text = "\n".join(tail)
-    hint = next((hint for part, hint in _HINTS if part in text), None)
     return CommandError(
         f"{tag} did not build: {reason}",
         command=command,
         returncode=returncode,
         tail=tail,
         log=log,
-        hint=hint or f"the whole log: {log}",
+        hint=hint_for(text) or f"the whole log: {log}",
     )

@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from builder.engine import container, images
 from builder.engine import pull as pulling
-from builder.engine import push as pushing
 from builder.engine.build import BuildRequest, command_line, run_build
 from builder.engine.connect import Connection, connect
 from builder.engine.facts import EngineFacts
 from builder.engine.nvidia import gpu_facts
+from builder.engine.receive import receive
 from builder.engine.turn import turn, turn_file
-from builder.errors import CellError
+from builder.errors import CancelledError, CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
     from builder.engine.container import ProbeRun
     from builder.engine.events import BuildEvent
     from builder.engine.images import HistoryEntry, StoredImage
+    from builder.engine.receive import ArchiveParts
 
+_POLL = 0.1
 _CONTAINERD = "io.containerd.snapshotter.v1"
 """``driver-type`` in ``docker info`` where images are kept by containerd."""
 
@@ -49,6 +51,7 @@ class Engine:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._client = connection.client
+        self._receiving = threading.Lock()
 
     @classmethod
     def connect(cls, *, context: str | None = None, builder: str | None = None) -> Engine:
@@ -115,14 +118,14 @@ class Engine:
         log: Path,
         on_event: Callable[[BuildEvent], None],
         cancel: threading.Event,
-        compression: Literal["zstd", "gzip"] = "zstd",
-        recompress: bool = False,
+        compression: Literal["zstd", "gzip", "uncompressed"] = "zstd",
         build_contexts: Mapping[str, str] | None = None,
         secrets: Mapping[str, Path] | None = None,
         build_args: Mapping[str, str] | None = None,
         no_cache: bool = False,
         cache_from: Sequence[str] = (),
         cache_to: Sequence[str] = (),
+        target: str | None = None,
     ) -> BuiltImage:
         """Build ``context`` with buildx into the engine's store, under the name ``tag``.
 
@@ -137,13 +140,13 @@ class Engine:
             platform=platform,
             epoch=epoch,
             compression=compression,
-            recompress=recompress,
             build_contexts=build_contexts or {},
             secrets=secrets or {},
             build_args=build_args or {},
             no_cache=no_cache,
             cache_from=cache_from,
             cache_to=cache_to,
+            target=target,
         )
         facts = self.facts()
         command = command_line(
@@ -187,16 +190,43 @@ class Engine:
         """Give the image one more name."""
         images.tag(self._client, reference, new)
 
-    def push(
+    def receive(
         self,
-        image: str,
-        reference: str,
+        manifest: bytes,
+        archive: Callable[[str, Collection[str]], ArchiveParts],
+        name: str,
         *,
-        progress: Callable[[str, int, int], None],
-        cancel: threading.Event | None = None,
-    ) -> str:
-        """Push an image as ``repository:tag``; the digest that its manifest has in the registry."""
-        return pushing.push(self._client, image, reference, progress=progress, cancel=cancel)
+        memory: Path,
+        cancel: threading.Event,
+        progress: Callable[[int], None],
+    ) -> StoredImage:
+        """Give the engine an image under ``name``: of cells that share layers, one after another.
+
+        ``archive`` gives the files of an archive for a name that it is told, without the blobs of these
+        digests; ``memory`` is a folder where manifests that engines were given are remembered; ``progress``
+        is told of bytes that are sent. Raises CommandError with the engine's words, or CancelledError.
+        """
+        while not self._receiving.acquire(timeout=_POLL):
+            if cancel.is_set():
+                raise CancelledError(f"{name} was not given to the engine")
+        try:
+            receive(
+                self._client,
+                self._connection.docker,
+                manifest,
+                archive,
+                name,
+                memory=memory,
+                partly=self.facts().store == "containerd",
+                cancel=cancel,
+                progress=progress,
+            )
+        finally:
+            self._receiving.release()
+        image = self.inspect(name)
+        if image is None:
+            raise CellError(f"{name} was given to the engine, and it has no such image")
+        return image
 
     def pull(
         self,

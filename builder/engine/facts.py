@@ -73,8 +73,3 @@ class EngineFacts:
         """Whether a build can be given a stage as an OCI layout: BuildKit inside an engine with a graphdriver
         has no content store to put it in, every other has."""
         return self.builder_driver != "docker" or self.store == "containerd"
-
-    @property
-    def builds_in_store(self) -> bool:
-        """Whether builds find in the engine's own store what was pulled there."""
-        return self.builder_driver == "docker" and self.store == "containerd"

@@ -120,6 +120,13 @@ def cells(client: docker.DockerClient) -> dict[str, str]:
     }
 
 
+def built_ids(client: docker.DockerClient) -> frozenset[str]:
+    """The ids of all images that rtbuild built."""
+    return frozenset(
+        name for names in listed(client).values() for name in names if name.startswith("sha256:")
+    )
+
+
 def find(client: docker.DockerClient, inputs: str, names: Sequence[str]) -> StoredImage | None:
     """The first of these images that says that it was built from ``inputs``."""
     for name in names:
@@ -132,7 +139,7 @@ def find(client: docker.DockerClient, inputs: str, names: Sequence[str]) -> Stor
 def history(client: docker.DockerClient, reference: str) -> tuple[HistoryEntry, ...]:
     """How the image came to be, the newest step first."""
     with said_by_engine(f"history of {reference}"):
-        entries = client.api.history(reference)  # type: ignore[no-untyped-call]
+        entries = client.api.history(reference) or ()  # type: ignore[no-untyped-call]
     return tuple(HistoryEntry(created_by=entry["CreatedBy"], size=int(entry["Size"])) for entry in entries)
 
 
@@ -191,7 +198,10 @@ def said_by_engine(what: str) -> Iterator[None]:
     except docker.errors.APIError as error:
         raise CellError(f"the engine could not {what}: {error.explanation or error}") from error
     except (docker.errors.DockerException, requests.RequestException) as error:
-        raise CellError(f"the engine did not answer ({what}): {error}", hint="rtbuild doctor") from error
+        raise CellError(
+            f"the engine did not answer ({what}): {error}",
+            hint="the engine stopped, or cannot be reached: rtbuild doctor",
+        ) from error
 
 
 def _platform(document: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ class _Step:
     """Output without its newline yet, by stream."""
 
 
-class Progress:
+class BuildProgress:
     """Turns BuildKit's messages, which repeat themselves, into events that each happen once."""
 
     def __init__(self) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.facts import tables
-from builder.facts.finding import Source
-from builder.facts.tables import GpuRow
 
 if TYPE_CHECKING:
-    from builder.facts.tables import Facts
+    from builder.facts.tables import Facts, GpuRow
 
 _FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
@@ -53,10 +52,8 @@ def card_of(text: str, facts: Facts | None = None) -> GpuRow | None:
 def _card(text: str, facts: Facts) -> GpuRow | None:
     if _TYPED.fullmatch(text) and (found := _CAPABILITY.fullmatch(text)):
         capability = f"{found[1]}.{found[2]}"
-        if all(row.capability != capability for row in facts.gpus.values()):
-            return None
-        named = Source(kind="cell", reference="the compute capability given")
-        return GpuRow(name=f"sm_{found[1]}{found[2]}", capability=capability, sources=(named,))
+        like = next((row for row in facts.gpus.values() if row.capability == capability), None)
+        return replace(like, name=f"sm_{found[1]}{found[2]}") if like is not None else None
     known = _longest(text, facts)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         known = _longest(f"RTX {text}", facts) or _longest(f"GTX {text}", facts)

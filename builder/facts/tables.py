@@ -89,6 +89,8 @@ class GpuRow(Row):
     name: str
     capability: str
     consumer: bool = False
+    driver: str | None = None
+    """The oldest driver that serves the card, where a source says it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,21 +1,11 @@
-"""Wheels as ready-made image layers: each wheel becomes one deterministic OCI layer, once.
+"""Wheels as ready-made image layers, and images put together from them.
 
-``docker build`` installs the wheels in the stage ``wheels`` of the Dockerfile. ``rtbuild build`` overrides
-that stage with :func:`wheels_context`: an OCI layout of the base's layers, one layer for each large wheel in
-the lock's order, and one for all small ones. Nothing is installed, compressed or hashed twice.
+Each large wheel becomes one deterministic OCI layer, once, and all small ones together another. On top of the
+base and the wheels come the small layers that the recipe's steps make. Nothing is installed, compressed or
+hashed twice.
 """
 
-from builder.layers.context import wheels_context
 from builder.layers.store import LayerStore
-from builder.layers.types import BaseLayers, BaseSource, Compression, Layer, Progress, WheelsContext
+from builder.layers.types import BaseLayers, BaseSource, Compression, Layer, Progress
 
-__all__ = [
-    "BaseLayers",
-    "BaseSource",
-    "Compression",
-    "Layer",
-    "LayerStore",
-    "Progress",
-    "WheelsContext",
-    "wheels_context",
-]
+__all__ = ["BaseLayers", "BaseSource", "Compression", "Layer", "LayerStore", "Progress"]

@@ -13,18 +13,21 @@ from builder.layers.codec import codec
 from builder.layers.rootfs import content_key
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.layers.untar import open_layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import BaseSource
+    from builder.layers.types import BaseSource, Compression
     from builder.model import Cell, RegistryBase, RootfsBase
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What BuildKit gives an image that starts ``FROM scratch``: the plain way begins like that."""
 
+_FORMAT = 2
+"""To be raised when a rootfs is held against other rules as it becomes a layer."""
 _OCI_LAYER = "application/vnd.oci.image.layer.v1.tar"
 _LAYER_TYPES = {
     _OCI_LAYER: _OCI_LAYER,
@@ -38,7 +41,7 @@ _LAYER_TYPES = {
 
 def rootfs_key(base: RootfsBase, cell: Cell) -> str:
     """What a rootfs's layer is looked up by: the packages, and how they become a system."""
-    return f"rootfs-{content_key(base)}-{codec(cell.options.compression)}"
+    return f"rootfs{_FORMAT}-{content_key(base)}-{codec(cell.options.compression)}"
 
 
 def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
@@ -51,8 +54,35 @@ def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
 def rootfs_layer(
     tar: Path, target: Path, base: RootfsBase, cell: Cell, advance: Callable[[int], None]
 ) -> Record:
-    """Write a rootfs's tar file as a layer; ``advance`` is told of each piece's size in bytes."""
-    compression = cell.options.compression
+    """Write a rootfs's tar file as a layer; ``advance`` is told of each piece's size in bytes.
+
+    Raises :class:`~builder.errors.CellError` for a rootfs that would hide wheels below it.
+    """
+    refuse_hidden(tar, base)
+    return tar_layer(tar, target, f"rootfs {base.suite}", cell.options.compression, advance)
+
+
+def refuse_hidden(tar: Path, base: RootfsBase) -> None:
+    """Raise CellError for a system that owns anything at or below ``/opt/runtime``, where the wheels are."""
+    with open_layer(tar, _OCI_LAYER) as archive:
+        for entry in archive:
+            folder = entry.kind == "folder" and entry.mode & 0o7777 == 0o755
+            if (
+                entry.name == "opt/runtime"
+                or entry.name.startswith("opt/runtime/")
+                or (entry.name == "opt" and not folder)
+            ):
+                raise CellError(
+                    f"Debian {base.suite} as it is locked holds /{entry.name} ({entry.kind}, mode "
+                    f"{entry.mode:o}), which would hide the wheels' files there",
+                    hint="leave the package out that brings it; in an image, /opt/runtime is the wheels' own",
+                )
+
+
+def tar_layer(
+    tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
+) -> Record:
+    """The same for any tar stream."""
     with tar.open("rb") as source, target.open("wb") as blob:
         writer = BlobWriter(blob, compression, tar.stat().st_size)
         try:
@@ -62,35 +92,26 @@ def rootfs_layer(
             written = writer.finish()
         finally:
             writer.close()
-    title = f"rootfs {base.suite}"
     return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
 
 
-def registry_layers(
-    base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease, fetch: bool
-) -> tuple[BaseLayers, int]:
-    """A registry image's layers, fetched where the store lacks them, and how many were fetched.
+def registry_layers(base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease) -> BaseLayers:
+    """A registry image's layers, fetched if the store lacks them.
 
-    Without ``fetch`` only the image's description is fetched: its layers are in the engine.
     Raises :class:`~builder.errors.RegistryError` where what came is not what the digests say.
     """
     manifest = _document(base, source.manifest(base.digest), base.digest)
     config = _config(base, manifest["config"], source=source, store=store, lease=lease)
     layers: list[Layer] = []
-    fetched = 0
     for described, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
         layer = _described(base, described, diff_id)
-        if not fetch:
-            layers.append(layer)
-            continue
-        record, new = store.obtain(
+        record, _ = store.obtain(
             f"blob-{layer.digest.removeprefix('sha256:')}",
             lease,
             lambda target, layer=layer: _fetch(layer, target, source),  # type: ignore[misc]
         )
         layers.append(record.layer)
-        fetched += new
-    return BaseLayers(layers=tuple(layers), config=config), fetched
+    return BaseLayers(layers=tuple(layers), config=config)
 
 
 def _config(

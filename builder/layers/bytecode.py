@@ -41,7 +41,7 @@ _SYSTEM = ("lib", "lib64", "usr/lib", "usr/lib64", "usr/local/lib")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class BytecodePart:
     """Sources that are compiled together, and nowhere else."""
 
     title: str
@@ -54,7 +54,7 @@ def makes_bytecode(step: RecipeStep) -> bool:
     return step.makes == (FOLDER,)
 
 
-def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[Part]:
+def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:
     """What the sources in ``packs`` are split into; ``made_by`` stands for script and interpreter.
 
     The same rule as in the script: by the RECORD that names a file, if it is one alone.
@@ -72,10 +72,10 @@ def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[Part]:
     return [_part(info, groups[info], made_by) for info in sorted(groups)]
 
 
-def _part(info: str, files: Mapping[str, Packed], made_by: str) -> Part:
+def _part(info: str, files: Mapping[str, Packed], made_by: str) -> BytecodePart:
     ordered = tuple(files[path] for path in sorted(files))
     document = {"files": [[file.path, file.mode, file.sha256] for file in ordered], "by": made_by}
-    return Part(
+    return BytecodePart(
         title=f"bytecode of {info.removesuffix('.dist-info') or 'what is shared'}",
         files=ordered,
         key=f"bytecode{FORMAT}-{digest_of(document).removeprefix('sha256:')}",
@@ -121,7 +121,9 @@ def _python_files(root: Path) -> list[Path]:
     return sorted(found)
 
 
-def lay_known(parts: Sequence[Part], scratch: Scratch, *, store: LayerStore, lease: Lease) -> list[Part]:
+def lay_known(
+    parts: Sequence[BytecodePart], scratch: Scratch, *, store: LayerStore, lease: Lease
+) -> list[BytecodePart]:
     """Lay out the bytecode that is in the store, and return the parts that have to be compiled."""
     missing = []
     for part in parts:
@@ -141,12 +143,12 @@ def lay_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], scratch
             scratch.lay(content, mtime=MTIME)
 
 
-def keep_compiled(parts: Sequence[Part], root: Path, *, store: LayerStore, lease: Lease) -> None:
+def keep_compiled(parts: Sequence[BytecodePart], root: Path, *, store: LayerStore, lease: Lease) -> None:
     """Keep what the step made of each part."""
     made: dict[str, dict[str, str]] = {}
     for part in parts:
 
-        def make(part: Part = part) -> tuple[list[Content], dict[str, str]]:
+        def make(part: BytecodePart = part) -> tuple[list[Content], dict[str, str]]:
             found = (_compiled(file.path, root / _OUT, made) for file in part.files)
             return [content for content in found if content is not None], {}
 

@@ -1,4 +1,4 @@
-"""The config of an image that was put together without an engine, as BuildKit writes it, byte for byte."""
+"""The config of an image, byte for byte as BuildKit would write it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from builder.layers.compose import image_config
+from builder.layers.tar import MTIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from builder.layers.types import BaseLayers, Layer
+    from builder.layers.types import BaseLayers, Layer, SystemLayers
     from builder.recipe.values import Recipe, RecipeSetting
 
+_CREATED = datetime.fromtimestamp(MTIME, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+"""As old as every file in a layer: the image's own date is its newest step's in the history."""
 _CONFIG_ORDER = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
     *("ArgsEscaped", "Healthcheck", "OnBuild", "StopTimeout", "Shell"),
@@ -30,18 +32,37 @@ _DURATIONS = {
 _HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
 
 
-def final_config(recipe: Recipe, base: BaseLayers, wheels: Sequence[Layer], added: Sequence[Layer]) -> bytes:
-    """The image's config as BuildKit writes it, byte for byte."""
-    document = image_config(base, [*wheels, *added])
+def final_config(
+    recipe: Recipe,
+    base: BaseLayers,
+    stacked: Sequence[Layer],
+    system: SystemLayers,
+    added: Sequence[Layer],
+) -> bytes:
+    """The image's config as BuildKit writes it, byte for byte.
+
+    ``stacked`` are the layers of base and wheels, lowest first; those of a base with a history are lowest.
+    """
     created = datetime.fromtimestamp(recipe.pinned.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
-    history = document["history"][: len(document["history"]) - len(added)]
+    history = list(base.config.get("history") or ())
+    history += map(_by_rtbuild, stacked[len(base.layers) :] if history else stacked)
+    history += system.history
     history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
     history += [{**by_kit, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
-    document["history"] = [_ordered(entry, _HISTORY_ORDER) for entry in history]
-    document["config"] = _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER)
-    document["rootfs"] = _ordered(document["rootfs"], ("type", "diff_ids"))
+    layers = (*stacked, *system.layers, *added)
+    document = {
+        **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
+        "config": _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER),
+        "created": _CREATED,
+        "history": [_ordered(entry, _HISTORY_ORDER) for entry in history],
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+    }
     return go_json(dict(sorted(document.items())))
+
+
+def _by_rtbuild(layer: Layer) -> dict[str, Any]:
+    return {"created": _CREATED, "created_by": f"rtbuild: {layer.title}"}
 
 
 def settings_of(base: BaseLayers) -> dict[str, Any]:

@@ -25,7 +25,7 @@ part of what layers are looked up by."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class InstalledWheel:
     """An open wheel and what installing it leaves."""
 
     archive: Archive
@@ -33,7 +33,7 @@ class Source:
 
 
 def write_layer(
-    sources: Sequence[Source],
+    sources: Sequence[InstalledWheel],
     target: BinaryIO,
     compression: Compression,
     advance: Callable[[int], None],
@@ -90,7 +90,7 @@ def write_layer(
     }
 
 
-def _listing(sources: Sequence[Source]) -> Listing:
+def _listing(sources: Sequence[InstalledWheel]) -> Listing:
     """Every path of every wheel; what it holds only where several have it."""
     count = Counter(file.path for source in sources for file in source.tree.files)
     return {
@@ -101,7 +101,7 @@ def _listing(sources: Sequence[Source]) -> Listing:
     }
 
 
-def _describe(source: Source, file: File) -> str:
+def _describe(source: InstalledWheel, file: File) -> str:
     digest = file.sha256 or hashlib.sha256(b"".join(_pieces(source, file))).hexdigest()
     return f"{file.mode:o} {digest}"
 
@@ -110,7 +110,7 @@ def _header_size(file: File) -> int:
     return len(tar.file_header(file.path, mode=file.mode, size=file.size))
 
 
-def _pieces(source: Source, file: File) -> Iterator[bytes]:
+def _pieces(source: InstalledWheel, file: File) -> Iterator[bytes]:
     if isinstance(file.content, bytes):
         yield file.content
     else:

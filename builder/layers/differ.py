@@ -31,7 +31,7 @@ _SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class ComparedEntry:
     """One entry of a layer. ``mtime`` is in seconds since 1970, with its fraction; sizes are in bytes."""
 
     kind: str
@@ -112,6 +112,12 @@ class SavedImage:
     @contextmanager
     def layer(self, number: int) -> Iterator[tarfile.TarFile]:
         """The layer as a tar stream to be read once, front to back."""
+        with self.stream(number) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
+            yield tar
+
+    @contextmanager
+    def stream(self, number: int) -> Iterator[IO[bytes]]:
+        """The bytes of the layer's tar stream, whatever they are compressed with."""
         with self._open(self.layers[number]) as raw:
             head = raw.peek(4)[:4]  # type: ignore[attr-defined]
             stream: IO[bytes]
@@ -121,8 +127,7 @@ class SavedImage:
                 stream = _Gunzip(raw)  # type: ignore[assignment]
             else:
                 stream = raw
-            with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
-                yield tar
+            yield stream
 
     def _open(self, name: str) -> IO[bytes]:
         found = self._tar.extractfile(name)
@@ -189,9 +194,9 @@ def _compare_layers(
     return LayerDifference(number=number + 1, files=tuple(files), order=order, stream=True)
 
 
-def entries(image: SavedImage, number: int) -> dict[str, Entry]:
+def entries(image: SavedImage, number: int) -> dict[str, ComparedEntry]:
     """All entries of a layer, by path, in the order of the stream."""
-    found: dict[str, Entry] = {}
+    found: dict[str, ComparedEntry] = {}
     with image.layer(number) as tar:
         for member in tar:
             digest, sample = hashlib.sha256(), b""
@@ -201,7 +206,7 @@ def entries(image: SavedImage, number: int) -> dict[str, Entry]:
                     digest.update(piece)
                     if len(sample) < _SAMPLE:
                         sample += piece[: _SAMPLE - len(sample)]
-            found[member.name.removeprefix("./").rstrip("/")] = Entry(
+            found[member.name.removeprefix("./").rstrip("/")] = ComparedEntry(
                 kind=member.type.decode("ascii", "replace"),
                 mode=member.mode,
                 owner=f"{member.uid}:{member.gid}",
@@ -215,7 +220,7 @@ def entries(image: SavedImage, number: int) -> dict[str, Entry]:
     return found
 
 
-def _what(a: Entry | None, b: Entry | None) -> tuple[str, ...]:
+def _what(a: ComparedEntry | None, b: ComparedEntry | None) -> tuple[str, ...]:
     """In which respects two entries differ; empty where they are the same."""
     if a is None or b is None:
         return ("missing",)
@@ -231,7 +236,7 @@ def _what(a: Entry | None, b: Entry | None) -> tuple[str, ...]:
     return tuple(name for name, differs in pairs.items() if differs)
 
 
-def _say(entry: Entry | None, what: tuple[str, ...]) -> str:
+def _say(entry: ComparedEntry | None, what: tuple[str, ...]) -> str:
     """The entry in those respects, for people."""
     if entry is None:
         return "not there"

@@ -42,7 +42,7 @@ def is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
-class Part(Protocol):
+class ExcerptPart(Protocol):
     """Takes a file's content in pieces and keeps of it what is looked at."""
 
     def feed(self, piece: bytes, /) -> None: ...
@@ -65,7 +65,7 @@ class _Taken:
     path: str
     mode: int
     size: int
-    part: Part
+    part: ExcerptPart
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Excerpt:
         """What to call with each piece of this file, if it is looked at."""
         self.folders.update(parents(path))
         if is_source(path) or path in self.whole:
-            part: Part = _Whole()
+            part: ExcerptPart = _Whole()
         elif is_library(path):
             part = Skeleton(size)
         else:

@@ -1,8 +1,8 @@
-"""The layers above the wheels, made by the recipe's own steps: without an engine.
+"""The layers above the wheels, made by the recipe's own steps.
 
 The steps run in the base's own system (:mod:`builder.sandbox`), laid out in memory, over as much of
 the wheels as they look at (:mod:`builder.layers.excerpt`), and what they leave is written as BuildKit writes
-it (:mod:`builder.layers.difftar`): the diff ids are those of the engine's image.
+it (:mod:`builder.layers.difftar`): the diff ids are those of a plain ``docker build``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from builder.layers.locking import disk_errors
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.scratch import Scratch
 from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
-from builder.sandbox import environment, require, run_script
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, Runner
+from builder.sandbox import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +55,7 @@ class Finisher:
     lease: Lease
     cancel: threading.Event
     bench: Workbench
+    runner: Runner
     blob: Callable[[Layer], Path]
     """Where a layer of the base or of the wheels is; called only where a step has to run."""
     fetched: Callable[[str, Lease], Record | None] = field(default=lambda _key, _lease: None)
@@ -73,7 +74,7 @@ def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
         found[name] = found[name] or work.fetched(key, work.lease)
     missing = [name for name, record in found.items() if record is None]
     if missing:
-        require()  # before anything is laid out
+        work.runner.check()  # before anything is laid out
         with disk_errors(work.store.root):
             try:
                 made = _made(work, {name: keys[name] for name in missing}, memory=True)
@@ -113,14 +114,16 @@ class Workbench:
         ``alone`` where it will be changed: then it is of no use to anybody later.
         """
         if alone:
-            with workplace(self._store, _need(work), memory=memory) as folder:
+            with workplace(self._store.folder("tmp"), _need(work), memory=memory) as folder:
                 yield _lay_base(work, folder)
             return
         name = digest_of([layer.diff_id for layer in work.base.layers])
         with self._guard:
             if name not in self._bases:
                 with ExitStack() as undo:
-                    folder = undo.enter_context(workplace(self._store, _need(work), memory=memory))
+                    folder = undo.enter_context(
+                        workplace(self._store.folder("tmp"), _need(work), memory=memory)
+                    )
                     scratch = _lay_base(work, folder)
                     self._open.push(undo.pop_all())
                 self._bases[name] = scratch
@@ -201,7 +204,7 @@ def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
 
 
 def _run_step(work: Finisher, step: RecipeStep, scratch: Scratch) -> None:
-    run_script(
+    work.runner.run(
         step.script,
         scratch.root,
         what=f"the step `{step.name}`",

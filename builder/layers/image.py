@@ -1,4 +1,4 @@
-"""A cell's whole image put together without an engine: the documents, and where each layer is."""
+"""A cell's image put together: its documents, and where each layer is."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import shutil
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
@@ -16,22 +16,24 @@ from builder.layers.finish import Finisher, added_layers, layer_keys
 from builder.layers.locking import disk_errors, locked
 from builder.layers.stack import check_collisions
 from builder.layers.store import Record
+from builder.layers.types import BaseLayers, SystemLayers
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from builder.layers.finish import Workbench
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
-    from builder.layers.types import BaseLayers, Layer
+    from builder.layers.types import Layer, Runner
     from builder.recipe.values import Recipe
 
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _REF = "org.opencontainers.image.ref.name"
+_NO_SYSTEM = SystemLayers()
 _LOADED = "io.containerd.image.name"
 """https://github.com/containerd/containerd/blob/main/core/images/annotations.go"""
 
@@ -68,6 +70,11 @@ class ComposedImage:
         )
 
     @property
+    def blobs(self) -> frozenset[str]:
+        """The digests of the layers."""
+        return frozenset(layer.digest for layer in self.layers)
+
+    @property
     def size(self) -> int:
         """In bytes, unpacked; without layers of which only the compressed size is known."""
         return sum(layer.unpacked for layer in self.layers)
@@ -83,31 +90,37 @@ def compose_image(
     progress: Callable[[str], None],
     cancel: threading.Event,
     bench: Workbench,
+    runner: Runner,
+    system: SystemLayers = _NO_SYSTEM,
 ) -> ComposedImage:
     """Put the image of ``recipe`` together: every layer of ``made`` is known, what the recipe adds is made.
 
     ``blob`` gives the file of a layer that has to be looked into; ``fetched`` a layer of that key from
-    elsewhere. Raises :class:`~builder.errors.CellError` where an engine is needed, or two packages fight over
-    a path, and :class:`~builder.errors.MissingToolError` where this machine cannot run the recipe's steps.
+    elsewhere; ``system`` are the layers that an engine made of the base's packages. Raises
+    :class:`~builder.errors.CellError` if two packages fight over a path, and
+    :class:`~builder.errors.MissingToolError` if this machine cannot run the recipe's steps.
     """
     check_collisions(made)
     wheels = [made.known[group].record.layer for group in made.groups]
+    below = BaseLayers(layers=(*base.layers, *system.layers), config=base.config)
     work = Finisher(
         recipe=recipe,
-        base=base,
+        base=below,
         wheels=wheels,
         store=made.store,
         lease=made.lease,
         cancel=cancel,
         bench=bench,
+        runner=runner,
         blob=blob,
         fetched=fetched,
         progress=progress,
     )
     added, count = added_layers(work)
-    config = final_config(recipe, base, wheels, added)
-    layers = (*base.layers, *wheels, *added)
-    steps = layer_keys(recipe, base.layers, wheels)
+    stacked = made.stacked(base.layers)
+    config = final_config(recipe, base, stacked, system, added)
+    layers = (*stacked, *system.layers, *added)
+    steps = layer_keys(recipe, below.layers, wheels)
     made_of = {one.key: one.record for one in made.every}
     made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}
     return ComposedImage(
@@ -128,14 +141,28 @@ def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
     return json.dumps(document, indent=2).encode()
 
 
+def base_image(base: BaseLayers) -> ComposedImage:
+    """A base as an image of its own, with the documents that its layers and its config make."""
+    diff_ids = [layer.diff_id for layer in base.layers]
+    config = canonical_json({**base.config, "rootfs": {"type": "layers", "diff_ids": diff_ids}})
+    manifest = _manifest(config, base.layers)
+    return ComposedImage(manifest=manifest, config=config, layers=base.layers, made_of={}, made=0)
+
+
 def write_layout(
-    folder: Path, tag: str, loaded: str, image: ComposedImage, blob: Callable[[Layer], Path]
+    folder: Path,
+    tag: str,
+    loaded: str,
+    image: ComposedImage,
+    blob: Callable[[Layer], Path],
+    *,
+    link: bool = False,
 ) -> None:
     """Add an image to the OCI layout in ``folder`` under ``tag``; blobs that are there stay.
 
     https://github.com/opencontainers/image-spec/blob/main/image-layout.md; tools read it as
-    ``oci:FOLDER:TAG``, and ``docker load`` gives a tar file of it the name ``loaded``. Raises UsageError
-    where the folder holds something else.
+    ``oci:FOLDER:TAG``, and ``docker load`` gives a tar file of it the name ``loaded``. With ``link`` the
+    layers are links to their files. Raises UsageError if the folder holds something else.
     """
     blobs = folder / "blobs" / "sha256"
     with disk_errors(folder):
@@ -143,7 +170,9 @@ def write_layout(
         blobs.mkdir(parents=True, exist_ok=True)
         for layer in image.layers:
             target = blobs / layer.digest.removeprefix("sha256:")
-            if not (target.is_file() and target.stat().st_size == layer.size):
+            if link:
+                target.symlink_to(blob(layer).resolve())
+            elif not (target.is_file() and target.stat().st_size == layer.size):
                 beside = target.with_suffix(f".{uuid.uuid4().hex}.part")
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
@@ -154,17 +183,54 @@ def write_layout(
             _add_to_index(folder / "index.json", {_REF: tag, _LOADED: loaded}, image)
 
 
+def archive_parts(
+    image: ComposedImage, name: str, blob: Callable[[Layer], Path], *, without: Collection[str] = ()
+) -> Iterator[tuple[str, bytes | Path]]:
+    """The files of an archive that ``docker load`` takes, with the blobs that are not in ``without``.
+
+    The containerd image store reads the OCI layout in it, a graphdriver ``manifest.json``:
+    https://github.com/moby/docker-image-spec/blob/main/spec.md
+    """
+
+    def place(digest: str) -> str:
+        return "blobs/sha256/" + digest.removeprefix("sha256:")
+
+    described = {
+        "Config": place(image.config_digest),
+        "RepoTags": [name],
+        "Layers": [place(layer.digest) for layer in image.layers],
+    }
+    annotations = {_REF: name.rpartition(":")[2], _LOADED: f"docker.io/{name}"}
+    yield "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"})
+    yield "index.json", _index([_entry(annotations, image)])
+    yield "manifest.json", canonical_json([described])
+    for document in (image.manifest, image.config):
+        yield place(sha256_of(document)), document
+    for layer in {layer.digest: layer for layer in image.layers}.values():
+        if layer.digest not in without:
+            yield place(layer.digest), blob(layer)
+
+
 def _add_to_index(path: Path, annotations: dict[str, str], image: ComposedImage) -> None:
     there = json.loads(path.read_bytes())["manifests"] if path.is_file() else []
     others = [entry for entry in there if (entry.get("annotations") or {}).get(_REF) != annotations[_REF]]
-    entry = {
+    entries = sorted(
+        [*others, _entry(annotations, image)], key=lambda one: str((one.get("annotations") or {}).get(_REF))
+    )
+    write_whole(path, _index(entries))
+
+
+def _entry(annotations: dict[str, str], image: ComposedImage) -> dict[str, Any]:
+    return {
         "mediaType": MANIFEST,
         "digest": image.digest,
         "size": len(image.manifest),
         "annotations": annotations,
     }
-    entries = sorted([*others, entry], key=lambda one: str((one.get("annotations") or {}).get(_REF)))
-    write_whole(path, canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries}))
+
+
+def _index(entries: list[dict[str, Any]]) -> bytes:
+    return canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
 
 
 def _refuse_foreign(folder: Path) -> None:

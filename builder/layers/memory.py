@@ -18,8 +18,6 @@ from builder.errors import CommandError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.layers.store import LayerStore
-
 SHARED = Path("/dev/shm")  # noqa: S108 - memory by name, and on every Linux
 _SPARE = 1 << 30
 """Bytes of memory that are left alone."""
@@ -66,8 +64,8 @@ class MemoryFullError(Exception):
 
 
 @contextlib.contextmanager
-def workplace(store: LayerStore, need: int, *, memory: bool) -> Iterator[Path]:
-    """A new folder with room for about ``need`` bytes, removed when the block ends; in ``memory`` if it may.
+def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
+    """A new folder for about ``need`` bytes until the block ends: in ``memory`` if it may, or ``beside``.
 
     What a process that was killed has left is removed by the next that comes here, or by a prune. Raises
     :class:`MemoryFullError` in the place of any error of the block that lack of memory explains.
@@ -83,7 +81,7 @@ def workplace(store: LayerStore, need: int, *, memory: bool) -> Iterator[Path]:
                     raise MemoryFullError from problem
                 raise
     else:
-        with tempfile.TemporaryDirectory(prefix="bases-", dir=store.folder("tmp")) as name:
+        with tempfile.TemporaryDirectory(prefix="bases-", dir=beside) as name:
             yield Path(name)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.pack import Content
-    from builder.layers.untar import Entry, TarReader
+    from builder.layers.untar import TarEntry, TarReader
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -33,6 +33,8 @@ class Scratch:
         root.chmod(0o755)
         self.root = root.resolve()
         self._cancel = cancel
+        self._new: set[str] = set()
+        """What the layer that is being unpacked has brought so far."""
         self._folders: dict[str, Path] = {"": self.root}
 
     def unpack(self, blob: Path, media_type: str) -> None:
@@ -40,6 +42,7 @@ class Scratch:
 
         Raises :class:`~builder.errors.CellError` for a layer that is damaged or leads out of the folder.
         """
+        self._new.clear()
         with open_layer(blob, media_type) as archive:
             for entry in archive:
                 if self._cancel.is_set():
@@ -63,10 +66,14 @@ class Scratch:
         """Make a folder of a wheel, if it is not there."""
         self._real(name)
 
-    def _entry(self, archive: TarReader, entry: Entry) -> None:
+    def _entry(self, archive: TarReader, entry: TarEntry) -> None:
         if entry.name in ("", ".") or _UNREAD.match(entry.name):
             return
-        base = entry.name.rpartition("/")[2]
+        folder, _, base = entry.name.rpartition("/")
+        if base == ".wh..wh..opq":
+            self._empty(folder)
+            return
+        self._new.add(entry.name)
         if base.startswith(".wh."):
             self._whiteout(entry.name, base)
             return
@@ -127,12 +134,18 @@ class Scratch:
 
     def _whiteout(self, name: str, base: str) -> None:
         """https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
-        if base == ".wh..wh..opq":
-            raise CellError(
-                f"/{name} empties a folder of a lower layer, which is not done without an engine",
-                hint="build this cell where Docker is",
-            )
         self._remove(self._place(name[: -len(base)] + base.removeprefix(".wh.")))
+
+    def _empty(self, folder: str) -> None:
+        """Remove what lower layers have in a folder, and nothing of this one's."""
+        kept = {
+            name.removeprefix(f"{folder}/").partition("/")[0]
+            for name in self._new
+            if name.startswith(f"{folder}/")
+        }
+        for path in sorted(self._real(folder).iterdir()):
+            if path.name not in kept:
+                self._remove(path)
 
     def _remove(self, target: Path) -> None:
         if target.is_dir() and not target.is_symlink():

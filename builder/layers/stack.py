@@ -10,14 +10,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from builder.digests import canonical_json, digest_of
 from builder.errors import CancelledError, UsageError
 from builder.layers import scripts
 from builder.layers.archive import Archive
-from builder.layers.base import rootfs_key, rootfs_layer
+from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer
 from builder.layers.codec import codec
 from builder.layers.collide import refuse_collisions
-from builder.layers.convert import LAYOUT, Source, write_layer
+from builder.layers.convert import LAYOUT, InstalledWheel, write_layer
 from builder.layers.excerpt import Excerpt, keep_excerpt
 from builder.layers.fits import check_python, check_tags
 from builder.layers.store import Record
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import Progress
+    from builder.layers.types import BaseLayers, BaseSource, Progress
     from builder.model import Pinned, Wheel
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
@@ -71,8 +74,9 @@ class Plan:
     store: LayerStore
     lease: Lease
     groups: tuple[Group, ...]
-    """Lowest layer first: each large wheel alone, then all small ones together. In the lock's order, by name;
-    those of a list that is installed as it stands in pip's, see :mod:`builder.layers.collide`."""
+    """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
+    together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
+    see :mod:`builder.layers.collide`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, where the base is a rootfs and its layer is known."""
@@ -87,6 +91,23 @@ class Plan:
     def every(self) -> tuple[Known, ...]:
         """All layers that are known."""
         return (*self.known.values(), *((self.rootfs,) if self.rootfs else ()))
+
+    def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
+        """The layers of wheels and base, lowest first, once all are known.
+
+        A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
+        have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
+        (:func:`~builder.layers.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
+        """
+        layers = [self.known[group].record.layer for group in self.groups]
+        return (*layers[: self.base_at], *base, *layers[self.base_at :])
+
+    @property
+    def base_at(self) -> int:
+        """How many of the groups are below the base."""
+        if not isinstance(self.pinned.base, RootfsBase):
+            return 0
+        return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
 
     @property
     def needs_rootfs(self) -> bool:
@@ -174,7 +195,9 @@ def make_missing(
 
     ``ready`` is told of each layer as soon as it is known, from the thread that made it.
 
-    Raises as :func:`builder.layers.wheels_context`.
+    Raises :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights
+    with another over a path; :class:`~builder.errors.MissingToolError` if the disk is full;
+    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
     """
     if given.needs_rootfs and rootfs_tar is None:
         raise UsageError(f"{given.pinned.cell.id} stands on a rootfs, and none was given")
@@ -207,6 +230,16 @@ def make_missing(
     return replace(given, known=known, rootfs=rootfs)
 
 
+def base_of(made: Plan, source: BaseSource) -> BaseLayers:
+    """The base's layers, in the store: a registry base's are fetched from ``source`` if need be."""
+    base = made.pinned.base
+    if isinstance(base, RootfsBase):
+        if made.rootfs is None:
+            raise ValueError("the plan's missing layers were not made")
+        return rootfs_base(made.rootfs.record.layer, made.pinned.cell)
+    return registry_layers(base, source=source, store=made.store, lease=made.lease)
+
+
 def check_collisions(given: Plan) -> None:
     """Raise CellError where two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
@@ -224,10 +257,26 @@ def _groups(pinned: Pinned) -> tuple[Group, ...]:
         :MAX_LARGE
     ]
     small = tuple(sorted(wheel for wheel in wheels if wheel not in large))
-    groups = tuple((wheel,) for wheel in wheels if wheel in large)
+    alone = [wheel for wheel in wheels if wheel in large]
     if _as_listed(pinned):
-        groups = tuple(sorted(groups, key=lambda group: group[0].name, reverse=True))
+        alone.sort(key=lambda wheel: wheel.name, reverse=True)
+    else:
+        alone.sort(key=_shared_first(pinned))
+    groups = tuple((wheel,) for wheel in alone)
     return (*groups, small) if small else groups
+
+
+def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
+    """NVIDIA's wheels, which frameworks of one CUDA have in common; others; the frameworks, of which each
+    release is another. The order within each of these stays the lock's.
+    """
+    frameworks = {canonicalize_name(Requirement(text).name) for text in pinned.cell.frameworks}
+
+    def rank(wheel: Wheel) -> int:
+        name = canonicalize_name(wheel.name)
+        return 0 if name.startswith("nvidia-") else 1 + (name in frameworks)
+
+    return rank
 
 
 def _pip(pinned: Pinned) -> str:
@@ -285,16 +334,16 @@ def _keys(wheels: Group, pinned: Pinned) -> list[str]:
     return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
 
 
-def _open(wheel: Wheel, work: _Work, files: ExitStack) -> Source:
+def _open(wheel: Wheel, work: _Work, files: ExitStack) -> InstalledWheel:
     pinned = work.plan.pinned
     archive = files.enter_context(Archive(work.wheel_paths[wheel.sha256]))
     style = scripts.style(_pip(pinned))
     cell = pinned.cell
     installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
-    return Source(archive=archive, tree=installed)
+    return InstalledWheel(archive=archive, tree=installed)
 
 
-def _make(sources: Sequence[Source], target: Path, work: _Work, excerpt: Excerpt) -> Record:
+def _make(sources: Sequence[InstalledWheel], target: Path, work: _Work, excerpt: Excerpt) -> Record:
     compression = work.plan.pinned.cell.options.compression
     first = sources[0].tree.wheel
     title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"

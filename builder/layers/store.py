@@ -5,7 +5,6 @@
     blobs/sha256/<hex>   compressed layers
     index/<key>.json     what a layer was made of → which blob; its file time is when it was last used
     index/<key>.files    the maker's list of what is in it, read only where it is asked for
-    layouts/<name>/      OCI layouts, composed of links to blobs
     leases/<id>          digests in use, locked by the process that uses them
     locks/<key>          locked by whoever makes that layer
 
@@ -57,7 +56,7 @@ class Lease:
         self._file = self._held.enter_context(locked(self._path))
 
     def add(self, name: str) -> None:
-        """Keep the blob or layout ``name``. Call it under the store's lock, with the blob still there."""
+        """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
         os.write(self._file, f"{name}\n".encode())
 
     def release(self) -> None:
@@ -128,13 +127,6 @@ class LayerStore:
     def files(self, key: str) -> bytes:
         """What the maker of ``key`` left as :attr:`Record.files`."""
         return self._files(key).read_bytes()
-
-    @contextlib.contextmanager
-    def keeping(self, lease: Lease, name: str) -> Iterator[None]:
-        """Keep ``name`` by ``lease``; nothing is pruned until the block ends."""
-        with self._lock():
-            lease.add(name)
-            yield
 
     def usage(self) -> int:
         """Bytes in blobs."""
@@ -290,10 +282,7 @@ class LayerStore:
         for path in self.folder("hashed").iterdir():
             if not self.blob(path.name).exists():
                 path.unlink(missing_ok=True)
-        for path in self.folder("layouts").iterdir():
-            links = path.glob("blobs/sha256/*")
-            if path.name not in leased and any(not link.exists() for link in links):
-                shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.root / "layouts", ignore_errors=True)  # of an rtbuild that built through BuildKit
         now = self._now()
         for path in self.folder("tmp").iterdir():
             with contextlib.suppress(FileNotFoundError):

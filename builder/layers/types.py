@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Mapping
     from pathlib import Path
-
-    from builder.layers.store import Lease
 
 Compression = Literal["zstd", "gzip"]
 
@@ -61,40 +60,26 @@ class Progress(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WheelsContext:
-    """An OCI layout that stands in for the stage ``wheels`` of the Dockerfile.
+class SystemLayers:
+    """Layers of packages that were installed in a base, lowest first, with their entries in the history."""
 
-    Holds a lease on its blobs until it is closed: use it as a context manager around the build.
-    """
+    layers: tuple[Layer, ...] = ()
+    history: tuple[Mapping[str, Any], ...] = ()
 
-    layout: Path
-    tag: str
-    digest: str
-    """Digest of the composed manifest."""
-    layers: tuple[Layer, ...]
-    """All layers, those of the base first."""
-    made: int
-    """How many layers were made in this call."""
-    reused: int
-    """How many came out of the store."""
-    seconds: float
-    lease: Lease = field(repr=False, compare=False)
 
-    @property
-    def build_contexts(self) -> dict[str, str]:
-        """Every stage to override, so that nothing is done for stages that are not built.
+class Runner(Protocol):
+    """Runs steps of recipes: in namespaces on this machine, or in an engine."""
 
-        BuildKit 0.13 looks up the images and sends the files of the stages below an overridden one, too: a
-        rootfs.tar that nobody unpacks, a question to a registry for a base that is here already.
+    def check(self) -> None:
+        """Raise :class:`~builder.errors.MissingToolError` if no step can be run."""
+        ...
+
+    def run(
+        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
+    ) -> None:
+        """Run ``script`` as root, with ``root`` as the root folder and without network.
+
+        Raises :class:`~builder.errors.CommandError` if the script fails, and
+        :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
         """
-        return dict.fromkeys(("base", "installer", "wheels"), f"oci-layout://{self.layout}:{self.tag}")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let the store remove these blobs again when it needs the room."""
-        self.lease.release()
+        ...

@@ -27,7 +27,7 @@ _BLANK = 8 * 0x20
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TarEntry:
     """One file, folder or link. ``name`` is as it stands in the archive, without ``./`` and closing slash."""
 
     name: str
@@ -50,7 +50,7 @@ class TarReader:
         """Bytes of the entry's content that nobody has read, without the padding behind it."""
         self._padding = 0
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TarEntry]:
         """Raises :class:`~builder.errors.CellError` for what is no tar stream, or is cut short."""
         extended: dict[str, str] = {}
         while True:
@@ -88,7 +88,7 @@ class TarReader:
         size, self._left = self._left, 0
         return self._take(size)
 
-    def _entry(self, header: bytes, kind: bytes, extended: dict[str, str]) -> Entry:
+    def _entry(self, header: bytes, kind: bytes, extended: dict[str, str]) -> TarEntry:
         name = extended.get("path")
         if name is None:
             name = _text(header[:100])
@@ -99,7 +99,7 @@ class TarReader:
         kinds = {b"1": "hardlink", b"2": "symlink", b"3": "device", b"4": "device", b"6": "device"}
         if kind not in kinds and not folder and kind[0] not in _FILES:
             raise self.error(f"{name} is of a kind ({kind!r}) that no layer needs")
-        return Entry(
+        return TarEntry(
             name.removeprefix("./").strip("/"),
             "folder" if folder else kinds.get(kind, "file"),
             _number(header[100:108]) & 0o7777,

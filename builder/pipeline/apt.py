@@ -26,13 +26,13 @@ _NAMED = 6
 """Differences that are written out; the files have all of them."""
 
 
-class Reading(Protocol):
+class ImageFiles(Protocol):
     """As much of an engine as this needs."""
 
     def read_file(self, reference: str, path: str, *, limit: int = ...) -> bytes | None: ...
 
 
-def read_packages(engine: Reading, image: Image) -> tuple[InstalledPackage, ...]:
+def read_packages(engine: ImageFiles, image: Image) -> tuple[InstalledPackage, ...]:
     """What apt brought in; nothing where no step had to install anything. Raises CellError."""
     content = engine.read_file(image.digest, LIST, limit=4 << 20)
     if content is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.model import Pinned
-    from builder.pipeline.stages import Site
+    from builder.pipeline.site import Site
 
 RECOMPRESSED = 1.1
 """Bytes of a zstd layer for each byte of its wheel, measured on the same."""
@@ -36,7 +36,6 @@ class Need:
 def estimate(
     cells: Iterable[Pinned],
     *,
-    layers: bool,
     cached: frozenset[str] = frozenset(),
     ready: frozenset[str] = frozenset(),
 ) -> Need:
@@ -57,9 +56,7 @@ def estimate(
     engine = blobs * (UNPACKED + RECOMPRESSED) + sum(in_engine for in_engine, _ in bases.values())
     new = {sha256: size for sha256, size in wheels.items() if sha256 not in ready}
     fetch = sum(size for sha256, size in new.items() if sha256 not in cached)
-    cache = sum(in_cache for _, in_cache in bases.values()) + (
-        fetch + sum(new.values()) * RECOMPRESSED if layers else 0
-    )
+    cache = sum(in_cache for _, in_cache in bases.values()) + fetch + sum(new.values()) * RECOMPRESSED
     return Need(engine=round(engine), cache=round(cache))
 
 
@@ -71,8 +68,6 @@ def fetched(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
 
 def ready(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
     """The wheels whose layers the cache holds, by sha256."""
-    if site.layers is None:
-        return frozenset()
     return frozenset(sha256 for cell in cells for sha256 in ready_wheels(cell, site.layers))
 
 

@@ -43,7 +43,7 @@ BUILDING = (
 PUBLISHING = (Stage.GATE, Stage.COPY, Stage.EVIDENCE, Stage.TAGS)
 
 
-class Outcome(enum.StrEnum):
+class CellOutcome(enum.StrEnum):
     """How a cell ended."""
 
     DONE = "done"
@@ -75,7 +75,7 @@ class CellResult:
     """The end of one cell. ``stage`` is the last one entered; ``seconds`` has an entry for each."""
 
     cell: Cell
-    outcome: Outcome
+    outcome: CellOutcome
     stage: Stage
     seconds: dict[Stage, float] = field(default_factory=dict)
     image: Image | None = None

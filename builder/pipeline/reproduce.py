@@ -14,9 +14,11 @@ from builder.engine import Engine
 from builder.errors import CellError
 from builder.layers import LayerStore
 from builder.layers.differ import ImageDifference, SavedImage, compare
+from builder.layers.finish import Workbench
 from builder.pipeline import stages
-from builder.pipeline.events import CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
+from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.run import log_path, open_site
 from builder.pipeline.schedule import Walk, each
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from builder.model import Cell, Image, Matrix
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
+    from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
 _DOWNLOADS = ("wheels", "debs", "apt")
@@ -116,7 +119,7 @@ def check_reproducible(
             f"twice {comparison.first.digest}" if comparison.by_digest
             else f"twice the same content, {comparison.first.content}"
         )  # fmt: skip
-        return stages.ended(walk, Outcome.DONE, image=comparison.first)
+        return stages.ended(walk, CellOutcome.DONE, image=comparison.first)
 
     walks = [Walk(cell, emit, cancel) for cell in cells]
     results = each(walks, one, jobs=1, emit=emit, cancel=cancel)
@@ -129,7 +132,7 @@ def refuse_difference(comparison: Comparison) -> None:
         raise CellError(_say(comparison, comparison.difference), hint=_hint(comparison))
 
 
-def compare_builds(walk: Walk, site: stages.Site, recipe: Recipe) -> Comparison:
+def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
     """Build ``recipe`` here, and again with everything set aside that was made before."""
     engine = site.engine
     assert engine is not None  # noqa: S101 - check_reproducible connects
@@ -141,10 +144,9 @@ def compare_builds(walk: Walk, site: stages.Site, recipe: Recipe) -> Comparison:
             warning=True,
         )
     log = log_path(site.settings.results, walk.cell)
-    first = stages.build_cell(walk, site, recipe, log)
+    first = _make(walk, site, recipe, log)
     with _set_aside(site) as aside:
-        again = log.with_name(f"{log.stem}.again.log")
-        second = stages.build_cell(walk, aside, recipe, again)
+        second = _make(walk, aside, recipe, log.with_name(f"{log.stem}.again.log"))
         try:
             same = first.digest == second.digest if by_digest else first.content == second.content
             difference, kept = None, None
@@ -158,8 +160,13 @@ def compare_builds(walk: Walk, site: stages.Site, recipe: Recipe) -> Comparison:
     return Comparison(first=first, second=second, by_digest=by_digest, difference=difference, kept=kept)
 
 
+def _make(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
+    with Workbench(site.layers) as bench:
+        return Maker(site=site, bench=bench, runner=runner_for(site.engine)).make(walk, recipe, log)
+
+
 @contextmanager
-def _set_aside(site: stages.Site) -> Iterator[stages.Site]:
+def _set_aside(site: Site) -> Iterator[Site]:
     """The same site with nothing made before, and a umask that leaves others nothing."""
     cache = site.settings.cache
     cache.mkdir(parents=True, exist_ok=True)
@@ -178,7 +185,7 @@ def _set_aside(site: stages.Site) -> Iterator[stages.Site]:
 
 
 def _compare(
-    site: stages.Site, cell: Cell, first: Image, second: Image, scratch: Path
+    site: Site, cell: Cell, first: Image, second: Image, scratch: Path
 ) -> tuple[ImageDifference, Path | None]:
     assert site.engine is not None  # noqa: S101 - see compare_builds
     archives = []

@@ -7,20 +7,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.debian.archive import Debian
-from builder.errors import CellError
+from builder.errors import CellError, UsageError
 from builder.index.client import Index
 from builder.layers import LayerStore
+from builder.layers.finish import Workbench
 from builder.model import RegistryBase
 from builder.oci.registry import Registry
 from builder.oci.staging import repository_of
 from builder.pipeline import stages
 from builder.pipeline.apt import read_packages, remember
 from builder.pipeline.disk import estimate, fetched, ready, refuse_full
-from builder.pipeline.events import BUILDING, CellResult, InstalledPackage, Note, Outcome, RunStarted, Stage
+from builder.pipeline.events import (
+    BUILDING,
+    CellOutcome,
+    CellResult,
+    InstalledPackage,
+    Note,
+    RunStarted,
+    Stage,
+)
 from builder.pipeline.locks import LockKeeper, refuse_stale
-from builder.pipeline.push import push_cell
+from builder.pipeline.making import Maker, refuse_engine_work, runner_for
 from builder.pipeline.schedule import Walk, each
-from builder.pipeline.sharing import SharedLayers, share_built
+from builder.pipeline.sharing import SharedLayers
+from builder.pipeline.site import Site
 from builder.pipeline.skipping import built_before, end_staged, staged_before
 from builder.pipeline.staged import verify_staged
 from builder.verify import Expectation, ReportStore
@@ -44,7 +54,7 @@ def open_site(
     emit: Emit,
     *,
     engine: Engine | None = None,
-) -> stages.Site:
+) -> Site:
     """The outer world and rtbuild's stores, as ``settings`` and the user's configuration say."""
 
     def note(text: str) -> None:
@@ -64,7 +74,7 @@ def open_site(
         )
 
     leaving = shared_in(settings.push)
-    return stages.Site(
+    return Site(
         settings=settings,
         registry=Registry.from_user(settings.mirrors),
         debian=Debian.from_user(cache=settings.cache, note=note),
@@ -93,7 +103,7 @@ def lock(
 
     def one(walk: Walk) -> CellResult:
         stages.lock_cell(walk, site)
-        return stages.ended(walk, Outcome.DONE)
+        return stages.ended(walk, CellOutcome.DONE)
 
     return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
 
@@ -118,7 +128,7 @@ def render(
         pinned = stages.lock_cell(walk, site)
         recipe = stages.render_cell(walk, site, pinned)
         stages.write_recipe(walk, site, recipe, folder, text_only=text_only)
-        return stages.ended(walk, Outcome.DONE)
+        return stages.ended(walk, CellOutcome.DONE)
 
     return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
 
@@ -131,77 +141,94 @@ def build(
     emit: Emit,
     cancel: threading.Event,
 ) -> list[CellResult]:
-    """Check, lock, build and verify every cell.
+    """Check, lock, build and verify every cell; without an engine nothing is verified.
 
     All cells are locked before the first is built, so that the disk is checked against all of them. Raises
-    MissingToolError before anything is done where no engine answers or the disk is too small, and
-    StaleLockError where ``locked`` forbids to go on.
+    MissingToolError before anything is done if no engine answers or the disk is too small, StaleLockError if
+    ``locked`` forbids to go on, and UsageError if an image would have nowhere to go.
     """
-    from builder.engine import Engine  # with Docker's client: a tenth of a second, for engines only
-
     if settings.push is not None:
         repository_of(settings.push)
-    engine = Engine.connect(context=settings.context, builder=settings.builder)
+    engine = _engine(settings)
     site = open_site(matrices, settings, emit, engine=engine)
     if settings.locked:
         refuse_stale(site.keepers, cells)
-    skipped = {Stage.PUSH: settings.push is None, Stage.VERIFY: not settings.verify}
+    skipped = {
+        Stage.PUSH: settings.push is None and settings.output is None,
+        Stage.VERIFY: engine is None or not settings.verify,
+    }
     order = tuple(stage for stage in BUILDING if not skipped.get(stage))
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
     recipes: dict[str, Recipe] = {}
 
     def settle(walk: Walk) -> None:
         stages.check_cell(walk, site)
-        recipes[walk.cell.id] = stages.render_cell(walk, site, stages.lock_cell(walk, site))
+        pinned = stages.lock_cell(walk, site)
+        if engine is None:
+            refuse_engine_work(pinned)
+        recipes[walk.cell.id] = stages.render_cell(walk, site, pinned)
 
     walks = [Walk(cell, emit, cancel) for cell in cells]
     early = each(walks, settle, jobs=settings.jobs, emit=emit, cancel=cancel)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    staged = staged_before(site, recipes.values(), emit)
+    staged = staged_before(site, recipes.values(), emit) if settings.output is None else {}
     here = built_before(site, recipes.values())
-    _refuse_full(
-        site, engine, [r.pinned for r in recipes.values() if r.inputs not in here.keys() | staged.keys()]
-    )
+    _refuse_full(site, [r.pinned for r in recipes.values() if r.inputs not in here.keys() | staged.keys()])
 
     def make(walk: Walk) -> CellResult:
         recipe = recipes[walk.cell.id]
         if recipe.inputs in staged and recipe.inputs not in here:
             return end_staged(walk, site, staged[recipe.inputs])
-        return _build_one(walk, site, recipe, here.get(recipe.inputs), staged.get(recipe.inputs))
+        return _build_one(walk, maker, recipe, here.get(recipe.inputs), staged.get(recipe.inputs))
 
-    made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
+    with Workbench(site.layers) as bench:
+        maker = Maker(site=site, bench=bench, runner=runner_for(engine))
+        made = iter(each(going, make, jobs=settings.jobs, emit=emit, cancel=cancel))
     return [result or next(made) for result in early]  # type: ignore[misc]  # make always ends a cell
 
 
-def _refuse_full(site: stages.Site, engine: Engine, missing: Sequence[Pinned]) -> None:
+def _engine(settings: Settings) -> Engine | None:
+    if settings.engine:
+        from builder.engine import Engine  # with Docker's client: a tenth of a second, for engines only
+
+        return Engine.connect(context=settings.context, builder=settings.builder)
+    if settings.push is None and settings.output is None:
+        raise UsageError(
+            "without an engine there is no store to keep an image in",
+            hint="say where it goes: --push REPOSITORY, or --output FOLDER",
+        )
+    return None
+
+
+def _refuse_full(site: Site, missing: Sequence[Pinned]) -> None:
     if not missing:
         return
-    settings = site.settings
-    facts = engine.facts()
-    layers = settings.layers and facts.takes_layers
+    engine = site.engine
+    need = estimate(missing, cached=fetched(missing, site), ready=ready(missing, site))
     refuse_full(
-        estimate(missing, layers=layers, cached=fetched(missing, site), ready=ready(missing, site)),
-        engine_free=engine.disk_free(),
-        engine_root=facts.root,
-        cache=settings.cache,
+        need if engine is not None else replace(need, engine=0),
+        engine_free=engine.disk_free() if engine is not None else None,
+        engine_root=engine.facts().root if engine is not None else "",
+        cache=site.settings.cache,
     )
 
 
 def _build_one(
-    walk: Walk, site: stages.Site, recipe: Recipe, there: StoredImage | None, staged: Staged | None
+    walk: Walk, maker: Maker, recipe: Recipe, there: StoredImage | None, staged: Staged | None
 ) -> CellResult:
+    site = maker.site
     log = log_path(site.settings.results, walk.cell)
     image = None
     packages: tuple[InstalledPackage, ...] = ()
     try:
-        image = stages.build_cell(walk, site, recipe, log, there=there)
+        image = maker.make(walk, recipe, log, there=there, staged=staged)
+        if site.engine is None:
+            return stages.ended(
+                walk, CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image
+            )
         packages = _packages(walk, site, image, recipe)
-        if site.settings.push is not None:
-            image = push_cell(walk, site, image, recipe.inputs, site.settings.push, known=staged)
-            if staged is None or image.pushed != staged.reference:
-                share_built(walk, site, recipe, image)
         if not site.settings.verify:
-            return replace(stages.ended(walk, Outcome.DONE, image=image, log=log), packages=packages)
+            return replace(stages.ended(walk, CellOutcome.DONE, image=image, log=log), packages=packages)
         report = stages.verify_cell(walk, site, image, Expectation.of(recipe.pinned))
     except CellError as error:
         failed = walk.failed(error, log=str(log) if log.is_file() else None)
@@ -210,7 +237,7 @@ def _build_one(
     return replace(done, packages=packages)
 
 
-def _packages(walk: Walk, site: stages.Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:
+def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:
     """What apt brought into the image, with a note where that is another than the last time."""
     if site.engine is None or not isinstance(recipe.pinned.base, RegistryBase):
         return ()  # a rootfs is made of the lock's own packages

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from builder.errors import CancelledError, CellError, RtbuildError
 from builder.pipeline.events import (
     CellFinished,
+    CellOutcome,
     CellResult,
     Event,
     Note,
-    Outcome,
     Stage,
     StageFinished,
     StageProgress,
@@ -85,7 +85,7 @@ class Walk:
         self._emit(Note(cell=self.cell.id, text=text, warning=warning))
 
     def failed(self, error: RtbuildError, log: str | None = None) -> CellResult:
-        outcome = Outcome.CANCELLED if isinstance(error, CancelledError) else Outcome.FAILED
+        outcome = CellOutcome.CANCELLED if isinstance(error, CancelledError) else CellOutcome.FAILED
         return CellResult(
             cell=self.cell,
             outcome=outcome,

@@ -25,8 +25,8 @@ class Settings:
     """Lock anew: all, or only these packages."""
     refuse: bool = True
     """Stop cells that the compatibility rules call impossible before anything is built."""
-    layers: bool = True
-    """Override the stage ``wheels`` with ready-made layers, where the engine can take them."""
+    engine: bool = True
+    """Put images into a Docker Engine's store, and verify them there."""
     no_cache: bool = False
     """Build anew even where an image with the same inputs is there."""
     verify: bool = True

@@ -5,29 +5,21 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from builder.errors import CellError, ImageMissingError, RegistryError
+from builder.errors import ImageMissingError, RegistryError
 from builder.layers import Layer, shared
-from builder.layers.finish import layer_keys
-from builder.layers.stack import plan
-from builder.layers.store import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from builder.layers import LayerStore
-    from builder.layers.stack import Plan
-    from builder.layers.store import Lease
-    from builder.model import Image
+    from builder.layers.store import Lease, Record
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
-    from builder.pipeline.stages import Site
-    from builder.recipe.values import Recipe
 
 _CONNECTIONS = 4
 """Layers that are downloaded at a time."""
@@ -91,21 +83,6 @@ class SharedLayers:
         record, _ = self.store.obtain(key, lease, make)
         return self.store.blob(record.layer.digest)
 
-    def fetch_all(self, planned: Plan, walk: Walk) -> None:
-        """Bring every layer of a plan into the store that is known from here only."""
-        layers = [one.record.layer for one in planned.every if self.has(one.record.layer.digest)]
-        if not layers:
-            return
-        advance = walk.counter(f"of layers from {self.repository}", sum(layer.size for layer in layers))
-        with ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="layers-from") as pool:
-            futures = [pool.submit(self.fetch, layer, planned.lease, advance) for layer in layers]
-            try:
-                for future in futures:
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
-
     def has(self, digest: str) -> bool:
         """Whether :meth:`find` met a layer with this digest."""
         return digest in self._known
@@ -151,60 +128,10 @@ class SharedLayers:
             return self._tags
 
 
-def share_built(walk: Walk, site: Site, recipe: Recipe, image: Image) -> None:
-    """Leave the layers of an image that an engine pushed beside it; a failure is noted, no more."""
-    leaving = site.leaving
-    if leaving is None or image.pushed is None:
-        return
+def share_composed(walk: Walk, leaving: SharedLayers | None, made_of: Mapping[str, Record]) -> None:
+    """Leave the layers of an image beside it; a failure is noted, no more."""
     try:
-        manifest = site.writing.manifest(image.pushed).document
-        config = json.loads(site.writing.blob(leaving.repository, manifest["config"]["digest"]))
-        lease = leaving.store.lease()
-        try:
-            planned = plan(recipe.pinned, store=leaving.store, lease=lease)
-            leaving.publish(built_of(recipe, planned, manifest, config))
-        finally:
-            lease.release()
-    except CellError as problem:
-        walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)
-
-
-def built_of(
-    recipe: Recipe, planned: Plan, manifest: Mapping[str, Any], config: Mapping[str, Any]
-) -> dict[str, Record]:
-    """The layers of an image that an engine built, by what they are made of.
-
-    Those of the wheels are in the store; an engine that compressed them again pushed other blobs, which are
-    left out. Those that the recipe adds are the engine's own, with the diff ids that its config gives.
-    """
-    pushed = [entry["digest"] for entry in manifest["layers"]]
-    every = planned.every
-    made = {one.key: one.record for one in every if one.record.layer.digest in pushed}
-    if planned.missing or planned.rootfs is None or len(made) < len(every):
-        return made
-    wheels = [planned.known[group].record.layer for group in planned.groups]
-    keys = layer_keys(recipe, [planned.rootfs.record.layer], wheels)
-    below = [planned.rootfs.record.layer.digest, *(layer.digest for layer in wheels)]
-    if pushed[: len(below)] != below or len(pushed) != len(below) + len(keys):
-        return made  # which layer is which step's cannot be told
-    last = list(zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True))[len(below) :]
-    for (name, key), (entry, diff_id) in zip(keys.items(), last, strict=True):
-        layer = Layer(
-            title=name,
-            digest=entry["digest"],
-            diff_id=diff_id,
-            size=entry["size"],
-            unpacked=0,
-            media_type=entry["mediaType"],
-        )
-        made[key] = Record(layer=layer)
-    return made
-
-
-def share_composed(walk: Walk, site: Site, made_of: Mapping[str, Record]) -> None:
-    """The same for an image that was put together here."""
-    try:
-        if site.leaving is not None:
-            site.leaving.publish(made_of)
+        if leaving is not None:
+            leaving.publish(made_of)
     except RegistryError as problem:
         walk.note(f"its layers are not left for other machines: {problem.message}", warning=True)

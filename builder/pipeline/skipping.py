@@ -12,7 +12,7 @@ from builder.errors import RegistryError
 from builder.files import write_whole
 from builder.model import Image
 from builder.oci.staging import find_staged
-from builder.pipeline.events import Note, Outcome, Stage
+from builder.pipeline.events import CellOutcome, Note, Stage
 from builder.pipeline.stages import ended
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
-    from builder.pipeline.stages import Site
+    from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
 _QUESTIONS = 16
@@ -126,4 +126,4 @@ def end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:
         reused=True,
         pushed=staged.reference,
     )
-    return ended(walk, Outcome.UNVERIFIED if site.settings.verify else Outcome.DONE, image=image)
+    return ended(walk, CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image)

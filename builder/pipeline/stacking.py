@@ -6,25 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from builder.layers.context import wheels_context
 from builder.layers.rootfs import cached_rootfs
 from builder.layers.stack import plan
-from builder.model import RegistryBase, RootfsBase
+from builder.model import RootfsBase
 from builder.pipeline.events import Stage
-from builder.pipeline.uploads import Uploads
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import ExitStack
     from pathlib import Path
 
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
-    from builder.model import Pinned, Wheel
+    from builder.model import Pinned, RegistryBase, Wheel
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
-    from builder.pipeline.stages import Site
+    from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
 
@@ -57,7 +53,6 @@ def fetch_wheels(walk: Walk, site: Site, wheels: tuple[Wheel, ...]) -> dict[str,
 
 def plan_layers(site: Site, pinned: Pinned, lease: Lease) -> Plan:
     """Which layers are in the store or in the registry."""
-    assert site.layers is not None  # noqa: S101 - every site that builds has a store
     return plan(pinned, store=site.layers, lease=lease, elsewhere=site.shared)
 
 
@@ -76,70 +71,21 @@ def _rootfs(walk: Walk, site: Site, base: RootfsBase) -> Path:
     return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, cache=cache, stop=walk.cancel))
 
 
-def takes_layers(walk: Walk, site: Site) -> bool:
-    """Whether the fast way is open; where it is not, the reason is said."""
-    if not site.settings.layers or site.layers is None or site.engine is None:
-        return False
-    if not site.engine.facts().takes_layers:
-        walk.note("wheels are installed in the build: ready-made layers need the containerd image store")
-        return False
-    return True
-
-
-def mirrored(site: Site, pinned: Pinned) -> Mapping[str, str]:
-    """The build context that takes the base from the mirror of its registry, for the engine's own pull."""
-    mirror = None if isinstance(pinned.base, RootfsBase) else site.registry.at_mirror(pinned.base)
-    return {"base": f"docker-image://{mirror}"} if mirror else {}
-
-
-def ready_made(walk: Walk, site: Site, recipe: Recipe, stack: ExitStack) -> Mapping[str, str]:
-    """The build contexts that override the recipe's stages below ``system``, with all that they need."""
-    assert site.layers is not None  # noqa: S101 - see takes_layers
-    assert site.engine is not None  # noqa: S101
-    pinned = recipe.pinned
-    base = pinned.base
-    source, there = None, False
-    if isinstance(base, RegistryBase):
-        by_digest = f"{base.reference.partition('@')[0]}@{base.digest}"
-        source = _BaseSource(site.registry, base.reference)
-        there = site.engine.facts().builds_in_store and site.engine.inspect(by_digest) is not None
-    lease = site.layers.lease()
-    stack.callback(lease.release)
-    with walk.stage(Stage.FETCH):
-        planned = plan_layers(site, pinned, lease)
-        paths = fetch_missing(walk, site, planned)
-        if site.shared is not None:
-            site.shared.fetch_all(planned, walk)
-    # The engine keeps these layers as they are, and finds them there when it pushes.
-    uploads = stack.enter_context(Uploads(site, lease))
-    with walk.stage(Stage.LAYERS):
-        context = stack.enter_context(
-            wheels_context(
-                pinned,
-                store=site.layers,
-                wheel_paths=paths,
-                rootfs_tar=paths.get(ROOTFS),
-                source=source,
-                engine_has_base=there,
-                progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
-                cancel=walk.cancel,
-                planned=planned,
-                ready=uploads.begin,
-            )
-        )
-        walk.done(f"{context.made} made, {context.reused} there already")
-    return context.build_contexts
-
-
 @dataclass(frozen=True)
-class _BaseSource:
-    """The registry client as the layer room wants it: blobs of one base."""
+class BaseFrom:
+    """The registry client as the layer room wants it: blobs of one base. Nothing is asked of a rootfs."""
 
     registry: Registry
-    reference: str
+    base: RegistryBase | RootfsBase
+
+    @property
+    def _reference(self) -> str:
+        if isinstance(self.base, RootfsBase):
+            raise TypeError("a rootfs is in no registry")
+        return self.base.reference
 
     def manifest(self, digest: str) -> bytes:
-        return self.registry.manifest(f"{self.reference.partition('@')[0]}@{digest}").content
+        return self.registry.manifest(f"{self._reference.partition('@')[0]}@{digest}").content
 
     def blob(self, digest: str, dest: Path) -> None:
-        self.registry.fetch_blob(self.reference, digest, dest)
+        self.registry.fetch_blob(self._reference, digest, dest)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Walk
-    from builder.pipeline.stages import Site
+    from builder.pipeline.site import Site
 
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:

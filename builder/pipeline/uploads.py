@@ -6,9 +6,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from builder.layers import Layer
-    from builder.layers.store import Lease
-    from builder.pipeline.stages import Site
+    from builder.layers import Layer, LayerStore
+    from builder.oci.registry import Registry
+    from builder.pipeline.sharing import SharedLayers
 
 _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""
@@ -20,9 +20,13 @@ class Uploads:
     What is left when the block ends is not begun: whoever pushes the image sends it.
     """
 
-    def __init__(self, site: Site, lease: Lease) -> None:
-        self.lease = lease
-        self._site = site
+    def __init__(
+        self, repository: str | None, shared: SharedLayers | None, store: LayerStore, registry: Registry
+    ) -> None:
+        self._repository = repository
+        self._shared = shared
+        self._store = store
+        self._registry = registry
         self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
         self._futures: list[Future[bool]] = []
 
@@ -34,11 +38,12 @@ class Uploads:
 
     def begin(self, layer: Layer) -> None:
         """Send a layer, unless the repository has it, or has it mounted later."""
-        repository, shared, store = self._site.settings.push, self._site.shared, self._site.layers
-        if repository is None or store is None or (shared is not None and shared.has(layer.digest)):
+        if self._repository is None or (self._shared is not None and self._shared.has(layer.digest)):
             return
-        push, path = self._site.writing.push_blob, store.blob(layer.digest)
-        self._futures.append(self._pool.submit(push, repository, layer.digest, path))
+        path = self._store.blob(layer.digest)
+        self._futures.append(
+            self._pool.submit(self._registry.push_blob, self._repository, layer.digest, path)
+        )
 
     def wait(self) -> int:
         """Until all are there. How many were sent; raises what went wrong with one."""

@@ -25,7 +25,7 @@ from builder.lock import lock_path
 from builder.oci.copying import copy_image, put_tag
 from builder.oci.registry import Registry
 from builder.oci.staging import repository_of
-from builder.pipeline.events import PUBLISHING, CellResult, Outcome, RunStarted, Stage
+from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
@@ -117,10 +117,10 @@ def _refused(walk: Walk, row: Publication) -> CellResult:
         "not published: " + "\n  ".join(f"{refusal.text} ({refusal.kind})" for refusal in row.refusals),
         hint="; ".join(hints[:2]) or None,
     )
-    return _ended(walk, Outcome.REFUSED, error)
+    return _ended(walk, CellOutcome.REFUSED, error)
 
 
-def _ended(walk: Walk, outcome: Outcome, error: RtbuildError | None = None) -> CellResult:
+def _ended(walk: Walk, outcome: CellOutcome, error: RtbuildError | None = None) -> CellResult:
     return CellResult(
         cell=walk.cell,
         outcome=outcome,
@@ -258,7 +258,7 @@ class _Line:
                     statements(self.registry, found.staged, evidence, note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
-                return _ended(walk, Outcome.DONE)
+                return _ended(walk, CellOutcome.DONE)
             row.copied = self._copy(walk, found.staged, row.target)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
@@ -277,7 +277,7 @@ class _Line:
         new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
         same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
-        return _ended(walk, Outcome.DONE if same else Outcome.PUBLISHED)
+        return _ended(walk, CellOutcome.DONE if same else CellOutcome.PUBLISHED)
 
     def _evidence(self, found: Found, decision: Decision) -> Evidence:
         path = self.matrices[found.cell.matrix].path

@@ -10,7 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import UsageError
 from builder.facts.framework import table_name
-from builder.facts.versions import contains
+from builder.facts.versions import contains, key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,13 +61,32 @@ def pythons(text: str) -> SpecifierSet:
         raise UsageError(f"{text!r} names no Python", hint="as in 3.11, or '>=3.9,<3.12'") from problem
 
 
-def split(wishes: Wishes, known: Facts) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
-    """Frameworks, and what goes beside them."""
-    on_record = {wish for wish in wishes.wishes if table_name(wish.name) in known.frameworks}
-    return (
-        tuple(wish for wish in wishes.wishes if wish in on_record),
-        tuple(wish for wish in wishes.wishes if wish not in on_record),
-    )
+def split(
+    wishes: Wishes, known: Facts, python: str | None = None
+) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
+    """Frameworks, and what goes beside them.
+
+    Of a framework that is named under several markers the one for the newest Python is taken, with a note.
+    """
+    frameworks: dict[str, NamedRequirement] = {}
+    for wish in wishes.wishes:
+        if table_name(wish.name) not in known.frameworks:
+            continue
+        other = frameworks.get(wish.name)
+        if other is not None:
+            kept, left = sorted((other, wish), key=lambda one: _newest(one, known, python), reverse=True)
+            wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
+            wish = kept  # noqa: PLW2901
+        frameworks[wish.name] = wish
+    beside = (wish for wish in wishes.wishes if table_name(wish.name) not in known.frameworks)
+    return tuple(frameworks.values()), tuple(beside)
+
+
+def _newest(wish: NamedRequirement, known: Facts, python: str | None) -> tuple[int, ...]:
+    """The newest Python of a system on record that a requirement's marker holds for."""
+    alone = Demand(frameworks=(wish,), python=python)
+    every = {version for system in known.systems.values() for version in system.python}
+    return max((key(version) for version in every if alone.takes_python(version)), default=())
 
 
 def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]:

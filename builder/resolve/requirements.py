@@ -84,6 +84,21 @@ class Wishes:
             return
         self.wishes.append(NamedRequirement(parsed=parsed, place=place))
 
+    def merged(self) -> Wishes:
+        """One requirement for each package and marker, with the bounds of all."""
+        found: dict[tuple[str, str], NamedRequirement] = {}
+        for wish in self.wishes:
+            key = (wish.name, str(wish.parsed.marker or ""))
+            before = found.get(key)
+            if before is not None:
+                parsed = Requirement(str(before.parsed))
+                parsed.specifier &= wish.parsed.specifier
+                parsed.extras |= wish.parsed.extras
+                places = dict.fromkeys((before.place, wish.place))
+                wish = NamedRequirement(parsed=parsed, place=", ".join(places))  # noqa: PLW2901
+            found[key] = wish
+        return Wishes(wishes=list(found.values()), index=self.index, python=self.python, notes=self.notes)
+
     def once(self) -> Wishes:
         """Of several requirements on one package in a notebook the last, as pip has it."""
         latest: dict[str, NamedRequirement] = {}

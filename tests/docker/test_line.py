@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import docker
 import pytest
 from rtbuild_command import RTBUILD, rtbuild
+from trees import tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -166,6 +167,7 @@ def test_the_rendered_recipe_builds_with_plain_docker(
     subprocess.run(["docker", "build", "-q", "-t", name, *secrets, str(folder)], check=True, timeout=300)
     out = client.containers.run(name, ["python", "-c", "import six; print(six.__version__)"], remove=True)
     assert out.decode().strip() == "1.17.0"
+    assert tree(name) == tree(f"rtbuild/line:{GOOD}"), "whether the base is below the wheels or above them"
 
 
 def test_ctrl_c_stops_what_runs_keeps_what_was_finished_and_the_next_run_goes_on(

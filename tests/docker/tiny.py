@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import tarfile
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builder.model import Base, Cell, Cuda, Pinned, RootfsBase
+from builder.recipe.values import Recipe
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from builder.recipe.values import RecipeStep
 
 LABEL = "io.rtbuild.test"
 
@@ -47,3 +53,40 @@ def context(folder: Path, busybox: Path, dockerfile: str, **files: str) -> Path:
 def name() -> str:
     """A name that no other test has."""
     return f"rtbuild-test/{uuid.uuid4().hex[:12]}:cell"
+
+
+def system(folder: Path) -> Path:
+    """The tar of a system of one program, in the place of a Debian's."""
+    program = busybox(folder)
+    names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    path = folder / "rootfs.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(program, "./bin/busybox")
+        for one in names:
+            link = tarfile.TarInfo(f"./bin/{one}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            if one != "busybox":
+                tar.addfile(link)
+    return path
+
+
+def recipe(cell: str, *steps: RecipeStep, **given: Any) -> Recipe:
+    """A recipe of steps over a rootfs without packages and without wheels."""
+    described = Cell(
+        id=cell,
+        matrix=f"{cell}-test",
+        frameworks=("six==1.17.0",),
+        python="3.11",
+        base=Base(kind="rootfs", name="debian/bookworm"),
+        cuda=Cuda(provider="none"),
+    )
+    base = RootfsBase(suite="bookworm", debs=(), epoch=1_000_000_000)
+    return Recipe(
+        cell=described,
+        pinned=Pinned(cell=described, base=base, wheels=(), epoch=1_000_000_000),
+        blobs={},
+        inputs="sha256:" + "1" * 64,
+        steps=steps,
+        added=tuple(folder for step in steps for folder in step.makes),
+        **given,
+    )

@@ -111,9 +111,8 @@ class Doubles:
         for part, defines in _PARTS[major].items():
             self.compile(folder / f"libcudnn_{part}.so.{major}", "fake_cudnn.c", *flags, *defines)
         shim = folder / f"libcudnn.so.{major}"
-        self.compile(
-            shim, "fake_cudnn_shim.c", f"-DMAJOR={major}", "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags"
-        )
+        versions = (f"-DMAJOR={major}", f"-DVERSION={number}")
+        self.compile(shim, "fake_cudnn_shim.c", *versions, "-Wl,-rpath,$ORIGIN", "-Wl,--enable-new-dtags")
         return folder
 
     def toolkit(self, name: str, number: int = 12040) -> Path:

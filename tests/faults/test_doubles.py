@@ -211,9 +211,9 @@ def test_every_convolution_of_every_release(release: str, scene: Scene) -> None:
     scene.cudnn(release)
     scene.driver()
     outcome = scene.run()
-    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None), outcome.report[
-        "summary"
-    ]
+    known = ("broken", "cudnn-known-bad") if release == "9.10.0" else ("unverified", None)
+    found = (outcome.report["verdict"], outcome.report["cause"])
+    assert found == known, outcome.report["summary"]
     assert outcome.report["test_double"] is True
     rows = next(check for check in outcome.report["checks"] if check["id"] == "C07")["evidence"]["rows"]
     done = {(row["direction"], row["format"], row["algorithm"]) for row in rows}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.layers.config import final_config
-from builder.layers.types import BaseLayers, Layer
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.lock import pinned_cell, read_lock
 from builder.matrix import load
 from builder.model import Cuda, Options, RootfsBase
@@ -53,7 +53,8 @@ def config(recipe: Recipe) -> bytes:
     """The config that the recipe's settings make of an image, over layers that are only named."""
     base = BaseLayers(layers=(layer("base"),), config={"architecture": "amd64", "os": "linux"})
     wheels = [layer(wheel.file) for wheel in recipe.pinned.wheels]
-    return final_config(recipe, base, wheels, [layer(name) for name in recipe.added])
+    stacked = (*base.layers, *wheels)
+    return final_config(recipe, base, stacked, SystemLayers(), [layer(name) for name in recipe.added])
 
 
 def generated() -> Iterator[Pinned]:

@@ -155,6 +155,7 @@ def gpus(stack: Stack) -> Iterator[Finding]:
                 values=(Value(what="gpu", text=name, source=CELL),),
             )
             continue
+        yield from _served(stack, row)
         yield from _toolkit(stack, row)
         yield from _cudnn(stack, row)
         for framework in stack.frameworks:
@@ -163,6 +164,21 @@ def gpus(stack: Stack) -> Iterator[Finding]:
 
 def _capability(row: GpuRow) -> Value:
     return Value(what=f"compute capability of {row.name}", text=row.capability, source=row.source)
+
+
+def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
+    """The driver has to know the card, whatever CUDA the image holds."""
+    if stack.driver is None or gpu.driver is None or at_least(stack.driver, gpu.driver):
+        return
+    given = Value(what="driver", text=stack.driver, source=GIVEN)
+    need = Value(what=f"oldest driver of {gpu.name}", text=gpu.driver, source=gpu.sources[-1])
+    outcome, _ = _against(stack.driver, gpu.driver)
+    yield Finding(
+        rule="gpu",
+        outcome=outcome,
+        message=f"{gpu.name} needs driver {gpu.driver} or newer; here is {stack.driver}",
+        values=(given, need),
+    )
 
 
 def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:

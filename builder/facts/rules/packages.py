@@ -44,8 +44,24 @@ def numpy(stack: Stack) -> Iterator[Finding]:
         if found is not None:
             if major(found.text) > 1:
                 yield _refused(framework, f"NumPy {found.text} is in the image", (built, found))
-        elif not stack.truth.locked and not _bounded(asked) and key(stack.cell.python)[:2] >= _NUMPY_2:
-            yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", (built,))
+        elif not stack.truth.locked and key(stack.cell.python)[:2] >= _NUMPY_2:
+            yield from _left_open(stack, framework, asked, built)
+
+
+def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built: Value) -> Iterator[Finding]:
+    """Nobody says which NumPy: the resolver takes the newest, if anything brings one."""
+    if asked and not _bounded(asked):
+        yield _refused(framework, "nothing keeps the resolver from NumPy 2: add numpy<2 to pip", (built,))
+    named = [canonical(r.name) for text in stack.cell.pip if (r := requirement(text)) is not None]
+    beside = [name for name in named if name not in {"setuptools", "wheel", "pip"}]
+    if not asked and beside:
+        yield Finding(
+            rule="numpy",
+            outcome=Outcome.WARNS,
+            message=f"{framework.label} was compiled for NumPy 1, and {', '.join(beside)} may bring NumPy 2: "
+            "numpy<2 in pip keeps it out",
+            values=(built,),
+        )
 
 
 def _refused(framework: CellFramework, why: str, values: tuple[Value, ...]) -> Finding:

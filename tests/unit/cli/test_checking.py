@@ -16,7 +16,8 @@ from builder.matrix import load
 from builder.pipeline.locks import LockKeeper
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
-from builder.pipeline.stages import Site, check_cell
+from builder.pipeline.site import Site
+from builder.pipeline.stages import check_cell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +79,8 @@ def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
         index=None,
         keepers={"m": LockKeeper(matrix)},
         probe=b"",
+        layers=None,
+        reports=None,
     )
     walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
     with pytest.raises(CellError, match=f"the registry has no {TAG}"):

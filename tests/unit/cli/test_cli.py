@@ -22,7 +22,7 @@ from builder.cli.options import matrix_paths, mirrors
 from builder.cli.walking import exit_code
 from builder.errors import UsageError
 from builder.model import Base, Cell, Cuda
-from builder.pipeline.events import CellResult, Outcome, Stage
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,7 +185,6 @@ def test_being_asked_to_stop_clears_away_as_ctrl_c_does(number: int) -> None:
     ("options", "said"),
     [
         (["--output", "x"], "--output is for --engine none"),
-        (["--engine", "none", "--plain"], "--plain needs an engine"),
         (["--engine", "none", "--check-reproducible"], "--check-reproducible needs an engine"),
         (["--check-reproducible", "--push", "host/a"], "--push has no part in it"),
         (["--check-reproducible", "--require-verified"], "--require-verified has no part in it"),
@@ -232,15 +231,15 @@ def test_the_reader_of_a_pipe_may_leave() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "require", "code"),
     [
-        ([Outcome.WORKS, Outcome.DONE], False, 0),
-        ([Outcome.UNVERIFIED], False, 0),
-        ([Outcome.UNVERIFIED], True, 5),
-        ([Outcome.HOST, Outcome.WORKS], False, 5),
-        ([Outcome.HOST, Outcome.FAILED], False, 1),
-        ([Outcome.CANCELLED, Outcome.FAILED], False, 130),
+        ([CellOutcome.WORKS, CellOutcome.DONE], False, 0),
+        ([CellOutcome.UNVERIFIED], False, 0),
+        ([CellOutcome.UNVERIFIED], True, 5),
+        ([CellOutcome.HOST, CellOutcome.WORKS], False, 5),
+        ([CellOutcome.HOST, CellOutcome.FAILED], False, 1),
+        ([CellOutcome.CANCELLED, CellOutcome.FAILED], False, 130),
     ],
 )
-def test_what_a_run_comes_to(outcomes: list[Outcome], require: bool, code: int) -> None:
+def test_what_a_run_comes_to(outcomes: list[CellOutcome], require: bool, code: int) -> None:
     results = [CellResult(cell=CELL, outcome=outcome, stage=Stage.VERIFY) for outcome in outcomes]
     assert exit_code(results, require_verified=require) == code
 

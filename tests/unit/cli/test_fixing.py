@@ -12,7 +12,7 @@ HEAD = """# kept
 version: 1
 name: m
 defaults:
-  pip: ["setuptools<70"]   # kept too
+  pip: [numpy]   # kept too
 axes:
   framework: [torch==2.1.2, torch==2.9.1]
   python: ["3.11"]

@@ -23,10 +23,10 @@ from builder.errors import CellError, CommandError
 from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
 from builder.pipeline.events import (
     CellFinished,
+    CellOutcome,
     CellResult,
     Event,
     Note,
-    Outcome,
     RunStarted,
     Stage,
     StageFinished,
@@ -69,7 +69,7 @@ def report(verdict: Verdict, **document: Any) -> Report:
     )
 
 
-def result(outcome: Outcome, **more: Any) -> CellResult:
+def result(outcome: CellOutcome, **more: Any) -> CellResult:
     return CellResult(
         cell=CELL, outcome=outcome, stage=Stage.VERIFY, seconds={Stage.BUILD: 61.0, Stage.VERIFY: 4.2}, **more
     )
@@ -91,7 +91,7 @@ STORY: list[Event] = [
     Note(cell=CELL.id, text="engine cannot take layers", warning=True),
     CellFinished(
         result=result(
-            Outcome.UNVERIFIED,
+            CellOutcome.UNVERIFIED,
             image=IMAGE,
             report=report(Verdict.UNVERIFIED, summary="no GPU on this machine"),
         )
@@ -107,7 +107,7 @@ def tell(events: Sequence[Event], **terminal: Any) -> None:
 
 
 def test_lines_for_a_pipe(golden: Golden, capsys: pytest.CaptureFixture[str]) -> None:
-    tell([*STORY, CellFinished(result=result(Outcome.FAILED, error=COMMAND_ERROR))])
+    tell([*STORY, CellFinished(result=result(CellOutcome.FAILED, error=COMMAND_ERROR))])
     out, err = capsys.readouterr()
     assert out == "", "stdout is for data"
     assert "\x1b" not in err
@@ -115,7 +115,7 @@ def test_lines_for_a_pipe(golden: Golden, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_github_folds_the_failure_and_annotates_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    tell([CellFinished(result=result(Outcome.FAILED, error=CellError("no wheel fits")))], github=True)
+    tell([CellFinished(result=result(CellOutcome.FAILED, error=CellError("no wheel fits")))], github=True)
     err = capsys.readouterr().err
     assert f"::error title={CELL.id}::" in err
     assert err.index("::group::") < err.index("no wheel fits") < err.index("::endgroup::")
@@ -161,7 +161,7 @@ def test_what_was_asked_and_not_found_is_named() -> None:
         summary="cuDNN differs",
         differences=(Difference(what="cudnn", asked="8.6.0", found="8.4.0"),),
     )
-    text = failure_text(result(Outcome.FAILED, report=found))
+    text = failure_text(result(CellOutcome.FAILED, report=found))
     assert "asked for cudnn 8.6.0, found 8.4.0" in text
     assert "cause: expect-mismatch" in text
 
@@ -170,7 +170,7 @@ def test_what_was_asked_and_not_found_is_named() -> None:
 def test_unverified_is_said_loudly_and_means_the_same_without_colour(color: bool) -> None:
     terminal = Terminal(progress="plain", color=color, github=False)
     probed = report(Verdict.UNVERIFIED)
-    text = run_summary([result(Outcome.UNVERIFIED, image=IMAGE, report=probed)], terminal)
+    text = run_summary([result(CellOutcome.UNVERIFIED, image=IMAGE, report=probed)], terminal)
     assert ("\x1b" in text) is color
     assert "UNVERIFIED: no GPU on this machine, so no convolution ran." in text
 
@@ -178,7 +178,7 @@ def test_unverified_is_said_loudly_and_means_the_same_without_colour(color: bool
 def test_an_image_that_nobody_ran_says_where_to_run_it() -> None:
     terminal = Terminal(progress="plain", color=False, github=False)
     image = replace(IMAGE, pushed="127.0.0.1:5000/team/staging@sha256:1")
-    text = run_summary([result(Outcome.UNVERIFIED, image=image)], terminal)
+    text = run_summary([result(CellOutcome.UNVERIFIED, image=image)], terminal)
     assert "UNVERIFIED: no image was run here." in text
     assert text.endswith("rtbuild verify --from 127.0.0.1:5000/team/staging")
 

@@ -17,7 +17,7 @@ from builder.console.junit import junit_xml
 from builder.console.page import page
 from builder.errors import CellError
 from builder.model import Base, Cell, Cuda, Image, Report, Verdict
-from builder.pipeline.events import CellResult, Outcome, Stage
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 
 if TYPE_CHECKING:
     from tests.conftest import Golden
@@ -59,7 +59,7 @@ def report(verdict: Verdict, summary: str, cause: str | None = None) -> Report:
     )
 
 
-def result(name: str, outcome: Outcome, stage: Stage = Stage.VERIFY, **more: object) -> CellResult:
+def result(name: str, outcome: CellOutcome, stage: Stage = Stage.VERIFY, **more: object) -> CellResult:
     cell = dataclasses.replace(CELL, id=name)
     return CellResult(cell=cell, outcome=outcome, stage=stage, seconds={stage: 4.2}, **more)  # type: ignore[arg-type]
 
@@ -68,12 +68,12 @@ SHADOWED = report(Verdict.BROKEN, "two copies of cuDNN | are <here>", "cudnn-sha
 TAKEN = report(Verdict.BUSY, "the memory is taken", "gpu-memory-taken")
 UNBUILT = CellError("step 3 failed\nat once", hint="read ```it```")
 RESULTS = [
-    result("good", Outcome.WORKS, image=IMAGE, report=report(Verdict.WORKS, "all convolutions ran")),
-    result("bad", Outcome.FAILED, image=IMAGE, report=SHADOWED),
-    result("unbuilt", Outcome.FAILED, Stage.BUILD, error=UNBUILT),
-    result("busy", Outcome.HOST, image=IMAGE, report=TAKEN),
-    result("blind", Outcome.UNVERIFIED, image=IMAGE, report=report(Verdict.UNVERIFIED, "no GPU here")),
-    result("stopped", Outcome.CANCELLED, Stage.BUILD),
+    result("good", CellOutcome.WORKS, image=IMAGE, report=report(Verdict.WORKS, "all convolutions ran")),
+    result("bad", CellOutcome.FAILED, image=IMAGE, report=SHADOWED),
+    result("unbuilt", CellOutcome.FAILED, Stage.BUILD, error=UNBUILT),
+    result("busy", CellOutcome.HOST, image=IMAGE, report=TAKEN),
+    result("blind", CellOutcome.UNVERIFIED, image=IMAGE, report=report(Verdict.UNVERIFIED, "no GPU here")),
+    result("stopped", CellOutcome.CANCELLED, Stage.BUILD),
 ]
 
 

@@ -90,8 +90,12 @@ def test_command_for_an_engines_own_builder() -> None:
         request(compression="gzip"), docker=["docker"], builder="default", store="containerd"
     )
     assert command[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=gzip"
-    own = command_line(request(recompress=True), docker=["docker"], builder="default", store="containerd")
-    assert own[-2].endswith(",compression=zstd,compression-level=3,force-compression=true")
+    stage = command_line(
+        request(compression="uncompressed", target="system"),
+        docker=["docker"], builder="default", store="containerd",
+    )  # fmt: skip
+    assert stage[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=uncompressed"
+    assert stage[stage.index("--target") + 1] == "system"
     assert command[:5] == ["docker", "buildx", "build", "--builder", "default"]
 
 

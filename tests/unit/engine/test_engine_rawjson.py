@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builder.engine.events import BuildEvent, StepFinished, StepOutput, StepStarted, Transfer
-from builder.engine.rawjson import MessageDecoder, Progress
+from builder.engine.rawjson import BuildProgress, MessageDecoder
 
 DATA = Path(__file__).parent / "data"
 RECORDED = sorted(path.stem for path in DATA.glob("*.rawjson"))
@@ -23,8 +23,8 @@ def decode(raw: bytes, size: int) -> list[dict | str]:
     return items + list(decoder.feed(b"", final=True))
 
 
-def replay(name: str) -> tuple[list[BuildEvent], list[str], Progress]:
-    progress, events, text = Progress(), [], []
+def replay(name: str) -> tuple[list[BuildEvent], list[str], BuildProgress]:
+    progress, events, text = BuildProgress(), [], []
     for item in decode((DATA / f"{name}.rawjson").read_bytes(), 4096):
         if isinstance(item, str):
             text.append(item)
@@ -103,7 +103,7 @@ def test_output_is_what_a_terminal_would_leave() -> None:
 
 
 def test_a_letter_cut_in_two_messages_is_one_letter() -> None:
-    progress = Progress()
+    progress = BuildProgress()
     vertex = {"digest": "sha256:1", "name": "[1/1] RUN x", "started": "2026-01-01T00:00:00.123456789Z"}
     list(progress.events({"vertexes": [vertex]}))
 
@@ -116,7 +116,7 @@ def test_a_letter_cut_in_two_messages_is_one_letter() -> None:
 
 
 def test_a_progress_bar_does_not_pile_up() -> None:
-    progress = Progress()
+    progress = BuildProgress()
     vertex = {"digest": "sha256:1", "name": "[1/1] RUN x", "started": "2026-01-01T00:00:00Z"}
     list(progress.events({"vertexes": [vertex]}))
     for percent in range(100):
@@ -127,5 +127,5 @@ def test_a_progress_bar_does_not_pile_up() -> None:
 
 def test_warnings_of_the_dockerfile_are_output() -> None:
     warning = {"vertex": "sha256:1", "short": base64.b64encode(b"JSONArgsRecommended").decode()}
-    (event,) = Progress().events({"warnings": [warning]})
+    (event,) = BuildProgress().events({"warnings": [warning]})
     assert event == StepOutput(step="", line="warning: JSONArgsRecommended", stream="stderr")

@@ -367,3 +367,23 @@ def test_one_cuda_major_in_an_image(make) -> None:
     ways = {f.nearest for f in findings if f.nearest is not None}
     assert all(outcome(check(way.cell, suggest=False), "cuda-provider") is None for way in ways)
     assert outcome(check(replace(cell, dependencies="listed")), "cuda-provider") is Outcome.WARNS
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [("535.104.05", Outcome.IMPOSSIBLE), ("570", Outcome.UNKNOWN), ("575.57.08", None)],
+)
+def test_a_driver_that_does_not_know_the_card(make, driver: str, expected: Outcome | None) -> None:
+    """CUDA 12's floor is 525.60.13, and Blackwell's 570.26 (cuDNN 9.10.2's support matrix)."""
+    for gpu in ("B200", "sm_120"):
+        cell = make("torch==2.10.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=(gpu,))
+        assert outcome(check(cell, driver=driver), "gpu") is expected
+
+
+def test_a_framework_that_asks_for_no_numpy_gets_none(make) -> None:
+    cell = make("torch==2.0.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    assert outcome(check(cell), "numpy") is None
+    assert outcome(check(replace(cell, pip=("setuptools<70",))), "numpy") is None
+    assert outcome(check(replace(cell, pip=("transformers",))), "numpy") is Outcome.WARNS
+    assert outcome(check(replace(cell, pip=("transformers", "numpy<2"))), "numpy") is None
+    assert outcome(check(replace(cell, pip=("numpy",))), "numpy") is Outcome.IMPOSSIBLE

@@ -6,13 +6,20 @@ import base64
 import hashlib
 import zipfile
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from builder.layers.image import base_image, write_layout
+from builder.layers.stack import base_of, check_collisions, make_missing, plan
+from builder.layers.types import BaseLayers
 from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from builder.layers import Layer, LayerStore
+    from builder.layers.stack import Plan
+    from builder.layers.store import Lease
 
 PLAIN = 0o100644
 PROGRAM = 0o100755
@@ -123,11 +130,12 @@ def pinned(
     compression: str = "zstd",
     identity: str = "cell",
     dependencies: Literal["resolved", "listed"] = "resolved",
+    frameworks: tuple[str, ...] = ("six==1.17.0",),
 ) -> Pinned:
     cell = Cell(
         id=identity,
         matrix="test",
-        frameworks=("six==1.17.0",),
+        frameworks=frameworks,
         python=python,
         base=Base(kind="rootfs", name="debian/bookworm"),
         cuda=Cuda(provider="none"),
@@ -209,3 +217,60 @@ def tricky(builder: Builder) -> list[Made]:
         },
     )
     return [everything, sharing, headers]
+
+
+@dataclass
+class Stacked:
+    """The layers of a lock as an image has them; they are leased until it is closed."""
+
+    store: LayerStore
+    lease: Lease
+    plan: Plan
+    base: BaseLayers
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        return self.plan.stacked(self.base.layers)
+
+    @property
+    def made(self) -> int:
+        return sum(one.new for one in self.plan.every)
+
+    def blob(self, digest: str) -> bytes:
+        return self.store.blob(digest).read_bytes()
+
+    def layout(self, folder: Path) -> str:
+        """An OCI layout of these layers, as buildx takes it for a stage."""
+        below = BaseLayers(layers=self.layers, config=self.base.config)
+        write_layout(
+            folder, "wheels", "w:w", base_image(below), lambda one: self.store.blob(one.digest), link=True
+        )
+        return f"oci-layout://{folder}:wheels"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lease.release()
+
+
+def stack(
+    lock: Pinned,
+    *,
+    store: LayerStore,
+    wheel_paths: Mapping[str, Path],
+    rootfs_tar: Path | None = None,
+    source: Any = None,
+    **options: Any,
+) -> Stacked:
+    """Make what is missing of a lock's layers, as a build does it."""
+    lease = store.lease()
+    try:
+        begun = plan(lock, store=store, lease=lease)
+        made = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
+        base = base_of(made, source)
+        check_collisions(made)
+    except BaseException:
+        lease.release()
+        raise
+    return Stacked(store=store, lease=lease, plan=made, base=base)

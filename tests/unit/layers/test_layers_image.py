@@ -22,11 +22,11 @@ from layer_wheels import Builder, pinned
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.layers import LayerStore, memory
 from builder.layers.config import go_json
-from builder.layers.context import base_of
 from builder.layers.finish import Workbench
 from builder.layers.image import ComposedImage, compose_image, write_layout
+from builder.layers.runner import Namespaces
 from builder.layers.scratch import Scratch
-from builder.layers.stack import make_missing, plan
+from builder.layers.stack import base_of, make_missing, plan
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.sandbox import require
 
@@ -123,12 +123,13 @@ class Bench:
             image = compose_image(
                 self.recipe(lock, **changes),
                 made,
-                base_of(made, None, fetch=False)[0],
+                base_of(made, None),
                 blob=self.blob,
                 fetched=lambda _key, _lease: None,
                 progress=lambda _text: None,
                 cancel=threading.Event(),
                 bench=bench,
+                runner=Namespaces(),
             )
         lease.release()
         return image

@@ -23,10 +23,10 @@ CHILD = """
 import sys
 import tempfile
 from pathlib import Path
-from builder.layers import LayerStore, memory
+from builder.layers import memory
 memory.SHARED = Path(sys.argv[1])
 memory.roomy = lambda need: True
-with memory.workplace(LayerStore(Path(sys.argv[2])), 1, memory=True) as folder:
+with memory.workplace(Path(sys.argv[2]), 1, memory=True) as folder:
     (folder / "left").write_bytes(b"1")
     print(folder, flush=True)
     sys.stdin.read()
@@ -45,19 +45,19 @@ def test_it_is_gone_when_the_block_ends(
     shared: Path, store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "roomy", lambda _need: True)
-    with workplace(store, 1, memory=True) as folder:
+    with workplace(store.folder("tmp"), 1, memory=True) as folder:
         assert folder.parent == shared
         assert folder.stat().st_mode & 0o777 == 0o700, "nobody else looks into it"
-    with workplace(store, 1, memory=False) as folder:
+    with workplace(store.folder("tmp"), 1, memory=False) as folder:
         assert folder.is_relative_to(store.root)
-    with pytest.raises(ValueError, match="the block's own"), workplace(store, 1, memory=True):
+    with pytest.raises(ValueError, match="the block's own"), workplace(store.folder("tmp"), 1, memory=True):
         raise ValueError("the block's own")
     assert list(shared.iterdir()) == []
 
 
 def test_what_a_killed_process_left_goes_and_what_another_uses_stays(shared: Path, store: LayerStore) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD, shared, store.root],
+        [sys.executable, "-c", CHILD, shared, store.folder("tmp")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -109,7 +109,7 @@ def test_another_process_may_sweep_before_the_folder_is_locked(
         return made
 
     def workplace_swept() -> None:
-        with workplace(store, 1, memory=True) as folder:
+        with workplace(store.folder("tmp"), 1, memory=True) as folder:
             assert folder.is_dir()
 
     monkeypatch.setattr(module, moment, swept_after)

@@ -15,7 +15,7 @@ from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, t
 
 from builder.errors import CellError
 from builder.layers.archive import Archive
-from builder.layers.convert import Source, write_layer
+from builder.layers.convert import InstalledWheel, write_layer
 from builder.layers.fits import check_python, check_tags
 from builder.layers.scripts import EntryPointError, entry_points, scripts, style
 from builder.layers.wheel import SITE, Tree, tree
@@ -33,7 +33,7 @@ def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Archive(made.path) as archive:
         found = tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
-        write_layer([Source(archive=archive, tree=found)], target, "zstd", lambda _: None)
+        write_layer([InstalledWheel(archive=archive, tree=found)], target, "zstd", lambda _: None)
     return target.getvalue()
 
 

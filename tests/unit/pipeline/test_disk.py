@@ -44,19 +44,15 @@ def pinned(name: str, *sizes: int) -> Pinned:
 
 
 def test_wheels_that_cells_share_count_once() -> None:
-    one = estimate([pinned("a", 2 * GB)], layers=True)
-    two = estimate([pinned("a", 2 * GB), pinned("b", 2 * GB)], layers=True)
+    one = estimate([pinned("a", 2 * GB)])
+    two = estimate([pinned("a", 2 * GB), pinned("b", 2 * GB)])
     assert one == two
     assert one.engine == round(2 * GB * (UNPACKED + RECOMPRESSED))
 
 
-def test_without_layers_the_cache_takes_no_wheels() -> None:
-    assert estimate([pinned("a", 2 * GB)], layers=False).cache == 0
-
-
 def test_wheels_that_were_fetched_before_are_not_counted_again() -> None:
-    fresh = estimate([pinned("a", GB)], layers=True)
-    cached = estimate([pinned("a", GB)], layers=True, cached=frozenset({f"{GB:064x}"}))
+    fresh = estimate([pinned("a", GB)])
+    cached = estimate([pinned("a", GB)], cached=frozenset({f"{GB:064x}"}))
     assert fresh.cache - cached.cache == GB
 
 
@@ -79,9 +75,9 @@ def test_a_remote_engine_is_not_second_guessed(tmp_path: Path) -> None:
 def test_what_the_cache_holds_needs_no_room_there() -> None:
     cells = [pinned("one", 1 * GB, 2 * GB)]
     names = {wheel.size: wheel.sha256 for wheel in cells[0].wheels}
-    new = estimate(cells, layers=True)
-    fetched = estimate(cells, layers=True, cached=frozenset(names.values()))
-    ready = estimate(cells, layers=True, cached=frozenset(), ready=frozenset({names[2 * GB]}))
+    new = estimate(cells)
+    fetched = estimate(cells, cached=frozenset(names.values()))
+    ready = estimate(cells, cached=frozenset(), ready=frozenset({names[2 * GB]}))
     assert new.engine == fetched.engine == ready.engine
     assert new.cache - fetched.cache == 3 * GB
     assert new.cache - ready.cache == round(2 * GB * (1 + RECOMPRESSED))

@@ -10,7 +10,7 @@ import jsonschema
 
 from builder.errors import CommandError
 from builder.model import Base, Cell, Cuda, Difference, Image, Report, Verdict
-from builder.pipeline.events import CellResult, Outcome, Stage
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.record import run_document, write_record
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[3] / "docs" / "run.schema.json").read_text())
@@ -36,16 +36,16 @@ REPORT = Report(
     summary="cuDNN differs",
 )
 RESULTS = [
-    CellResult(cell=CELL, outcome=Outcome.FAILED, stage=Stage.VERIFY, image=IMAGE, report=REPORT),
+    CellResult(cell=CELL, outcome=CellOutcome.FAILED, stage=Stage.VERIFY, image=IMAGE, report=REPORT),
     CellResult(
         cell=CELL,
-        outcome=Outcome.FAILED,
+        outcome=CellOutcome.FAILED,
         stage=Stage.BUILD,
         seconds={Stage.BUILD: 1.234},
         error=CommandError("boom", command=("docker", "buildx"), returncode=1, tail=("a", "b"), hint="look"),
         notes=("slow way",),
     ),
-    CellResult(cell=CELL, outcome=Outcome.CANCELLED, stage=Stage.CHECK),
+    CellResult(cell=CELL, outcome=CellOutcome.CANCELLED, stage=Stage.CHECK),
 ]
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -10,7 +10,8 @@ from builder.oci.registry import Registry
 from builder.pipeline.reproduce import _set_aside
 from builder.pipeline.settings import Settings
 from builder.pipeline.sharing import SharedLayers
-from builder.pipeline.stages import Site
+from builder.pipeline.site import Site
+from builder.verify import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,12 +31,12 @@ def test_the_second_build_takes_no_layer_that_was_made_before(tmp_path: Path) ->
         keepers={},
         probe=b"",
         layers=store,
+        reports=ReportStore(tmp_path / "reports"),
         shared=layers,
         leaving=layers,
     )
     with _set_aside(site) as aside:
         assert (aside.shared, aside.leaving) == (None, None)
-        assert aside.layers is not None
         assert aside.layers.root != store.root
         assert aside.layers.root.is_relative_to(aside.settings.cache)
     assert not aside.settings.cache.exists()

@@ -11,7 +11,7 @@ import pytest
 
 from builder.errors import CellError, MissingToolError
 from builder.model import Base, Cell, Cuda
-from builder.pipeline.events import CellFinished, CellResult, Event, Outcome, Stage, StageFinished
+from builder.pipeline.events import CellFinished, CellOutcome, CellResult, Event, Stage, StageFinished
 from builder.pipeline.schedule import Walk, each
 
 
@@ -31,7 +31,7 @@ def walks(names: str, events: list[Event], cancel: threading.Event) -> list[Walk
 
 
 def done(walk: Walk) -> CellResult:
-    return CellResult(cell=walk.cell, outcome=Outcome.DONE, stage=walk.current, seconds=walk.seconds)
+    return CellResult(cell=walk.cell, outcome=CellOutcome.DONE, stage=walk.current, seconds=walk.seconds)
 
 
 def test_results_come_in_the_order_of_the_cells_not_of_their_ends() -> None:
@@ -58,7 +58,7 @@ def test_a_bad_cell_ends_alone() -> None:
         return done(walk)
 
     results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
-    assert [r.outcome for r in results if r] == [Outcome.DONE, Outcome.FAILED, Outcome.DONE]
+    assert [r.outcome for r in results if r] == [CellOutcome.DONE, CellOutcome.FAILED, CellOutcome.DONE]
     failed = results[1]
     assert failed is not None
     assert failed.stage is Stage.BUILD
@@ -100,7 +100,11 @@ def test_ctrl_c_keeps_what_has_finished_and_cancels_the_rest() -> None:
             return done(walk)
 
     results = each(walks("abc", events, cancel), function, jobs=1, emit=events.append, cancel=cancel)
-    assert [r.outcome for r in results if r] == [Outcome.DONE, Outcome.CANCELLED, Outcome.CANCELLED]
+    assert [r.outcome for r in results if r] == [
+        CellOutcome.DONE,
+        CellOutcome.CANCELLED,
+        CellOutcome.CANCELLED,
+    ]
 
 
 def test_a_cell_that_goes_on_has_no_result_and_no_end() -> None:

@@ -5,34 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-import tarfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
 
 from builder.errors import RegistryError
 from builder.layers import Layer, LayerStore, shared
-from builder.layers.stack import make_missing, plan
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
 from builder.oci.registry import Registry
 from builder.pipeline.run import open_site
 from builder.pipeline.settings import Settings
-from builder.pipeline.sharing import SharedLayers, built_of
-from builder.recipe.values import Recipe, RecipeStep
+from builder.pipeline.sharing import SharedLayers
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "layers"))
-from layer_wheels import Builder, paths, pinned
 from registry_double import RegistryDouble, serve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.layers.stack import Plan
 
 KEY = "wheel-" + "a" * 64 + "-v1-zstd-1.5.7-1"
 CONTENT = b"a tar stream, as far as this is concerned" * 1000
@@ -220,69 +215,3 @@ def test_a_blob_that_is_no_compressed_stream(tmp_path: Path, here: Side) -> None
 
     path.write_bytes(gzip.compress(CONTENT))
     shared.check_content(replace(layer, media_type=MEDIA_TYPES["gzip"]), path, "here")
-
-
-def built(here: Side, folder: Path) -> tuple[Recipe, Plan, dict[str, Any], dict[str, Any]]:
-    """A recipe over two wheels and a rootfs of one file, and what an engine would have pushed for it."""
-    builder = Builder(folder)
-    builder.wheel("one", {"one.py": b"1"})
-    builder.pip()
-    lock = pinned(builder.made)
-    rootfs = folder / "rootfs.tar"
-    with tarfile.open(rootfs, "w"):
-        pass
-    planned = make_missing(
-        plan(lock, store=here.store, lease=here.lease), wheel_paths=paths(builder.made), rootfs_tar=rootfs
-    )
-    recipe = Recipe(
-        cell=lock.cell,
-        pinned=lock,
-        files={},
-        blobs={},
-        inputs="sha256:0",
-        steps=(
-            RecipeStep(
-                name="bytecode", script="mkdir -p /out/bytecode\n", makes=("bytecode",), reads="sources"
-            ),
-        ),
-        added=("bytecode",),
-    )
-    assert planned.rootfs is not None
-    layers = [planned.rootfs.record.layer, *(planned.known[group].record.layer for group in planned.groups)]
-    blob, content = zstandard.compress(b"bytecode", level=19), b"bytecode"
-    digest = "sha256:" + hashlib.sha256(blob).hexdigest()
-    path = folder / "step"
-    path.write_bytes(blob)
-    here.layers.registry.push_blob(here.layers.repository, digest, path)
-    entries = [{"digest": one.digest, "size": one.size, "mediaType": one.media_type} for one in layers]
-    entries.append({"digest": digest, "size": len(blob), "mediaType": MEDIA_TYPES["zstd"]})
-    diff_ids = [*(one.diff_id for one in layers), "sha256:" + hashlib.sha256(content).hexdigest()]
-    return recipe, planned, {"layers": entries}, {"rootfs": {"diff_ids": diff_ids}}
-
-
-def test_what_an_engine_pushed_is_shared_by_its_own_digests(tmp_path: Path, here: Side, there: Side) -> None:
-    recipe, planned, manifest, config = built(here, tmp_path)
-    made = built_of(recipe, planned, manifest, config)
-    assert here.layers.publish(made) == 3
-    assert here.layers.publish(made) == 0
-    for key, record in made.items():
-        found = there.layers.find(key, there.lease)
-        assert found is not None
-        assert found.layer == record.layer
-        there.layers.fetch(found.layer, there.lease, lambda _count: None)
-    assert [key.partition("-")[0] for key in made] == ["wheels", "rootfs", "step"]
-
-
-def test_blobs_that_the_engine_compressed_again_are_not_shared(tmp_path: Path, here: Side) -> None:
-    recipe, planned, manifest, config = built(here, tmp_path)
-    manifest["layers"][1]["digest"] = "sha256:" + "1" * 64
-    made = built_of(recipe, planned, manifest, config)
-    assert [key.partition("-")[0] for key in made] == ["rootfs"]
-
-
-def test_layers_that_the_recipe_does_not_explain_are_shared_as_no_step(tmp_path: Path, here: Side) -> None:
-    recipe, planned, manifest, config = built(here, tmp_path)
-    manifest["layers"].append(manifest["layers"][-1])
-    config["rootfs"]["diff_ids"].append(config["rootfs"]["diff_ids"][-1])
-    made = built_of(recipe, planned, manifest, config)
-    assert [key.partition("-")[0] for key in made] == ["wheels", "rootfs"]

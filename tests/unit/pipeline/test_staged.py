@@ -21,7 +21,7 @@ from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
 from builder.pipeline import staged
-from builder.pipeline.events import Note, Outcome
+from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
 from builder.recipe import render
@@ -145,7 +145,7 @@ def test_the_report_lies_beside_the_image_and_here(
     verify, engine: EngineDouble, registry: Registry, image: Staged, tmp_path: Path
 ) -> None:
     done = verify()
-    assert done.result.outcome is Outcome.WORKS
+    assert done.result.outcome is CellOutcome.WORKS
     assert done.result.image.pushed == image.reference
     assert engine.pulled == [image.reference]
     assert engine.removed == []
@@ -160,7 +160,7 @@ def test_a_bad_image_is_reported_as_bad(
     verify, engine: EngineDouble, registry: Registry, image: Staged
 ) -> None:
     engine.document = {"verdict": "broken", "cause": "cudnn-shadowed", "summary": "two copies"}
-    assert verify().result.outcome is Outcome.FAILED
+    assert verify().result.outcome is CellOutcome.FAILED
     (entry,) = shared(registry, image)
     assert isinstance(entry, SealedReport)
     assert entry.verdict == "broken"
@@ -176,7 +176,7 @@ def test_a_test_doubles_word_stays_here(
 
 
 def test_nothing_leaves_where_that_is_not_wanted(verify, registry: Registry, image: Staged) -> None:
-    assert verify(share_reports=False).result.outcome is Outcome.WORKS
+    assert verify(share_reports=False).result.outcome is CellOutcome.WORKS
     assert shared(registry, image) == []
 
 
@@ -184,7 +184,7 @@ def test_what_was_pulled_for_it_is_removed_where_that_is_wanted(
     verify, engine: EngineDouble, image: Staged
 ) -> None:
     engine.document = {"verdict": "host", "cause": "driver-missing"}
-    assert verify(remove=True).result.outcome is Outcome.HOST
+    assert verify(remove=True).result.outcome is CellOutcome.HOST
     assert engine.removed == [image.reference]
     verify(remove=True)
     assert engine.removed == [image.reference], "what was there before stays"
@@ -198,7 +198,7 @@ def test_a_report_that_cannot_travel_fails_the_cell_and_is_kept(
 
     monkeypatch.setattr(staged, "share", refuse)
     done = verify()
-    assert done.result.outcome is Outcome.FAILED
+    assert done.result.outcome is CellOutcome.FAILED
     assert f"kept in {tmp_path / 'results' / 'reports'}" in done.result.error.message
     assert done.result.error.message.endswith("read only")
     assert done.result.error.hint.startswith("ask for the right to push; ")

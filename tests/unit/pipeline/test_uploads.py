@@ -25,17 +25,10 @@ def server() -> Iterator[RegistryDouble]:
         yield running
 
 
-def site(folder: Path, push: str | None, *, shared: Any = None) -> Any:
-    def blob(digest: str) -> Path:
-        return folder / digest
-
+def uploading(folder: Path, push: str | None, *, shared: Any = None) -> Uploads:
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
-    return SimpleNamespace(
-        settings=SimpleNamespace(push=push),
-        shared=shared,
-        layers=SimpleNamespace(blob=blob),
-        writing=registry,
-    )
+    store: Any = SimpleNamespace(blob=lambda digest: folder / digest)
+    return Uploads(push, shared, store, registry)
 
 
 def layer(folder: Path, content: bytes) -> Any:
@@ -46,7 +39,7 @@ def layer(folder: Path, content: bytes) -> Any:
 
 def test_what_is_ready_is_sent_once(server: RegistryDouble, tmp_path: Path) -> None:
     one, other = layer(tmp_path, b"one"), layer(tmp_path, b"other")
-    with Uploads(site(tmp_path, f"{server.host}/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+    with uploading(tmp_path, f"{server.host}/team/staging") as uploads:
         uploads.begin(one)
         uploads.begin(other)
         assert uploads.wait() == 2
@@ -59,17 +52,18 @@ def test_nothing_is_sent_without_a_repository_or_where_it_is_mounted(
     server: RegistryDouble, tmp_path: Path
 ) -> None:
     mounted = SimpleNamespace(has=lambda _digest: True)
-    for where in (site(tmp_path, None), site(tmp_path, f"{server.host}/team/staging", shared=mounted)):
-        with Uploads(where, lease=None) as uploads:  # type: ignore[arg-type]
+    staging = f"{server.host}/team/staging"
+    for where in (uploading(tmp_path, None), uploading(tmp_path, staging, shared=mounted)):
+        with where as uploads:
             uploads.begin(layer(tmp_path, b"one"))
             assert uploads.wait() == 0
     assert server.blobs == {}
 
 
 def test_a_registry_that_fails_fails_who_waits_and_nobody_else(tmp_path: Path) -> None:
-    with Uploads(site(tmp_path, "127.0.0.1:1/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+    with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
         uploads.begin(layer(tmp_path, b"one"))
-    with Uploads(site(tmp_path, "127.0.0.1:1/team/staging"), lease=None) as uploads:  # type: ignore[arg-type]
+    with uploading(tmp_path, "127.0.0.1:1/team/staging") as uploads:
         uploads.begin(layer(tmp_path, b"one"))
         with pytest.raises(RegistryError, match="did not answer"):
             uploads.wait()

@@ -9,7 +9,7 @@ import recipe_cells
 
 from builder.layers.config import final_config
 from builder.layers.finish import layer_keys
-from builder.layers.types import BaseLayers, Layer
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.recipe import render
 from builder.recipe.values import Recipe, RecipeSetting
 
@@ -66,7 +66,7 @@ def test_history_in_the_words_of_buildkit() -> None:
     lock = recipe_cells.ROOTFS_WHEELS
     recipe = Recipe(cell=lock.cell, pinned=lock, files={}, blobs={}, inputs="", settings=settings)
     base = BaseLayers(layers=(), config={"architecture": "amd64", "os": "linux"})
-    config = json.loads(final_config(recipe, base, (), ()))
+    config = json.loads(final_config(recipe, base, (), SystemLayers(), ()))
     assert [entry["created_by"] for entry in config["history"]] == [
         f"ENV NASTY={NASTY}",
         r"""HEALTHCHECK &{["CMD" "a b" "-c"] "30s" "1m30s" "1h0m0s" "0s" '\x00'}""",

@@ -152,3 +152,14 @@ def test_what_is_no_notebook(tmp_path) -> None:
     notebook(path, "print(1)")
     with pytest.raises(UsageError, match="installs nothing by pip"):
         from_notebook(path)
+
+
+def test_several_requirements_on_one_package_are_one() -> None:
+    found = from_arguments(
+        ["torch>=2", "torch[opt]<2.1", "numpy ; python_version < '3.9'", "numpy<2"]
+    ).merged()
+    assert [str(wish) for wish in found.wishes] == [
+        "torch[opt]<2.1,>=2",
+        'numpy; python_version < "3.9"',
+        "numpy<2",
+    ]

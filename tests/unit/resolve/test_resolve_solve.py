@@ -133,3 +133,13 @@ def test_what_needs_a_tag_that_is_gone_says_so() -> None:
     found = search(demand, tables.load())
     assert found.possible == []
     assert "was deleted from Docker Hub" in nothing(demand, found, tables.load(), None).message
+
+
+def test_a_framework_under_several_markers_is_taken_for_the_newest_python() -> None:
+    texts = ["torch==2.1.* ; python_version < '3.10'", "torch==2.8.* ; python_version >= '3.10'"]
+    asked = reading.from_arguments(texts)
+    (kept,), _ = split(asked, tables.load())
+    assert str(kept.parsed.specifier) == "==2.8.*"
+    assert "left out" in asked.notes[0]
+    (kept,), _ = split(reading.from_arguments(texts), tables.load(), "3.9")
+    assert str(kept.parsed.specifier) == "==2.1.*"

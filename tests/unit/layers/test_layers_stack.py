@@ -14,67 +14,45 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
-from layer_wheels import Builder, Content, Made, paths, pinned, tricky
+from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, tricky
 
 from builder.errors import CancelledError, CellError, MissingToolError, RegistryError, UsageError
-from builder.layers import LayerStore, wheels_context
+from builder.layers import LayerStore
 from builder.layers import codec as codec_module
+from builder.layers.config import final_config
 from builder.layers.stack import LARGE
+from builder.layers.types import SystemLayers
 from builder.model import Pinned, RegistryBase
+from builder.recipe.values import Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from builder.layers import WheelsContext
-
 
 @pytest.fixture
-def build(store: LayerStore, rootfs: Path) -> Callable[..., WheelsContext]:
-    def run(made: list[Made], *, into: LayerStore | None = None, **settings: Any) -> WheelsContext:
+def build(store: LayerStore, rootfs: Path) -> Callable[..., Stacked]:
+    def run(made: list[Made], *, into: LayerStore | None = None, **settings: Any) -> Stacked:
         lock = pinned(made, **settings)
-        with wheels_context(lock, store=into or store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
+        with stack(lock, store=into or store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
             return context
 
     return run
 
 
-def blob(context: WheelsContext, digest: str) -> bytes:
-    return (context.layout / "blobs" / "sha256" / digest.removeprefix("sha256:")).read_bytes()
-
-
-def manifest(context: WheelsContext) -> dict[str, Any]:
-    index = json.loads((context.layout / "index.json").read_bytes())
-    found: dict[str, Any] = json.loads(blob(context, index["manifests"][0]["digest"]))
-    return found
-
-
-def test_the_layout_is_whole_and_every_digest_is_right(
-    builder: Builder, build: Callable[..., WheelsContext]
-) -> None:
+def test_every_digest_is_right(builder: Builder, build: Callable[..., Stacked]) -> None:
     context = build([builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)])
-    assert json.loads((context.layout / "oci-layout").read_bytes()) == {"imageLayoutVersion": "1.0.0"}
-    for path in (context.layout / "blobs" / "sha256").iterdir():
-        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
-    described = manifest(context)
-    config = json.loads(blob(context, described["config"]["digest"]))
-    streams = [
-        zstandard.ZstdDecompressor().stream_reader(blob(context, one["digest"])).read()
-        for one in described["layers"]
-    ]
-    assert config["rootfs"]["diff_ids"] == [
-        "sha256:" + hashlib.sha256(stream).hexdigest() for stream in streams
-    ]
-    assert [len(stream) for stream in streams] == [layer.unpacked for layer in context.layers]
-    assert len(config["history"]) == len(streams)
-    assert config["config"]["Env"][0].startswith("PATH=")
-    assert [layer.title for layer in context.layers] == ["rootfs bookworm", "large 1.0", "4 small wheels"]
+    for layer in context.layers:
+        content = context.blob(layer.digest)
+        assert (hashlib.sha256(content).hexdigest(), len(content)) == (layer.digest[7:], layer.size)
+        stream = zstandard.ZstdDecompressor().stream_reader(content).read()
+        assert (hashlib.sha256(stream).hexdigest(), len(stream)) == (layer.diff_id[7:], layer.unpacked)
+    assert context.base.config["config"]["Env"][0].startswith("PATH=")
+    assert [layer.title for layer in context.layers] == ["large 1.0", "rootfs bookworm", "4 small wheels"]
 
 
-def test_entries_are_sorted_and_belong_to_nobody(
-    builder: Builder, build: Callable[..., WheelsContext]
-) -> None:
+def test_entries_are_sorted_and_belong_to_nobody(builder: Builder, build: Callable[..., Stacked]) -> None:
     context = build([builder.pip(), *tricky(builder)])
-    stream = zstandard.ZstdDecompressor().stream_reader(blob(context, context.layers[-1].digest)).read()
+    stream = zstandard.ZstdDecompressor().stream_reader(context.blob(context.layers[-1].digest)).read()
     with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
         entries = archive.getmembers()
     found = [entry.name for entry in entries]
@@ -86,24 +64,22 @@ def test_entries_are_sorted_and_belong_to_nobody(
 
 
 def test_the_same_lock_gives_the_same_digests_anywhere(
-    builder: Builder, build: Callable[..., WheelsContext], tmp_path: Path
+    builder: Builder, build: Callable[..., Stacked], tmp_path: Path
 ) -> None:
     made = [builder.wheel("large", {"large.py": b""}, pad=LARGE), builder.pip(), *tricky(builder)]
     one = build(made)
     two = build(made, into=LayerStore(tmp_path / "elsewhere"))
-    assert (one.digest, one.layers) == (two.digest, two.layers)
-    assert (one.made, one.reused) == (3, 0)
+    assert one.layers == two.layers
+    assert one.made == two.made == 3
 
 
-def test_nothing_is_made_twice(builder: Builder, build: Callable[..., WheelsContext]) -> None:
+def test_nothing_is_made_twice(builder: Builder, build: Callable[..., Stacked]) -> None:
     made = [builder.pip(), *tricky(builder)]
     first, second = build(made), build(made)
-    assert (second.made, second.reused, second.layout) == (0, 2, first.layout)
+    assert (second.made, second.layers) == (0, first.layers)
 
 
-def test_a_large_wheel_is_one_layer_for_every_python(
-    builder: Builder, build: Callable[..., WheelsContext]
-) -> None:
+def test_a_large_wheel_is_one_layer_for_every_python(builder: Builder, build: Callable[..., Stacked]) -> None:
     large = builder.wheel("nvidia-thing", {"nvidia/thing.so": b""}, pad=LARGE)
     new = build([large, builder.pip("26.0.1")], python="3.11")
     old = build([large, builder.pip("21.3.1")], python="3.6")
@@ -111,20 +87,80 @@ def test_a_large_wheel_is_one_layer_for_every_python(
     assert new.layers[2] != old.layers[2]
 
 
-def test_a_large_wheel_with_scripts_follows_the_pip(
-    builder: Builder, build: Callable[..., WheelsContext]
-) -> None:
+def test_a_large_wheel_with_scripts_follows_the_pip(builder: Builder, build: Callable[..., Stacked]) -> None:
     large = builder.wheel(
         "tool", {"tool.py": b""}, pad=LARGE, entry_points="[console_scripts]\ntool = tool:main\n"
     )
     new = build([large, builder.pip("26.0.1")], python="3.11")
     old = build([large, builder.pip("21.3.1")], python="3.11")
-    assert new.layers[1] != old.layers[1]
-    assert new.layers[1] == build([large, builder.pip("26.0.1")], python="3.12").layers[1]
+    assert new.layers[0] != old.layers[0]
+    assert new.layers[0] == build([large, builder.pip("26.0.1")], python="3.12").layers[0]
+
+
+def test_layers_that_more_images_share_are_lower(builder: Builder, build: Callable[..., Stacked]) -> None:
+    """An engine unpacks along the chain: another framework or base leaves what is below it."""
+    names = ("framework", "nvidia-cublas-cu12", "libclang", "nvidia-cudnn-cu12")
+    made = [builder.wheel(name, {f"{name}.py": b""}, pad=LARGE) for name in sorted(names)]
+    context = build([*made, builder.pip(), *tricky(builder)], frameworks=("framework[gpu]==1.0",))
+    assert [layer.title.rpartition(" ")[0] for layer in context.layers] == [
+        "nvidia-cublas-cu12",
+        "nvidia-cudnn-cu12",
+        "libclang",
+        "framework",
+        "rootfs",
+        "4 small",
+    ]
+
+
+def test_wheels_own_opt_runtime_and_nothing_else(builder: Builder, build: Callable[..., Stacked]) -> None:
+    """So a base above them or below them makes the same tree."""
+    large = builder.wheel("large", {"large.py": b""}, pad=LARGE, entry_points="[console_scripts]\na = b:c\n")
+    context = build([large, builder.pip(), *tricky(builder)])
+    for layer in (context.layers[0], context.layers[-1]):
+        stream = zstandard.ZstdDecompressor().stream_reader(context.blob(layer.digest)).read()
+        with tarfile.open(fileobj=io.BytesIO(stream)) as archive:
+            for member in archive:
+                assert member.name == "opt" or (member.name + "/").startswith("opt/runtime/")
+                if member.name == "opt":
+                    assert (member.isdir(), member.mode) == (True, 0o755)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "mode", "said"),
+    [
+        ("./opt", tarfile.SYMTYPE, 0o777, r"/opt \(symlink"),
+        ("./opt", tarfile.DIRTYPE, 0o700, r"/opt \(folder, mode 700\)"),
+        ("./opt/runtime", tarfile.DIRTYPE, 0o755, "/opt/runtime"),
+        ("./opt/runtime/bin/python", tarfile.REGTYPE, 0o755, "/opt/runtime/bin/python"),
+    ],
+)
+def test_a_base_that_would_hide_the_wheels(
+    builder: Builder, store: LayerStore, tmp_path: Path, name: str, kind: bytes, mode: int, said: str
+) -> None:
+    path = tmp_path / "hiding.tar"
+    with tarfile.open(path, "w") as tar:
+        info = tarfile.TarInfo(name)
+        info.type, info.mode, info.linkname = kind, mode, "/srv" if kind == tarfile.SYMTYPE else ""
+        tar.addfile(info)
+    made = [builder.pip()]
+    with pytest.raises(CellError, match=said):
+        stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=path)
+
+
+def test_a_base_may_have_more_below_opt(builder: Builder, store: LayerStore, tmp_path: Path) -> None:
+    path = tmp_path / "more.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("./opt", "./opt/other"):
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+    made = [builder.pip()]
+    with stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=path) as stacked:
+        assert stacked.made == 2
 
 
 def test_compression_changes_the_blobs_and_not_what_is_in_them(
-    builder: Builder, build: Callable[..., WheelsContext]
+    builder: Builder, build: Callable[..., Stacked]
 ) -> None:
     made = [builder.pip(), *tricky(builder)]
     zstd, gzip = build(made), build(made, compression="gzip")
@@ -133,7 +169,7 @@ def test_compression_changes_the_blobs_and_not_what_is_in_them(
 
 
 def test_without_isal_the_content_is_the_same(
-    builder: Builder, build: Callable[..., WheelsContext], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    builder: Builder, build: Callable[..., Stacked], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made = [builder.pip(), *tricky(builder)]
     with_isal = build(made)
@@ -146,7 +182,7 @@ def test_without_isal_the_content_is_the_same(
 
 @pytest.mark.parametrize("large", [False, True])
 def test_two_wheels_that_fight_over_a_path(
-    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+    builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
     pad = LARGE if large else 0
     one = builder.wheel("one", {"tests/__init__.py": b"one", "tests/util.py": b"1"}, pad=pad)
@@ -161,7 +197,7 @@ def test_two_wheels_that_fight_over_a_path(
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (LARGE, LARGE), (0, LARGE)])
 def test_of_a_list_the_file_wins_that_pip_installs_last(
-    builder: Builder, build: Callable[..., WheelsContext], first: int, second: int
+    builder: Builder, build: Callable[..., Stacked], first: int, second: int
 ) -> None:
     """By name, Z before A."""
     one = builder.wheel("one", {"cv2/__init__.py": b"one", "cv2/one.py": b""}, pad=first)
@@ -169,7 +205,7 @@ def test_of_a_list_the_file_wins_that_pip_installs_last(
     context = build([one, two, builder.pip()], dependencies="listed")
     left: dict[str, bytes] = {}
     for layer in context.layers:
-        stream = zstandard.ZstdDecompressor().stream_reader(blob(context, layer.digest))
+        stream = zstandard.ZstdDecompressor().stream_reader(context.blob(layer.digest))
         with tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
                 if member.isfile() and "/cv2/" in member.name:
@@ -180,7 +216,7 @@ def test_of_a_list_the_file_wins_that_pip_installs_last(
 
 
 def test_a_list_whose_layers_cannot_leave_what_pip_does(
-    builder: Builder, build: Callable[..., WheelsContext]
+    builder: Builder, build: Callable[..., Stacked]
 ) -> None:
     """All small wheels are the topmost layer, so a large one cannot win over one of them."""
     one = builder.wheel("one", {"cv2/__init__.py": b"one"}, pad=LARGE)
@@ -190,7 +226,7 @@ def test_a_list_whose_layers_cannot_leave_what_pip_does(
 
 
 def test_a_list_is_no_excuse_for_a_file_that_is_a_folder(
-    builder: Builder, build: Callable[..., WheelsContext]
+    builder: Builder, build: Callable[..., Stacked]
 ) -> None:
     one = builder.wheel("one", {"thing": b"file"})
     two = builder.wheel("two", {"thing/deep/x.py": b""})
@@ -200,7 +236,7 @@ def test_a_list_is_no_excuse_for_a_file_that_is_a_folder(
 
 @pytest.mark.parametrize("large", [False, True])
 def test_two_wheels_that_share_a_file(
-    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+    builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
     pad = LARGE if large else 0
     one = builder.wheel("one", {"nvidia/__init__.py": b"same"}, pad=pad, unrecorded=["nvidia/__init__.py"])
@@ -210,7 +246,7 @@ def test_two_wheels_that_share_a_file(
 
 @pytest.mark.parametrize("large", [False, True])
 def test_a_file_of_one_that_is_a_folder_of_another(
-    builder: Builder, build: Callable[..., WheelsContext], *, large: bool
+    builder: Builder, build: Callable[..., Stacked], *, large: bool
 ) -> None:
     one = builder.wheel("one", {"thing": b"file"}, pad=LARGE if large else 0)
     two = builder.wheel("two", {"thing/deep/x.py": b""})
@@ -219,7 +255,7 @@ def test_a_file_of_one_that_is_a_folder_of_another(
 
 
 def test_a_reused_layer_is_still_held_against_the_cell(
-    builder: Builder, build: Callable[..., WheelsContext]
+    builder: Builder, build: Callable[..., Stacked]
 ) -> None:
     large = builder.wheel("modern", {"m.py": b""}, pad=LARGE, requires_python=">=3.10")
     build([large, builder.pip()], python="3.11")
@@ -228,19 +264,18 @@ def test_a_reused_layer_is_still_held_against_the_cell(
 
 
 def test_a_damaged_wheel_leaves_nothing_in_the_store(
-    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore
+    builder: Builder, build: Callable[..., Stacked], store: LayerStore
 ) -> None:
     bad = builder.wheel("bad", {"bad.py": Content(data=b"evil", recorded="sha256=" + "A" * 43)})
     with pytest.raises(CellError, match=r"bad\.py is not what its RECORD says"):
         build([bad, builder.pip()])
     assert not list((store.root / "tmp").iterdir())
     assert not list((store.root / "leases").iterdir())
-    assert not list(store.root.glob("layouts/*"))
     assert not any("bad" in path.read_text() for path in (store.root / "index").glob("*.json"))
 
 
 def test_a_disk_that_fills_up_in_the_middle(
-    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore, monkeypatch: pytest.MonkeyPatch
+    builder: Builder, build: Callable[..., Stacked], store: LayerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = builder.wheel("large", {"large.py": b""}, pad=LARGE)
     real = Path.open
@@ -259,7 +294,7 @@ def test_a_disk_that_fills_up_in_the_middle(
 def test_progress_counts_every_byte(builder: Builder, store: LayerStore, rootfs: Path) -> None:
     made = [builder.pip(), *tricky(builder)]
     seen: dict[str, list[tuple[int, int]]] = {}
-    with wheels_context(
+    with stack(
         pinned(made),
         store=store,
         wheel_paths=paths(made),
@@ -284,7 +319,7 @@ def test_a_call_that_is_cancelled_ends_and_leaves_nothing(
             cancel.set()
 
     with pytest.raises(CancelledError):
-        wheels_context(
+        stack(
             pinned(made),
             store=store,
             wheel_paths=paths(made),
@@ -310,7 +345,7 @@ def test_the_first_failure_ends_the_other_conversions(
 
     started = time.monotonic()
     with pytest.raises(CellError, match=r"bad\.py is not what its RECORD says"):
-        wheels_context(
+        stack(
             pinned([large, bad, builder.pip()]),
             store=store,
             wheel_paths=paths(builder.made),
@@ -323,27 +358,27 @@ def test_the_first_failure_ends_the_other_conversions(
 
 def test_blobs_of_a_build_under_way_are_not_pruned(builder: Builder, store: LayerStore, rootfs: Path) -> None:
     made = [builder.pip()]
-    with wheels_context(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
+    with stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs) as context:
         assert LayerStore(store.root).prune(0) == 0
-        assert all(path.exists() for path in (context.layout / "blobs" / "sha256").iterdir())
+        assert all(store.blob(layer.digest).exists() for layer in context.layers)
     assert LayerStore(store.root).prune(0) > 0
-    assert not context.layout.exists()
+    assert not any(store.blob(layer.digest).exists() for layer in context.layers)
 
 
 def test_a_pruned_layer_comes_back(
-    builder: Builder, build: Callable[..., WheelsContext], store: LayerStore
+    builder: Builder, build: Callable[..., Stacked], store: LayerStore
 ) -> None:
     made = [builder.pip()]
     first = build(made)
     store.prune(0)
-    assert build(made).digest == first.digest
+    assert build(made).layers == first.layers
 
 
 @pytest.mark.parametrize("missing", ["pip", "rootfs"])
 def test_what_a_call_needs(builder: Builder, store: LayerStore, rootfs: Path, missing: str) -> None:
     made = [builder.wheel("x", {"x.py": b""}) if missing == "pip" else builder.pip()]
     with pytest.raises(UsageError):
-        wheels_context(
+        stack(
             pinned(made),
             store=store,
             wheel_paths=paths(made),
@@ -409,63 +444,36 @@ class FakeRegistry:
 
 def test_a_registry_base_keeps_its_layers_config_and_history(builder: Builder, store: LayerStore) -> None:
     registry, made = FakeRegistry(), [builder.pip()]
-    with wheels_context(
-        registry.pinned(made), store=store, wheel_paths=paths(made), source=registry
-    ) as context:
-        described = manifest(context)
-        config = json.loads(blob(context, described["config"]["digest"]))
-    assert [one["digest"] for one in described["layers"][:2]] == registry.layer_digests
-    assert described["layers"][0]["mediaType"] == "application/vnd.oci.image.layer.v1.tar+gzip"
+    lock = registry.pinned(made)
+    with stack(lock, store=store, wheel_paths=paths(made), source=registry) as context:
+        recipe = Recipe(cell=lock.cell, pinned=lock, files={}, blobs={}, inputs="")
+        config = json.loads(final_config(recipe, context.base, context.layers, SystemLayers(), ()))
+        assert [one.digest for one in context.layers[:2]] == registry.layer_digests
+        assert context.blob(registry.layer_digests[1]) == b"layer two"
+    assert context.layers[0].media_type == "application/vnd.oci.image.layer.v1.tar+gzip"
     assert config["config"]["Env"] == ["PATH=/bin", "CUDA_VERSION=11.8.0"]
     assert config["config"]["Labels"] == {"a": "b"}
     assert "container" not in config
-    assert [one.get("created_by") for one in config["history"]] == [
-        "one",
-        "env",
-        "two",
-        "rtbuild: pip 26.0.1",
-    ]
-    assert blob(context, registry.layer_digests[1]) == b"layer two"
+    said = [one.get("created_by") for one in config["history"]]
+    assert said == ["one", "env", "two", "rtbuild: pip 26.0.1"]
 
 
 def test_blobs_of_a_registry_base_are_fetched_once(builder: Builder, store: LayerStore) -> None:
     registry, made = FakeRegistry(), [builder.pip()]
     for _ in range(2):
-        wheels_context(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry).close()
+        stack(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry).lease.release()
     assert sorted(registry.asked) == sorted([registry.digest, registry.digest, *registry.blobs])
-
-
-def test_a_base_that_the_engine_has_is_named_and_not_fetched(builder: Builder, store: LayerStore) -> None:
-    registry, made = FakeRegistry(), [builder.pip()]
-    settings: dict[str, Any] = {"store": store, "wheel_paths": paths(made), "source": registry}
-    with wheels_context(registry.pinned(made), engine_has_base=True, **settings) as context:
-        assert not set(registry.asked) & set(registry.layer_digests)
-        assert [one["digest"] for one in manifest(context)["layers"][:2]] == registry.layer_digests
-        assert not (
-            context.layout / "blobs" / "sha256" / registry.layer_digests[0].removeprefix("sha256:")
-        ).exists()
-    with wheels_context(registry.pinned(made), **settings) as whole:
-        assert whole.digest == context.digest
-        assert blob(whole, registry.layer_digests[0]) == b"layer one"
-
-
-def test_the_stages_below_are_overridden_as_well(
-    builder: Builder, build: Callable[..., WheelsContext]
-) -> None:
-    context = build([builder.pip()])
-    place = f"oci-layout://{context.layout}:wheels"
-    assert context.build_contexts == {"base": place, "installer": place, "wheels": place}
 
 
 @pytest.mark.parametrize("damaged", ["manifest", "blob"])
 def test_a_registry_that_gives_something_else(builder: Builder, store: LayerStore, damaged: str) -> None:
     registry, made = FakeRegistry(damaged=damaged), [builder.pip()]
     with pytest.raises(RegistryError, match="the registry gave something else"):
-        wheels_context(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry)
+        stack(registry.pinned(made), store=store, wheel_paths=paths(made), source=registry)
 
 
 def test_it_needs_no_hard_links(
-    builder: Builder, build: Callable[..., WheelsContext], monkeypatch: pytest.MonkeyPatch
+    builder: Builder, build: Callable[..., Stacked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "link", lambda *_: pytest.fail("hard link"))
     assert build([builder.pip()]).made == 2

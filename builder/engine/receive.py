@@ -1,0 +1,166 @@
+"""An image into the engine's store by ``docker load``, without the blobs that the store has.
+
+With the containerd image store an archive may leave out blobs that belong to images of the engine; it looks
+for them in its own store. Which blobs those are is known of images whose manifests rtbuild has given to an
+engine before: a manifest's digest is the image's id there. A graphdriver takes whole archives only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shlex
+import signal
+import subprocess
+import tarfile
+import tempfile
+import uuid
+from typing import TYPE_CHECKING
+
+from builder.digests import sha256_of
+from builder.engine import images
+from builder.engine.build import hint_for
+from builder.errors import CancelledError, CellError, CommandError
+from builder.files import write_whole
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from pathlib import Path
+
+    import docker
+
+    ArchiveParts = Iterable[tuple[str, bytes | Path]]
+    """Files by their paths in an archive."""
+
+_BUFFER = 1 << 20
+_TAIL = 25
+_POLL = 0.1
+RECEIVING = "rtbuild-receiving"
+"""The repository that an image is in until it is known to be whole."""
+
+
+def receive(
+    client: docker.DockerClient,
+    command: Sequence[str],
+    manifest: bytes,
+    archive: Callable[[str, Collection[str]], ArchiveParts],
+    name: str,
+    *,
+    memory: Path,
+    partly: bool,
+    cancel: threading.Event,
+    progress: Callable[[int], None],
+) -> None:
+    """Give the engine an image as ``name``, first without what it has; if that fails, the whole of it.
+
+    The image has a name of its own until it is whole: an image called ``name`` stays as it is if this fails.
+    Parameters as in :meth:`builder.engine.Engine.receive`.
+
+    Raises CommandError with the engine's words, and CancelledError soon after ``cancel`` is set.
+    """
+    there = known_blobs(client, memory) & _layers(manifest) if partly else frozenset()
+    for without in (there, frozenset[str]()) if there else (there,):
+        passing = f"{RECEIVING}/{uuid.uuid4().hex[:12]}:image"
+        try:
+            load(command, archive(passing, without), name, cancel=cancel, progress=progress)
+            images.tag(client, passing, name)
+            break
+        except CommandError:
+            if not without:
+                raise
+        finally:
+            with contextlib.suppress(CellError):  # an engine that is gone keeps the name
+                images.remove(client, passing)
+    write_whole(memory / sha256_of(manifest).removeprefix("sha256:"), manifest)
+
+
+def known_blobs(client: docker.DockerClient, memory: Path) -> frozenset[str]:
+    """The layers of images that the engine has, as far as their manifests are remembered."""
+    found: set[str] = set()
+    for digest in images.built_ids(client):
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not given from here
+            content = (memory / digest.removeprefix("sha256:")).read_bytes()
+            if sha256_of(content) == digest:
+                found |= _layers(content)
+    return frozenset(found)
+
+
+def _layers(manifest: bytes) -> frozenset[str]:
+    return frozenset(layer["digest"] for layer in json.loads(manifest)["layers"])
+
+
+def load(
+    command: Sequence[str],
+    parts: ArchiveParts,
+    name: str,
+    *,
+    cancel: threading.Event,
+    progress: Callable[[int], None],
+) -> None:
+    """Run ``docker load`` with an archive of ``parts``; ``progress`` is told of each piece's bytes."""
+    whole = [*command, "load", "--quiet"]
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            whole, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it ended, and says below why
+                _send(process, parts, cancel, progress)
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(_POLL)
+                    break
+                _go_on(cancel, name)
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+        said.seek(0)
+        tail = said.read().decode("utf-8", "replace").splitlines()[-_TAIL:]
+    if status != 0:
+        reason = tail[-1] if tail else f"docker load ended with status {status}"
+        raise CommandError(
+            f"the engine did not take {name}: {reason}",
+            command=whole,
+            returncode=status,
+            tail=tail,
+            hint=hint_for("\n".join(tail)) or f"try the same by hand: {shlex.join(whole)}",
+        )
+
+
+def _send(
+    process: subprocess.Popen[bytes],
+    parts: ArchiveParts,
+    cancel: threading.Event,
+    progress: Callable[[int], None],
+) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was started with a pipe
+    with process.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|", bufsize=_BUFFER) as tar:
+        for path, content in parts:
+            info = tarfile.TarInfo(path)
+            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+                info.size = file.seek(0, io.SEEK_END)
+                file.seek(0)
+                tar.addfile(info, _CountedFile(file, cancel, progress))
+
+
+class _CountedFile(io.RawIOBase):
+    """A file that counts what is read of it, and stops once cancelled."""
+
+    def __init__(self, file: io.IOBase, cancel: threading.Event, progress: Callable[[int], None]) -> None:
+        self._file, self._cancel, self._progress = file, cancel, progress
+
+    def read(self, size: int = -1) -> bytes:
+        _go_on(self._cancel, "the image")
+        piece: bytes = self._file.read(size)
+        self._progress(len(piece))
+        return piece
+
+
+def _go_on(cancel: threading.Event, name: str) -> None:
+    if cancel.is_set():
+        raise CancelledError(f"{name} was not given to the engine")

@@ -1,0 +1,221 @@
+"""The work that an engine does for a cell: the packages of a registry's base, and the steps of a recipe on
+machines that cannot run them themselves.
+
+Both are stages of a Dockerfile, built into the engine's store, read out of it, and removed there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+import uuid
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.engine.network import user_network
+from builder.errors import CellError
+from builder.layers.base import tar_layer
+from builder.layers.codec import codec
+from builder.layers.differ import SavedImage
+from builder.layers.image import base_image, write_layout
+from builder.layers.types import SystemLayers
+from builder.model import RegistryBase
+from builder.recipe import write
+from builder.recipe.quote import env_name, value
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator, Mapping
+
+    from builder.engine import BuildEvent, Engine
+    from builder.layers import BaseLayers, Layer
+    from builder.layers.store import LayerStore, Lease, Record
+    from builder.model import Cell
+    from builder.pipeline.schedule import Walk
+    from builder.pipeline.site import Site
+    from builder.recipe.values import Recipe
+
+WORKING = "rtbuild-working"
+"""The repository of images that are gone when their cell is built."""
+_STEPS = """\
+FROM scratch AS system
+COPY root/ /
+{variables}
+COPY step.sh /
+RUN --network=none ["/bin/sh", "/step.sh"]
+FROM scratch
+COPY --from=system /out/ /out/
+"""
+
+
+class EngineSteps:
+    """A :class:`~builder.layers.types.Runner`: the root folder is sent to the engine, ``/out`` comes back."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def check(self) -> None:
+        """An engine that answers runs steps."""
+
+    def run(
+        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
+    ) -> None:
+        facts = self._engine.facts()
+        with tempfile.TemporaryDirectory(prefix="rtbuild-step-", dir=root.parent) as folder:
+            context = Path(folder)
+            variables = "\n".join(f"ENV {env_name(name)}={value(text)}" for name, text in sorted(env.items()))
+            (context / "Dockerfile").write_text(_STEPS.format(variables=variables))
+            (context / "step.sh").write_text(script)
+            root.rename(context / "root")
+            try:
+                built = _built(
+                    self._engine,
+                    context,
+                    log=root.parent / f"{root.name}.log",
+                    cancel=cancel,
+                    platform=facts.platform,
+                    epoch=0,
+                    on_event=lambda _event: None,
+                    no_cache=True,
+                )
+                with built as saved:
+                    shutil.rmtree(context / "root" / "out", ignore_errors=True)
+                    with saved.layer(len(saved.layers) - 1) as tar:
+                        _extract(tar, context / "root")
+            except CellError as error:
+                error.message = f"{what} failed in the engine: {error.message}"
+                raise
+            finally:
+                (context / "root").rename(root)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    tar.extractall(folder, filter=_with_its_mode)  # noqa: S202 - see the filter
+    for member in tar.getmembers():
+        if member.issym():  # of links, tarfile sets no times
+            os.utime(folder / member.name, (member.mtime, member.mtime), follow_symlinks=False)
+
+
+def _with_its_mode(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+    """An entry that stays below ``path``, owned by the caller; bits such as the sticky one are kept."""
+    tarfile.tar_filter(member, path)  # raises what leads elsewhere
+    member.uid, member.gid, member.uname, member.gname = os.geteuid(), os.getegid(), "", ""
+    return member
+
+
+def system_layers(
+    walk: Walk, site: Site, engine: Engine, *, recipe: Recipe, base: BaseLayers, lease: Lease, log: Path
+) -> SystemLayers:
+    """Have apt-get install in a registry's base what the recipe asks for; its layers, in the store.
+
+    Raises CommandError with the end of the log if that fails.
+    """
+    cell, settings = walk.cell, site.settings
+    indexes = site.index.with_extra(cell.index).settings
+    with ExitStack() as stack:
+        network = stack.enter_context(user_network(indexes=(indexes.default, *indexes.extra)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
+        context = folder / cell.id
+        write(replace(recipe, blobs={}), context, blobs={})
+        saved = stack.enter_context(
+            _built(
+                engine,
+                context,
+                target="system",
+                platform=cell.platform,
+                epoch=recipe.pinned.epoch,
+                log=log,
+                on_event=lambda event: tell(walk, event),
+                cancel=walk.cancel,
+                build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
+                secrets=network.secrets,
+                build_args=network.build_args,
+                no_cache=settings.no_cache,
+                cache_from=[text.replace("{cell}", cell.id) for text in settings.cache_from],
+                cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],
+            )
+        )
+        return _layers_above(saved, base, cell, site.layers, lease)
+
+
+def _stages_below(
+    site: Site, engine: Engine, recipe: Recipe, base: BaseLayers, layout: Path
+) -> Mapping[str, str]:
+    """The base in the place of every stage below ``system``: all of them, or BuildKit 0.13 looks up their
+    images and sends their files although they are not built.
+    """
+    pinned = recipe.pinned.base
+    assert isinstance(pinned, RegistryBase)  # noqa: S101 - a rootfs has no such stage
+    if engine.facts().takes_layers:
+        write_layout(
+            layout, "base", "base:base", base_image(base), lambda one: site.layers.blob(one.digest), link=True
+        )
+        place = f"oci-layout://{layout}:base"
+    else:
+        mirror = site.registry.at_mirror(pinned)
+        place = f"docker-image://{mirror or pinned.reference.partition('@')[0] + '@' + pinned.digest}"
+    return dict.fromkeys(("base", "installer", "wheels"), place)
+
+
+@contextmanager
+def _built(engine: Engine, context: Path, *, cancel: threading.Event, **options: Any) -> Iterator[SavedImage]:
+    """A stage that was built, as an image that can be read."""
+    name = f"{WORKING}/{uuid.uuid4().hex[:12]}:stage"
+    with tempfile.TemporaryDirectory(prefix="rtbuild-stage-") as folder:
+        archive = Path(folder) / "stage.tar"
+        engine.build(context, tag=name, cancel=cancel, compression="uncompressed", **options)
+        try:
+            engine.save(name, archive)
+        finally:
+            engine.remove(name)
+        with SavedImage(archive) as saved:
+            yield saved
+
+
+def _layers_above(
+    saved: SavedImage, base: BaseLayers, cell: Cell, store: LayerStore, lease: Lease
+) -> SystemLayers:
+    below = len(base.layers)
+    if saved.diff_ids[:below] != tuple(layer.diff_id for layer in base.layers):
+        raise CellError(f"the engine built {cell.id} on another base than {cell.base} as it is locked")
+    layers = [_kept(saved, number, cell, store, lease) for number in range(below, len(saved.layers))]
+    history = saved.config.get("history") or []
+    return SystemLayers(layers=tuple(layers), history=tuple(history[len(base.config.get("history") or []) :]))
+
+
+def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: Lease) -> Layer:
+    diff_id, compression = saved.diff_ids[number], cell.options.compression
+
+    def make(target: Path) -> Record:
+        with tempfile.NamedTemporaryFile(prefix="rtbuild-layer-", dir=store.folder("tmp")) as file:
+            with saved.stream(number) as stream:
+                shutil.copyfileobj(stream, file, 1 << 20)
+            file.flush()
+            return tar_layer(
+                Path(file.name), target, f"packages of {cell.base}", compression, lambda _size: None
+            )
+
+    key = f"system-{diff_id.removeprefix('sha256:')}-{codec(compression)}"
+    record, _ = store.obtain(key, lease, make)
+    if record.layer.diff_id != diff_id:
+        raise CellError(f"the engine gave {record.layer.diff_id} for the layer {diff_id}")
+    return record.layer
+
+
+def tell(walk: Walk, event: BuildEvent) -> None:
+    """A build's event as a cell's progress."""
+    from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
+
+    match event:
+        case StepStarted():
+            walk.progress(f"[{event.number}/{event.total}] {event.name}", event.number, event.total)
+        case StepFinished():
+            pass
+        case StepOutput():
+            walk.progress(event.line.strip()[:120])
+        case Transfer():
+            walk.progress(f"{event.what}", event.done, event.total)

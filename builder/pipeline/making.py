@@ -1,0 +1,269 @@
+"""One cell's image: layers found or made, put together, and brought to where it is wanted."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from builder.errors import CellError, MissingToolError
+from builder.layers.image import MANIFEST, archive_parts, compose_image, write_layout
+from builder.layers.runner import Namespaces
+from builder.layers.stack import base_of, make_missing
+from builder.layers.types import SystemLayers
+from builder.model import Image, RegistryBase
+from builder.oci.copying import push_image
+from builder.oci.staging import staged_tag
+from builder.pipeline.events import Stage
+from builder.pipeline.sharing import share_composed
+from builder.pipeline.stacking import BaseFrom, fetch_missing, plan_layers
+from builder.pipeline.stages import image_of, refuse_large
+from builder.pipeline.uploads import Uploads
+from builder.recipe.render import ROOTFS
+
+if TYPE_CHECKING:
+    from builder.engine import Engine, StoredImage
+    from builder.layers import BaseLayers, Layer
+    from builder.layers.finish import Workbench
+    from builder.layers.image import ComposedImage
+    from builder.layers.stack import Plan
+    from builder.layers.store import Lease
+    from builder.layers.types import Runner
+    from builder.model import Pinned
+    from builder.oci.staging import Staged
+    from builder.pipeline.schedule import Walk
+    from builder.pipeline.site import Site
+    from builder.recipe.values import Recipe
+
+
+def runner_for(engine: Engine | None) -> Runner:
+    """This machine's namespaces; the engine if the machine refuses them."""
+    here = Namespaces()
+    if engine is None:
+        return here
+    try:
+        here.check()
+    except MissingToolError:
+        from builder.pipeline.enginework import EngineSteps
+
+        return EngineSteps(engine)
+    return here
+
+
+def refuse_engine_work(pinned: Pinned) -> None:
+    """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
+    cell = pinned.cell
+    if isinstance(pinned.base, RegistryBase):
+        packages = f"the packages {', '.join(cell.apt)}, and " if cell.apt else ""
+        raise CellError(
+            f"{cell.id} stands on {cell.base}, where apt-get has to install {packages}Python where the base "
+            "lacks it: that runs in the base, which needs an engine",
+            hint="build it where Docker is (leave out `--engine none`), or take a base of "
+            "rootfs:debian/<suite>, whose packages are in the lock",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """Makes the images of a run's cells. Threads may share one."""
+
+    site: Site
+    bench: Workbench
+    runner: Runner = field(default_factory=Namespaces)
+
+    def make(
+        self,
+        walk: Walk,
+        recipe: Recipe,
+        log: Path,
+        *,
+        there: StoredImage | None = None,
+        staged: Staged | None = None,
+    ) -> Image:
+        """The image of ``recipe``: in the engine, in the repository, in the layout, as the settings say.
+
+        ``there`` is an image of the same inputs that the engine has, ``staged`` one that the repository has.
+        Raises CellError and its kinds.
+        """
+        site, settings = self.site, self.site.settings
+        if there is not None and (settings.push is None or (staged is not None and _same(staged, there))):
+            return self._reused(walk, there, staged)
+        with ExitStack() as stack:
+            lease = site.layers.lease()
+            stack.callback(lease.release)
+            uploads = stack.enter_context(Uploads(site.settings.push, site.shared, site.layers, site.writing))
+            planned, base = self._layers(walk, recipe, lease, uploads)
+            with walk.stage(Stage.BUILD):
+                image = self._composed(walk, recipe, planned, base, log)
+                made = self._kept(walk, recipe, image, lease)
+            if settings.push is not None:
+                made = replace(
+                    made,
+                    pushed=self._pushed(walk, recipe, image, uploads=uploads, lease=lease, staged=staged),
+                )
+            if settings.output is not None:
+                self._written(walk, image, lease)
+        reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
+        return made if site.engine is not None else replace(made, reference=reference)
+
+    def _reused(self, walk: Walk, there: StoredImage, staged: Staged | None) -> Image:
+        engine, name = self.site.engine, self._name(walk)
+        with walk.stage(Stage.BUILD):
+            if engine is not None and there.reference != name:
+                engine.tag(there.reference, name)
+            walk.done("there already, nothing to build")
+        image = image_of(walk.cell, name, there, reused=True)
+        if staged is None or self.site.settings.push is None:
+            return image
+        with walk.stage(Stage.PUSH):
+            walk.done(f"there already, {staged.digest[:19]}")
+        return replace(image, pushed=staged.reference)
+
+    def _layers(self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads) -> tuple[Plan, BaseLayers]:
+        """The layers of base and wheels, all of them known."""
+        site, pinned = self.site, recipe.pinned
+        with walk.stage(Stage.FETCH):
+            planned = plan_layers(site, pinned, lease)
+            if planned.missing:
+                self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
+            paths = fetch_missing(walk, site, planned)
+        with walk.stage(Stage.LAYERS):
+            made = make_missing(
+                planned,
+                wheel_paths=paths,
+                rootfs_tar=paths.get(ROOTFS),
+                progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
+                cancel=walk.cancel,
+                ready=uploads.begin,
+            )
+            base = base_of(made, BaseFrom(site.registry, pinned.base))
+            new = sum(one.new for one in made.every)
+            walk.done(f"{new} made, {len(made.every) - new} there already")
+        return made, base
+
+    def _composed(
+        self, walk: Walk, recipe: Recipe, planned: Plan, base: BaseLayers, log: Path
+    ) -> ComposedImage:
+        site, lease = self.site, planned.lease
+        system = SystemLayers()
+        if isinstance(recipe.pinned.base, RegistryBase) and site.engine is not None:
+            from builder.pipeline.enginework import system_layers
+
+            system = system_layers(walk, site, site.engine, recipe=recipe, base=base, lease=lease, log=log)
+        return compose_image(
+            recipe,
+            planned,
+            base,
+            blob=partial(self._blob, walk, lease),
+            fetched=site.shared.find if site.shared is not None else lambda _key, _lease: None,
+            progress=lambda text: walk.progress(text, quiet=False),
+            cancel=walk.cancel,
+            bench=self.bench,
+            runner=self.runner,
+            system=system,
+        )
+
+    def _kept(self, walk: Walk, recipe: Recipe, image: ComposedImage, lease: Lease) -> Image:
+        """The image as a value; with an engine, as that has it."""
+        engine = self.site.engine
+        if engine is None:
+            refuse_large(recipe.pinned, image.size)
+            walk.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
+            return Image(
+                cell=walk.cell, reference="", digest=image.digest, content=image.content, size=image.size
+            )
+        stored = self._received(walk, engine, image, lease)
+        walk.done(f"{self._name(walk)} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
+        refuse_large(recipe.pinned, stored.size)
+        return image_of(walk.cell, self._name(walk), stored, reused=False)
+
+    def _received(self, walk: Walk, engine: Engine, image: ComposedImage, lease: Lease) -> StoredImage:
+        name = self._name(walk)
+        blob = partial(self._blob, walk, lease)
+        stored = engine.receive(
+            image.manifest,
+            lambda passing, without: archive_parts(image, passing, blob, without=without),
+            name,
+            memory=self.site.settings.cache / "received",
+            cancel=walk.cancel,
+            progress=walk.counter("into the engine", sum(layer.size for layer in image.layers)),
+        )
+        if stored.digest not in (image.digest, image.config_digest) or stored.content != image.content:
+            raise CellError(
+                f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
+                "another took its name"
+            )
+        return stored
+
+    def _pushed(
+        self,
+        walk: Walk,
+        recipe: Recipe,
+        image: ComposedImage,
+        *,
+        uploads: Uploads,
+        lease: Lease,
+        staged: Staged | None,
+    ) -> str:
+        site = self.site
+        repository = str(site.settings.push)
+        with walk.stage(Stage.PUSH), tempfile.TemporaryDirectory(prefix="rtbuild-push-") as folder:
+            if staged is not None and staged.digest == image.digest:
+                walk.done(f"there already, {staged.digest[:19]}")
+                return staged.reference
+            by_digest = {layer.digest: layer for layer in image.layers}
+            config = Path(folder) / "config.json"
+            config.write_bytes(image.config)
+            walk.progress(repository, quiet=False)
+            sent = uploads.wait()
+
+            def file_of(digest: str) -> Path:
+                return config if digest == image.config_digest else self._blob(walk, lease, by_digest[digest])
+
+            def advance(how: str, size: int) -> None:
+                nonlocal sent
+                sent += how == "sent"
+                walk.progress(f"{how} {size / 1e6:.0f} MB")
+
+            shared = site.shared
+            digest = push_image(
+                site.writing,
+                repository,
+                image.manifest,
+                MANIFEST,
+                file_of,
+                tag=staged_tag(recipe.inputs),
+                mount_from={}
+                if shared is None
+                else {d: shared.repository for d in by_digest if shared.has(d)},
+                advance=advance,
+            )
+            share_composed(walk, site.leaving, image.made_of)
+            walk.done(f"{digest[:19]}, {sent} blobs sent")
+        return f"{repository}@{digest}"
+
+    def _written(self, walk: Walk, image: ComposedImage, lease: Lease) -> None:
+        folder = self.site.settings.output
+        assert folder is not None  # noqa: S101 - see make
+        with walk.stage(Stage.PUSH):
+            loaded = f"docker.io/{self._name(walk)}"
+            write_layout(folder, walk.cell.id, loaded, image, partial(self._blob, walk, lease))
+            walk.done(f"oci:{folder}:{walk.cell.id}")
+
+    def _blob(self, walk: Walk, lease: Lease, layer: Layer) -> Path:
+        """The file of a layer: in the store, or brought there now."""
+        shared = self.site.shared
+        if shared is not None and shared.has(layer.digest):
+            return shared.fetch(layer, lease, walk.counter(f"of {layer.title}", layer.size))
+        return self.site.layers.blob(layer.digest)
+
+    def _name(self, walk: Walk) -> str:
+        return self.site.settings.image_name(walk.cell.matrix, walk.cell.id)
+
+
+def _same(staged: Staged, there: StoredImage) -> bool:
+    """Whether the registry's image is the engine's: manifest, or config where that is the engine's id."""
+    return there.digest in {staged.digest, staged.config_digest} and staged.content == there.content

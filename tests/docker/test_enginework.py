@@ -1,0 +1,117 @@
+"""Steps of a recipe that an engine runs, where a machine has no sandbox: the same layers, byte for byte."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+import tiny
+
+from builder.engine import Engine
+from builder.errors import CommandError, MissingToolError
+from builder.layers import LayerStore
+from builder.layers.finish import Workbench
+from builder.layers.image import compose_image
+from builder.layers.runner import Namespaces
+from builder.layers.stack import base_of, make_missing, plan
+from builder.pipeline import making
+from builder.pipeline.enginework import WORKING, EngineSteps
+from builder.recipe.values import RecipeFile, RecipeStep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from builder.layers.image import ComposedImage
+    from builder.layers.types import Runner
+
+pytestmark = pytest.mark.docker
+
+ONE = """\
+set -eu
+umask 022
+mkdir -p /out/one/bin /out/one/etc
+cp /mnt/file /out/one/etc/file
+ln -s /bin/busybox /out/one/bin/absolute
+ln -s ../etc/file /out/one/bin/relative
+mkdir -m 1777 /out/one/tmp
+id -u > /out/one/etc/user
+if [ -e /sys/class/net/eth0 ]; then echo "a network" >&2; exit 1; fi
+touch -h -d @1000000000 /out/one /out/one/*/* /out/one/*
+"""
+TWO = """\
+set -eu
+umask 022
+mkdir -p /out/two
+find /out/one | sort > /out/two/list
+touch -d @1000000000 /out/two /out/two/list
+"""
+STEPS = (
+    RecipeStep(name="one", script=ONE, makes=("one",), files=(("file", "/mnt/file"),)),
+    RecipeStep(name="two", script=TWO, makes=("two",), needs=("one",)),
+)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine.connect() as found:
+        yield found
+    left = ["docker", "images", "-q", "--filter", f"reference={WORKING}/*"]
+    assert subprocess.run(left, capture_output=True, text=True, check=True).stdout == ""
+
+
+@pytest.fixture(scope="module")
+def system(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.system(tmp_path_factory.mktemp("system"))
+
+
+def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep, ...]) -> ComposedImage:
+    recipe = tiny.recipe("steps", *steps, files={"file": RecipeFile(content=b"content", mode=0o640)})
+    store = LayerStore(folder)
+    lease = store.lease()
+    made = make_missing(plan(recipe.pinned, store=store, lease=lease), wheel_paths={}, rootfs_tar=system)
+    with Workbench(store) as bench:
+        image = compose_image(
+            recipe,
+            made,
+            base_of(made, None),  # type: ignore[arg-type]  # a rootfs is in no registry
+            blob=lambda layer: store.blob(layer.digest),
+            fetched=lambda _key, _lease: None,
+            progress=lambda _text: None,
+            cancel=threading.Event(),
+            bench=bench,
+            runner=runner,
+        )
+    lease.release()
+    return image
+
+
+def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path: Path) -> None:
+    here = composed(tmp_path / "here", system, Namespaces(), STEPS)
+    there = composed(tmp_path / "there", system, EngineSteps(engine), STEPS)
+    assert (here.made, there.made) == (2, 2)
+    assert there.layers == here.layers
+    assert there.digest == here.digest
+
+
+def test_a_step_that_fails_in_the_engine_shows_its_words(
+    engine: Engine, system: Path, tmp_path: Path
+) -> None:
+    bad = (RecipeStep(name="one", script="echo its own words; exit 7\n", makes=("one",)), STEPS[1])
+    with pytest.raises(CommandError, match="the step `one` failed in the engine") as raised:
+        composed(tmp_path, system, EngineSteps(engine), bad)
+    assert any("its own words" in line for line in raised.value.tail)
+
+
+def test_it_is_chosen_where_the_machine_has_no_sandbox(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_self: Namespaces) -> None:
+        raise MissingToolError("no namespaces")
+
+    monkeypatch.setattr(making.Namespaces, "check", refused)
+    assert isinstance(making.runner_for(engine), EngineSteps)
+    with pytest.raises(MissingToolError):
+        making.runner_for(None).check()

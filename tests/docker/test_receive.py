@@ -1,0 +1,255 @@
+"""An engine receives images: whole, without what it has, cut short, over another of the same name."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import tarfile
+import threading
+from typing import TYPE_CHECKING, Any
+
+import engines
+import pytest
+import tiny
+
+from builder.digests import canonical_json, digest_of, sha256_of
+from builder.engine import Engine, receive
+from builder.errors import CancelledError, CommandError
+from builder.layers import BaseLayers, LayerStore
+from builder.layers.base import tar_layer
+from builder.layers.image import ComposedImage, archive_parts, base_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from builder.engine import StoredImage
+    from builder.layers import Layer
+
+pytestmark = pytest.mark.docker
+
+LARGE = 3_000_000
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine.connect() as found:
+        yield found
+
+
+class Images:
+    """Images of a shell and one more file, whose layers lie in a store."""
+
+    def __init__(self, folder: Path, busybox: Path) -> None:
+        self.store = LayerStore(folder / "layers")
+        self.memory = folder / "received"
+        self._busybox = busybox.read_bytes()
+        self._shell = self._layer({"bin/busybox": self._busybox, "large": bytes(LARGE)})
+        self.sent = 0
+
+    def _layer(self, files: dict[str, bytes]) -> Layer:
+        path = self.store.folder("tmp") / "layer.tar"
+        with tarfile.open(path, "w") as tar:
+            for name, content in files.items():
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = len(content), 0o755
+                tar.addfile(info, io.BytesIO(content))
+        key = f"test-{digest_of([sorted(files), [sha256_of(content) for content in files.values()]])[7:]}"
+        lease = self.store.lease()
+        record, _ = self.store.obtain(
+            key, lease, lambda target: tar_layer(path, target, "test", "zstd", lambda _size: None)
+        )
+        lease.release()
+        return record.layer
+
+    def image(self, word: str) -> ComposedImage:
+        config = {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Labels": {tiny.LABEL: "1", "io.rtbuild.inputs": f"sha256:{word}"}},
+        }
+        layers = (self._shell, self._layer({"word": word.encode()}))
+        return base_image(BaseLayers(layers=layers, config=config))
+
+    def give(self, engine: Engine, image: ComposedImage, name: str, **options: Any) -> StoredImage:
+        self.sent = 0
+
+        def count(size: int) -> None:
+            self.sent += size
+
+        def blob(layer: Layer) -> Path:
+            return self.store.blob(layer.digest)
+
+        settings = {"cancel": threading.Event(), "progress": count, "memory": self.memory, **options}
+        archive = settings.pop(
+            "archive", lambda passing, without: archive_parts(image, passing, blob, without=without)
+        )
+        return engine.receive(image.manifest, archive, name, **settings)
+
+
+@pytest.fixture(scope="module")
+def busybox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.busybox(tmp_path_factory.mktemp("busybox"))
+
+
+@pytest.fixture
+def images(tmp_path: Path, busybox: Path) -> Images:
+    return Images(tmp_path, busybox)
+
+
+@pytest.fixture
+def name(engine: Engine) -> Iterator[Callable[[], str]]:
+    made: list[str] = []
+
+    def new() -> str:
+        made.append(tiny.name())
+        return made[-1]
+
+    yield new
+    for one in made:
+        engine.remove(one)
+    left = subprocess.run(
+        ["docker", "images", "-q", "--filter", f"reference={receive.RECEIVING}/*"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert left.stdout == "", "an image was left under its passing name"
+
+
+def word(image: str) -> str:
+    command = ["docker", "run", "--rm", "--network=none", image, "/bin/busybox", "cat", "/word"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def saved(image: str) -> set[str]:
+    """The names in the image's archive."""
+    done = subprocess.run(["docker", "save", image], capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        return set(archive.getnames())
+
+
+def test_it_runs_and_has_the_digest_and_the_blobs_that_were_given(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    image = images.image("one")
+    stored = images.give(engine, image, called := name())
+    assert (stored.digest, stored.content) == (image.digest, image.content)
+    assert stored.layers == tuple(layer.diff_id for layer in image.layers)
+    assert word(called) == "one"
+    assert {f"blobs/sha256/{digest.partition(':')[2]}" for digest in image.blobs} <= saved(called)
+
+
+def test_of_a_second_image_only_what_is_new_is_sent(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    images.give(engine, images.image("first"), name())
+    first = images.sent
+    other = images.image("second")
+    stored = images.give(engine, other, called := name())
+    assert stored.digest == other.digest
+    assert images.sent < 10_000 < first
+    assert word(called) == "second"
+    assert {f"blobs/sha256/{digest.partition(':')[2]}" for digest in other.blobs} <= saved(called)
+
+
+def test_a_blob_that_the_engine_lost_is_sent_after_all(
+    engine: Engine, images: Images, name: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = images.image("lost")
+    monkeypatch.setattr(receive, "known_blobs", lambda _client, _memory: image.blobs)
+    stored = images.give(engine, image, called := name())
+    assert stored.digest == image.digest
+    assert images.sent > 100_000
+    assert word(called) == "lost"
+
+
+def test_an_image_that_was_removed_is_not_counted_on(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    image = images.image("gone")
+    images.give(engine, image, called := name())
+    first = images.sent
+    engine.remove(called)
+    images.give(engine, image, called)
+    assert images.sent == first
+    assert word(called) == "gone"
+
+
+def test_a_manifest_that_was_changed_in_the_cache_says_nothing(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    images.give(engine, images.image("first"), name())
+    (kept,) = images.memory.iterdir()
+    document = json.loads(kept.read_bytes())
+    kept.write_bytes(canonical_json({**document, "more": 1}))
+    images.give(engine, images.image("second"), called := name())
+    assert images.sent > 100_000
+    assert word(called) == "second"
+
+
+def test_a_damaged_blob_is_refused_and_the_image_of_that_name_stays(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    called = name()
+    images.give(engine, images.image("good"), called)
+    bad = images.image("bad")
+    blob = images.store.blob(bad.layers[-1].digest)
+    blob.write_bytes(blob.read_bytes()[:-4] + b"evil")
+    with pytest.raises(CommandError, match=f"the engine did not take {called}: ") as raised:
+        images.give(engine, bad, called)
+    assert raised.value.command[-2:] == ("load", "--quiet")
+    assert word(called) == "good"
+
+
+def test_an_archive_that_is_cut_in_half(engine: Engine, images: Images, name: Callable[[], str]) -> None:
+    called, cancel = name(), threading.Event()
+    images.give(engine, images.image("good"), called)
+    cut = images.image("cut")
+
+    def stop(_size: int) -> None:
+        cancel.set()
+
+    with pytest.raises(CancelledError):
+        images.give(engine, cut, called, cancel=cancel, progress=stop, memory=images.memory / "empty")
+    assert word(called) == "good"
+    assert images.give(engine, cut, called).digest == cut.digest
+    assert word(called) == "cut"
+
+
+def test_of_several_at_once_the_others_wait_and_send_what_is_new(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    made = [images.image(f"side-{number}") for number in range(3)]
+    names = [name() for _ in made]
+    counted = [0] * len(made)
+
+    def give(number: int) -> None:
+        def count(size: int) -> None:
+            counted[number] += size
+
+        images.give(engine, made[number], names[number], progress=count)
+
+    threads = [threading.Thread(target=give, args=(number,)) for number in range(len(made))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [word(one) for one in names] == ["side-0", "side-1", "side-2"]
+    assert sorted(size > 100_000 for size in counted) == [False, False, True]
+
+
+@pytest.mark.long
+def test_an_engine_with_a_graphdriver_takes_the_whole_archive(
+    images: Images, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with engines.second_engine(store="graphdriver") as second:
+        monkeypatch.setenv("DOCKER_HOST", second.host)
+        with Engine.connect() as other:
+            assert other.facts().store == "graphdriver"
+            for text in ("one", "two"):
+                image = images.image(text)
+                stored = images.give(other, image, f"rtbuild-test/graphdriver:{text}")
+                assert stored.digest == image.config_digest
+                assert stored.content == image.content
+                assert images.sent > 100_000
+            assert second.docker("images", "-q", "--filter", f"reference={receive.RECEIVING}/*") == ""
