@@ -2,7 +2,32 @@
 
 from __future__ import annotations
 
-from builder.cli import audit, colab, publish, runtimes, schema, site, walk
+from builder.cli import (
+    audit,
+    colab,
+    diagnose,
+    init,
+    publish,
+    runtimes,
+    schema,
+    site,
+    up,
+    venv,
+    walk,
+)
 from builder.cli.app import main
 
-__all__ = ["audit", "colab", "main", "publish", "runtimes", "schema", "site", "walk"]
+__all__ = [
+    "audit",
+    "colab",
+    "diagnose",
+    "init",
+    "main",
+    "publish",
+    "runtimes",
+    "schema",
+    "site",
+    "up",
+    "venv",
+    "walk",
+]

@@ -120,7 +120,7 @@ def check(
 
 @app.command()
 def explain(
-    cell: opt.OneCell,
+    cell: opt.CellOrText,
     matrices: opt.Matrices = None,
     driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
     read: opt.Read = False,
@@ -128,18 +128,28 @@ def explain(
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Say why a cell gets its verdict, with every value and its source."""
+    """Say why a cell gets its verdict; or what a cause, or a text that a program printed, means."""
     from builder.cli.checking import explain_one
+    from builder.cli.probing import explain_text, is_text
+    from builder.errors import NothingSelectedError, UsageError
 
-    return explain_one(
-        opt.load_all(matrices),
-        cell,
-        driver=opt.driver(driver),
-        online=read or deep,
-        deep=deep,
-        mirrors=opt.mirrors(mirror),
-        json=json_,
-    )
+    if is_text(cell) or not (matrices or opt.matrix_files()):
+        return explain_text(cell)
+    try:
+        return explain_one(
+            opt.load_all(matrices),
+            cell,
+            driver=opt.driver(driver),
+            online=read or deep,
+            deep=deep,
+            mirrors=opt.mirrors(mirror),
+            json=json_,
+        )
+    except NothingSelectedError as none:
+        try:
+            return explain_text(cell)
+        except UsageError:
+            raise none from None
 
 
 @app.command()

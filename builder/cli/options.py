@@ -113,6 +113,17 @@ Push = Annotated[
     ),
 ]
 OneCell = Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")]
+CellOrText = Annotated[
+    str,
+    typer.Argument(metavar="CELL|CAUSE|TEXT", help="A cell's id or glob; a cause's id; an error message."),
+]
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FRAMEWORK]...", help="torch, 'tensorflow==2.15.*'; without one, it asks."),
+]
+Python = Annotated[str | None, typer.Option("--python", help="The Python: 3.11.")]
+Gpu = Annotated[str | None, typer.Option("--gpu", help="The card that it must run on: T4, H100.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the package index.")]
 Driver = Annotated[
     str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
 ]
@@ -123,13 +134,18 @@ GPUS: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": 
 Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on where the lock is missing or stale.")]
 
 
+def matrix_files() -> list[Path]:
+    """The matrices of the folder ``matrices/`` here."""
+    return sorted(p for p in Path("matrices").glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
+
+
 def matrix_paths(given: list[Path]) -> list[Path]:
     """The files named, or all of ``matrices/``; naming the same file twice counts once."""
-    paths = given or sorted(p for p in Path("matrices").glob("*.y*ml") if p.suffix in (".yaml", ".yml"))
+    paths = given or matrix_files()
     if not paths:
         raise UsageError(
             "no matrix file given, and there is no matrices/*.yaml here",
-            hint="name one: rtbuild list path/to/matrix.yaml",
+            hint="`rtbuild init torch` writes a first one; or name a file: rtbuild list path/to/matrix.yaml",
         )
     return list(dict.fromkeys(paths))
 

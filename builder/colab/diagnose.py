@@ -21,9 +21,10 @@ _SHOWN = ("tensorflow", "torch", "jax", "nvidia-cudnn-cu12")
 _TITLE = """\
 # Why does cuDNN not work in this notebook?
 
-Run all cells (*Runtime → Run all*). It takes a minute or two, installs nothing, changes nothing, and sends
-nothing anywhere. The answer is the coloured line: the verdict, and, where something is wrong, the **one**
-cause, its evidence, and what to do about it.
+Run all cells (*Runtime → Run all*). It takes a minute or two and sends nothing anywhere. It installs nothing
+and changes nothing, but for the last cell, which shows its commands and asks before it runs them. The answer
+is the coloured line: the verdict, and, where something is wrong, the **one** cause, its evidence, and what to
+do about it.
 
 It asks the runtime that this notebook is connected to. With no GPU attached (*Runtime → Change runtime type*)
 it says `UNVERIFIED`, and checks all that can be checked without one.
@@ -64,6 +65,10 @@ import subprocess, sys
 print(cudnn_report["verdict"], "-", cudnn_report["summary"])
 if cudnn_report["cause"]:
     subprocess.run([sys.executable, "cudnn_verify.py", "--explain", cudnn_report["cause"]])
+"""
+_MEND = """\
+# @title 6. Mend it: shows the commands, asks, runs them, looks again, and undoes what did not help
+%cudnn_fix
 """
 _WHICH = """\
 # @title 4. Which of Colab's runtimes is this?
@@ -118,6 +123,7 @@ def notebook(probe: bytes, runtimes: Iterable[Listed], *, repository: str) -> st
         _code("cause", _ONE_LINE),
         _code("runtime", _WHICH.format(repository=repository, rows=rows, names=list(_SHOWN))),
         _code("keep", _KEEP),
+        _code("mend", _MEND),
     ]
     document = {
         "cells": cells,

@@ -4,6 +4,7 @@ from .causes_cudnn import CUDNN_CAUSES
 from .causes_framework import FRAMEWORK_CAUSES
 from .causes_host import HOST_CAUSES
 from .checks_table import CHECKS, JUDGED, PROOFS
+from .data import read_signatures
 
 CAUSES = {cause.id: cause for cause in CUDNN_CAUSES + FRAMEWORK_CAUSES + HOST_CAUSES}
 
@@ -26,6 +27,20 @@ def explain(identifier):
     lines = [cause.id + ": " + cause.title, "", cause.explanation, "", "What to do: " + cause.remedy, ""]
     lines.append("Verdict: %s (exit code %d). Source: %s" % (verdict, EXIT_CODES[verdict], cause.source))
     return "\n".join(lines)
+
+
+def _texts(cause):
+    """The texts that people meet for a cause, as Markdown: those that prove it, and those that it fits."""
+    proving, fitting = [], []
+    for signature in read_signatures():
+        row = "- `%s` ([%s](%s))" % (signature.example, ", ".join(signature.systems), signature.source)
+        sure = signature.kind == "proves" and signature.causes == [cause]
+        if sure:
+            proving.append(row)
+        elif cause in signature.causes + [outcome for _, outcome in signature.when]:
+            fitting.append(row)
+    lines = ["", "Texts that say so:", ""] + proving if proving else []
+    return lines + (["", "Texts that it fits, among other causes:", ""] + fitting if fitting else [])
 
 
 def causes_page():
@@ -52,4 +67,5 @@ def causes_page():
                     "Named by [checks](checks.md): %s." % ", ".join(checks),
                 ]
                 lines += ["", "What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
+                lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

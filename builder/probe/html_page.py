@@ -20,7 +20,7 @@ def render_html(report):
     parts = [
         '<div style="font-family:sans-serif;max-width:60em">',
         '<div style="%s"><b>%s</b>: %s</div>'
-        % (banner, _escaped(verdict_title(report["verdict"])), _escaped(report["summary"])),
+        % (banner, _escaped(verdict_title(report)), _escaped(report["summary"])),
     ]
     if report["test_double"]:
         parts.append("<p><b>A TEST DOUBLE took part: this is evidence for nothing.</b></p>")
@@ -44,13 +44,18 @@ def _html_cause(report):
     rows = ["%s %s: %s" % (row["test"], row["outcome"], row["detail"]) for row in report["proof"]]
     parts = [
         "<h4>Cause: %s</h4><p>%s.</p>" % (_escaped(cause.id), _escaped(cause.title)),
-        "<h4>What to do</h4><p>%s</p>" % _escaped(cause.remedy),
+        "<h4>What to do</h4><p>%s</p>%s" % (_escaped(cause.remedy), _html_commands(report)),
         "<h4>Evidence</h4><ul>%s</ul>" % "".join("<li>%s</li>" % _escaped(row) for row in rows),
     ]
     if report["consequences"]:
         items = "".join("<li>%s</li>" % _escaped(row["summary"]) for row in report["consequences"])
         parts.append("<details><summary>Consequences of it</summary><ul>%s</ul></details>" % items)
     return parts
+
+
+def _html_commands(report):
+    rows = [command["text"] for command in report.get("commands") or ()]
+    return "<pre>%s</pre>" % _escaped("\n".join(rows)) if rows else ""
 
 
 def _html_facts(report):

@@ -11,11 +11,15 @@ import time
 import traceback
 
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
+from .diagnosis import diagnose
+from .diagnosis_page import render_diagnosis
 from .expectation import ExpectationError, read_expectation
+from .fix import FixError, repair
 from .html_page import render_html
 from .isolation import isolate, say_fault
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
+from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main
@@ -59,8 +63,18 @@ def make_parser():
     parser.add_argument("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
     parser.add_argument("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
     parser.add_argument(
-        "--explain", metavar="CAUSE", help="explain a cause ('all': the whole list as Markdown)"
+        "--explain",
+        metavar="CAUSE",
+        help="explain a cause, or a text that a program printed ('all': the whole list as Markdown)",
     )
+    parser.add_argument(
+        "--read",
+        metavar="FILE",
+        nargs="+",
+        help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
+    )
+    parser.add_argument("--fix", action="store_true", help="run the commands that mend it, after asking")
+    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
     parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -234,16 +248,70 @@ def print_report(report, arguments, changes):
 
 
 def answer_questions(arguments, source):
-    """--version and --explain; true where there was one."""
+    """--version, --explain and --read; true where there was one."""
     if arguments.version:
         write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify(source)["sha256"] or "unknown: no file"))
     elif arguments.explain == "all":
         write(causes_page())
     elif arguments.explain is not None:
-        if arguments.explain not in CAUSES:
-            raise UsageError("there is no cause %s; there are: %s" % (arguments.explain, ", ".join(CAUSES)))
-        write(explain(arguments.explain) + "\n")
-    return bool(arguments.version or arguments.explain is not None)
+        write(explanation_of(arguments.explain) + "\n")
+    elif arguments.read:
+        print_diagnosis(arguments)
+    return bool(arguments.version or arguments.explain is not None or arguments.read)
+
+
+def explanation_of(text):
+    """One cause, or what a text that a program printed tells of it."""
+    if text in CAUSES:
+        return explain(text)
+    document = diagnose(read_text_given(text))
+    if document["cause"] is None and not document["harmless"]:
+        raise UsageError(
+            "there is no cause %s, and no signature fits it; there are: %s" % (text, ", ".join(CAUSES))
+        )
+    return render_diagnosis(document).rstrip("\n")
+
+
+def print_diagnosis(arguments):
+    """``--read``: what texts tell, as a page or as one JSON document."""
+    try:
+        document = diagnose(read_all(arguments.read))
+    except OSError as error:
+        raise UsageError("cannot read %s: %s" % (error.filename or "it", error.strerror or error))
+    if arguments.json:
+        write(json.dumps(document, indent=1, sort_keys=True) + "\n")
+    else:
+        write(render_diagnosis(document))
+
+
+def fix_here(arguments, source):
+    """``--fix``: each look is a run of this probe anew, since packages change in between."""
+    start = command_to_start(source)
+    if start is None:
+        raise UsageError("--fix starts this probe anew, and it has no file here")
+    again = list(start)
+    for name in ("expect", "timeout"):
+        value = getattr(arguments, name)
+        again += ["--" + name, str(value)] if value is not None else []
+    again += [
+        flag for flag, given in (("--strict", arguments.strict), ("--no-gpu", arguments.no_gpu)) if given
+    ]
+    try:
+        return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
+    except FixError as error:
+        raise UsageError(str(error))
+    finally:
+        if is_own_copy(start):
+            os.unlink(start[-1])
+
+
+def ask_person(question):
+    """True where somebody sits before this terminal and says yes."""
+    if sys.stdin is None or not sys.stdin.isatty():
+        write("Nobody is here to be asked; --yes runs them.\n")
+        return False
+    write(question)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def run_probe(argv):
@@ -262,6 +330,8 @@ def run_probe(argv):
             "counter-tests start this file anew, and there is none: it came through a pipe.\n"
             "Save it first, then run: python3 cudnn_verify.py"
         )
+    if arguments.fix:
+        return fix_here(arguments, source)
     older = read_older(arguments.compare) if arguments.compare else None
     options = read_options(arguments)
     progress, clear = show_progress(sys.stderr)

@@ -10,7 +10,7 @@ import sys
 from .html_page import render_html
 from .page import Style, render_page
 
-_TEXT = ("-q", "--quiet", "-h", "--help", "--version")
+_TEXT = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")
 """Options whose answer is a line or two, and no page."""
 
 
@@ -71,4 +71,20 @@ def load_ipython_extension(ipython):
         if report is not None:
             ipython.user_ns["cudnn_report"] = report
 
+    def cudnn_fix(line):
+        """Show the commands that mend what is wrong here, ask, run them; undo what did not help."""
+        report = verify()
+        commands = [row["text"] for row in (report or {}).get("commands") or ()]
+        if commands and (line.strip() == "--yes" or _agreed("Run this? [y/N] ")):
+            verify("--fix", "--yes")
+
     ipython.register_magic_function(cudnn_verify, "line", "cudnn_verify")
+    ipython.register_magic_function(cudnn_fix, "line", "cudnn_fix")
+
+
+def _agreed(question):
+    """Whether whoever sits before the notebook says yes; no where there is nobody to ask."""
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except (EOFError, NotImplementedError, RuntimeError):
+        return False

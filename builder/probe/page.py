@@ -4,6 +4,7 @@ import os
 import textwrap
 
 from .causes import CAUSES
+from .measured import thing_at_fault
 
 _SYMBOLS = {"passed": "\u2713", "failed": "\u2717", "not_run": "\u2298"}
 _ASCII = {"passed": "+", "failed": "x", "not_run": "-"}
@@ -11,16 +12,17 @@ _COLOURS = {"works": "32", "unverified": "33", "passed": "32", "failed": "31", "
 _TITLES = {
     "works": "WORKS",
     "unverified": "UNVERIFIED",
-    "broken": "BROKEN (the image is at fault)",
+    "broken": "BROKEN (%s is at fault)",
     "unsupported-gpu": "UNSUPPORTED GPU (this image on this card)",
     "host": "HOST (driver, devices or container set-up of this machine)",
     "busy": "BUSY (try again)",
 }
 
 
-def verdict_title(verdict):
-    """``BROKEN (the image is at fault)``"""
-    return _TITLES[verdict]
+def verdict_title(report):
+    """``BROKEN (the image is at fault)``, or the virtual environment, or whatever it is here."""
+    title = _TITLES[report["verdict"]]
+    return title % thing_at_fault(report.get("machine") or {}) if "%s" in title else title
 
 
 class Style(object):
@@ -54,7 +56,7 @@ def _wrap(text, indent="  ", width=100):
 
 def render_page(report, style, changes=None):
     """The whole page as text with a newline at its end."""
-    lines = [style.paint(_TITLES[report["verdict"]], report["verdict"]) + ": " + report["summary"]]
+    lines = [style.paint(verdict_title(report), report["verdict"]) + ": " + report["summary"]]
     if report["test_double"]:
         lines += ["", "A TEST DOUBLE took part: this is evidence for nothing."]
     if report["cause"]:
@@ -75,6 +77,8 @@ def _cause_lines(report):
     for row in report["proof"][:8]:
         lines.append(_wrap("%s %s: %s" % (row["test"], row["outcome"], row["detail"])))
     lines += ["", "What to do", _wrap(cause.remedy)]
+    for command in report.get("commands") or ():
+        lines += ["    $ " + command["text"]] + ([_wrap(command["note"], " " * 6)] if command["note"] else [])
     if report["consequences"]:
         lines += ["", "Consequences of it"]
         lines += [_wrap("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]

@@ -2,11 +2,12 @@
 
 from .causes import CAUSES, VERDICT_OF_SIDE
 from .expectation import asked_for
+from .measured import commands_here
 from .protocol import GROUNDWORK
 
 
 def decide_verdict(checks, facts, options):
-    """{verdict, cause, side, summary, remedy, consequences} out of the checks, in the order they ran."""
+    """{verdict, cause, side, summary, remedy, commands, consequences} out of the checks in their order."""
     excuse_bystanders(checks, facts, options)
     excuse_proven(checks, facts)
     failed = [check for check in checks if check["outcome"] == "failed"]
@@ -22,6 +23,7 @@ def decide_verdict(checks, facts, options):
             "side": side,
             "summary": "%s: %s" % (cause.title, first["summary"]),
             "remedy": cause.remedy,
+            "commands": commands_here(facts, first),
             "consequences": [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest],
             "first": first,
         }
@@ -32,6 +34,7 @@ def decide_verdict(checks, facts, options):
         "side": None,
         "summary": summary,
         "remedy": None,
+        "commands": [],
         "consequences": [],
         "first": None,
     }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,7 @@ def bundle(folder: Path | None = None) -> bytes:
     modules = {}
     for path in sorted(folder.glob("*.py")):
         if path.name != "__init__.py":
-            modules[path.stem] = _read(path.stem, path.read_text(encoding="utf-8"))
+            modules[path.stem] = _read(path.stem, _with_data(path))
     order = list(_in_order(modules))
     _check_names(modules, order)
     parts = [_HEAD]
@@ -90,7 +91,7 @@ def kept_bundle(cache: Path) -> bytes:
 
     Kept below ``cache/probe`` with its own hash, so that half a file is not taken for the whole.
     """
-    sources = [*sorted(resources.probe().glob("*.py")), Path(__file__)]
+    sources = [*sorted(p for p in resources.probe().iterdir() if p.is_file()), Path(__file__)]
     key = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sources))
     kept = cache / "probe" / key.hexdigest()
     with contextlib.suppress(FileNotFoundError):
@@ -104,6 +105,19 @@ def kept_bundle(cache: Path) -> bytes:
         beside.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
         beside.replace(kept)
     return text
+
+
+def _with_data(path: Path) -> str:
+    """A module's source, with ``NAME = beside("FILE")`` at its top level turned into the file's text."""
+    source = path.read_text(encoding="utf-8")
+
+    def text_of(found: re.Match[str]) -> str:
+        text = (path.parent / found["file"]).read_text(encoding="utf-8")
+        if '"""' in text or text.endswith(("\\", '"')):
+            raise BundleError(f"{found['file']}: its text cannot stand in a raw string")
+        return f'{found["name"]} = r"""{text}"""'
+
+    return re.sub(r'(?m)^(?P<name>[A-Z]+) = beside\("(?P<file>[\w.]+)"\)$', text_of, source)
 
 
 def _read(name: str, source: str) -> _Module:

@@ -50,7 +50,7 @@ def test_only_one_stage_claims_nothing(probe):
     ("arguments", "message"),
     [
         (["--only", "nothing"], "there is no stage nothing; there are: "),
-        (["--explain", "nothing"], "there is no cause nothing; there are: cudnn-missing"),
+        (["--explain", "nothing"], "no cause nothing, and no signature fits it; there are: cudnn-missing"),
         (
             ["--expect", "/nowhere/expect.json"],
             "cannot read the expectation /nowhere/expect.json: No such file",

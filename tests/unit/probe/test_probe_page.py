@@ -51,7 +51,7 @@ def test_verdict_first_then_cause_evidence_remedy_and_details(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = render_page(REPORT, Style(Ascii()), None)
     order = [
-        "BROKEN (the image is at fault)",
+        "BROKEN (",
         "Cause: cudnn-shadowed",
         "Evidence",
         "What to do",

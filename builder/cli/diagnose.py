@@ -1,0 +1,35 @@
+"""``rtbuild diagnose``: from a text that somebody has to the cause and the commands that mend it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli.app import app
+from builder.cli.probing import ask_probe
+from builder.errors import UsageError
+
+
+@app.command()
+def diagnose(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    json_: opt.Json = False,
+) -> int:
+    """Say which line of a text names which cause, and what mends it; nothing leaves this machine."""
+    if not files and sys.stdin.isatty():
+        raise UsageError(
+            "there is nothing to read",
+            hint="name a log, a notebook or a list of packages, or pipe it: python train.py 2>&1 | "
+            "rtbuild diagnose -; or see what is here: `rtbuild probe -o cudnn_verify.py`",
+        )
+    return ask_probe("--read", *(files or ["-"]), *(["--json"] if json_ else []))

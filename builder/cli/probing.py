@@ -1,0 +1,33 @@
+"""The probe, asked by commands of rtbuild in a process of its own: nothing of rtbuild imports it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+from builder.errors import UsageError
+
+_PROBE = (sys.executable, "-P", "-m", "builder.probe")
+"""``-P``: the module is rtbuild's, whatever lies in this folder."""
+_PROBE_FAULT = 30
+
+
+def explain_text(text: str) -> int:
+    """A cause by its id, or what a text that a program printed tells of it. UsageError where neither fits."""
+    return ask_probe("--explain", text)
+
+
+def is_text(words: str) -> bool:
+    """Whether it can be no cell's id and no glob over ids: a message, or a status such as CUDNN_STATUS_…."""
+    return re.search(r"\s|[A-Z]{4}|:", words) is not None
+
+
+def ask_probe(*arguments: str) -> int:
+    """Run the probe with these arguments; its answer goes to stdout. UsageError for what it refuses."""
+    done = subprocess.run([*_PROBE, *arguments], stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode == _PROBE_FAULT:
+        message = done.stderr.strip().removeprefix("cudnn-verify: ")
+        raise UsageError(message, hint="the probe looks for itself: `rtbuild probe -o cudnn_verify.py`")
+    sys.stderr.write(done.stderr)
+    return done.returncode

@@ -1,0 +1,111 @@
+"""``rtbuild up``: from a framework's name to a running Jupyter or shell on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder import __version__, resources
+from builder.cli import options as opt
+from builder.cli.app import app
+from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
+from builder.errors import UsageError
+
+
+@app.command()
+def up(
+    words: opt.Words = None,
+    python: opt.Python = None,
+    gpu: opt.Gpu = None,
+    driver: opt.Driver = None,
+    shell: Annotated[bool, typer.Option("--shell", help="A shell instead of Jupyter.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=1024, max=65535, help="Jupyter's port on 127.0.0.1.")
+    ] = 8888,
+    save: Annotated[bool, typer.Option("--save", help="Write the matrix and its lock to matrices/.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the matrix, and build nothing.")] = False,
+    offline: opt.Offline = False,
+    context: opt.Context = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+) -> int:
+    """Resolve a framework for this machine's card and driver, build and verify the image, and start it."""
+    if not words:
+        raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
+    gpu, driver = _this_machine(gpu, driver)
+    wish = MatrixWish(
+        words=tuple(words), python=python, gpu=gpu, driver=driver, jupyter=not shell, offline=offline
+    )
+    path = _matrix(wish, save=save)
+    if dry_run:
+        sys.stdout.write(path.read_text("utf-8"))
+        return 0
+    return _start(path, shell=shell, port=port, context=context, terminal=(progress, color))
+
+
+def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
+    """The card and driver asked for; those of this machine where it has some."""
+    from builder.engine.nvidia import nvidia_smi
+
+    cards, own = nvidia_smi()
+    if gpu is None and cards:
+        gpu = cards[0].compute_capability or cards[0].name
+    for name, value in (("card", gpu), ("driver", driver or own)):
+        sys.stderr.write(f"{name}: {value or 'none here: any that the facts allow'}\n")
+    return gpu, driver or own
+
+
+def _matrix(wish: MatrixWish, *, save: bool) -> Path:
+    """The matrix file: in ``matrices/`` with ``save``, else kept in the cache for the same wish."""
+    key = hashlib.sha256(f"{__version__} {wish!r}".encode()).hexdigest()[:16]
+    kept = resources.cache() / "up" / key / f"{wish.title}.yaml"
+    if not kept.is_file():
+        write_matrix(matrix_text(wish), kept, force=True)
+    if not save:
+        return kept
+    path = Path("matrices") / kept.name
+    write_matrix(kept.read_text("utf-8").partition("\n")[2], path, force=False)
+    locked = kept.with_name(f"{kept.stem}.lock.json")
+    if locked.is_file():
+        shutil.copyfile(locked, path.with_name(locked.name))
+    return path
+
+
+def _start(path: Path, *, shell: bool, port: int, context: str | None, terminal: tuple[str, str]) -> int:
+    """Build what is not built yet, and run it until it ends."""
+    from builder.cli.running import Asked, run_image
+    from builder.cli.walking import build_cells
+    from builder.pipeline.settings import Settings
+
+    matrices = opt.load_all([path])
+    cell = opt.choose_one(matrices, "*")
+    settings = Settings(context=context, results=resources.cache() / "up" / "results")
+    done = build_cells(
+        matrices,
+        None,
+        None,
+        settings=settings,
+        terminal=opt.terminal(*terminal),
+        require_verified=False,
+        json=False,
+    )
+    if done != 0:
+        return done
+    asked = Asked(
+        image=cell.id,
+        mode="shell" if shell else "jupyter",
+        port=port,
+        content=None,
+        no_content=False,
+        volumes=(),
+        env=(),
+        publish=(),
+        user=None,
+        gpus="auto",
+    )
+    return run_image(asked, [path], context=context, dry_run=False, json=False)

@@ -1,0 +1,194 @@
+"""``rtbuild venv``: a locked cell as a virtual environment on this machine, verified, without Docker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from uv import find_uv_bin
+
+from builder import resources
+from builder.cli import options as opt
+from builder.cli.app import app
+from builder.errors import CommandError, StaleLockError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.model import Cell, Matrix, Pinned
+
+_LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
+"""Causes that go away once the loader looks into the folders of NVIDIA's wheels."""
+
+
+@app.command()
+def venv(
+    cell: Annotated[
+        str, typer.Argument(metavar="[CELL]", help="A cell's id or glob, or a matrix file.")
+    ] = "*",
+    matrices: opt.Matrices = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The environment's folder.")] = Path(".venv"),
+    locked: opt.Locked = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the environment that is there.")] = False,
+    mirror: opt.Mirror = None,
+    json_: opt.Json = False,
+) -> int:
+    """Make the locked cell an environment here: its very wheels by hash, and cudnn-verify run in it."""
+    if cell.endswith((".yaml", ".yml")):
+        cell, matrices = "*", [Path(cell), *(matrices or [])]
+    loaded = opt.load_all(matrices)
+    chosen = opt.choose_one(loaded, cell)
+    pinned = _pinned(loaded, chosen, locked=locked, mirrors=opt.mirrors(mirror))
+    _refuse(pinned)
+    python = _make(pinned, output, force=force)
+    report = _verified(python, output)
+    if json_:
+        from builder.console import print_json
+
+        print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
+    _say(chosen, output, report)
+    return (
+        1 if report["verdict"] in ("broken", "unsupported-gpu") else 5 if report["verdict"] == "host" else 0
+    )
+
+
+def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
+    """The cell as its lock has it; locked now where it is not, unless ``locked`` forbids that."""
+    from builder.cli.walking import lock_cells
+    from builder.lock import lock_path, pinned_cell, read_lock
+
+    matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
+    for attempt in (1, 2):
+        lockfile = read_lock(lock_path(matrix.path))
+        pinned = pinned_cell(cell, lockfile) if lockfile is not None else None
+        if pinned is not None:
+            return pinned
+        if attempt == 1 and not locked:
+            lock_cells(
+                [matrix],
+                [cell.id],
+                None,
+                check=False,
+                upgrade=False,
+                mirrors=mirrors,
+                terminal=opt.terminal(),
+                json=False,
+            )
+    raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
+
+
+def _refuse(pinned: Pinned) -> None:
+    """Raise UsageError for a cell whose image holds more than wheels."""
+    cell = pinned.cell
+    if cell.cuda.provider == "base":
+        raise UsageError(
+            f"{cell.id} takes CUDA from its base image, which an environment does not have",
+            hint="take a cell with `cuda: wheels`: `rtbuild init` writes such a one",
+        )
+    built = [wheel.name for wheel in pinned.wheels if wheel.source is not None]
+    if built:
+        raise UsageError(
+            f"{', '.join(built)} is built from source inside the image",
+            hint="`rtbuild build` makes the image",
+        )
+
+
+def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
+    """Create the environment and install the lock's wheels into it; its interpreter."""
+    if output.exists() and not force:
+        raise UsageError(f"{output} is there already", hint="--force replaces it; -o names another folder")
+    cell, python = pinned.cell, output / "bin" / "python"
+    _uv(["venv", "--quiet", "--clear", "--python", cell.python, str(output)])
+    wanted = output / "rtbuild-requirements.txt"
+    rows = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n" for wheel in pinned.wheels]
+    wanted.write_text("".join(rows), "utf-8")
+    indexes = [word for url in cell.index for word in ("--index", url)]
+    _uv(
+        [
+            "pip",
+            "install",
+            "--python",
+            str(python),
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary",
+            ":all:",
+            "--index-strategy",
+            "unsafe-best-match",
+            *indexes,
+            "-r",
+            str(wanted),
+        ]
+    )
+    return python
+
+
+def _uv(arguments: Sequence[str]) -> None:
+    command = [find_uv_bin(), *arguments]
+    sys.stderr.write(f"+ uv {shlex.join(arguments)}\n")
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise CommandError(
+            "uv could not make the environment",
+            command=command,
+            returncode=done.returncode,
+            hint="the lines above are uv's own; the cell's Python has to be on this machine",
+        )
+
+
+def _verified(python: Path, output: Path) -> dict[str, Any]:
+    """What the probe says inside; the loader's path is set in ``activate`` where it needs one."""
+    from builder.recipe.bundle import kept_bundle
+
+    probe = output / "bin" / "cudnn-verify"
+    text = kept_bundle(resources.cache()).partition(b"\n")[2]
+    probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)
+    probe.chmod(0o755)
+    report = _ask(python, probe, {})
+    folders = sorted(str(path) for path in output.absolute().glob("lib/python*/site-packages/nvidia/*/lib"))
+    if report["cause"] in _LOST and folders:
+        path = ":".join(folders)
+        again = _ask(python, probe, {"LD_LIBRARY_PATH": path})
+        if again["cause"] is None:
+            line = f"export LD_LIBRARY_PATH={shlex.quote(path)}"
+            with (output / "bin" / "activate").open("a", encoding="utf-8") as stream:
+                stream.write(f"\n# NVIDIA's wheels, which this framework looks for by name only\n{line}\n")
+            return again
+    return report
+
+
+def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]:
+    inherited = {
+        k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH")
+    }
+    command = [str(python.absolute()), str(probe), "--json"]
+    done = subprocess.run(
+        command, env={**inherited, **variables}, capture_output=True, text=True, check=False
+    )
+    try:
+        report: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        raise CommandError(
+            "cudnn-verify gave no report",
+            command=command,
+            returncode=done.returncode,
+            tail=done.stderr.splitlines()[-20:],
+        ) from None
+    return report
+
+
+def _say(cell: Cell, output: Path, report: dict[str, Any]) -> None:
+    sys.stderr.write(f"{cell.id}: {report['verdict']}: {report['summary']}\n")
+    for command in report.get("commands") or ():
+        sys.stderr.write(f"  $ {command['text']}\n")
+    if report["verdict"] == "unverified":
+        sys.stderr.write(
+            "UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.\n"
+        )
+    sys.stderr.write(f"source {shlex.quote(str(output / 'bin' / 'activate'))}\n")

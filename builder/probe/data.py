@@ -1,0 +1,109 @@
+"""The data that reading texts goes by: signatures of errors, releases of frameworks, cards.
+
+``signatures.ini`` is written by hand; ``builds.jsonl`` is made from rtbuild's compatibility tables, and a
+test compares. In the one-file form their texts stand here.
+"""
+
+import configparser
+import json
+import os
+import re
+from collections import namedtuple
+
+from .pins import satisfies
+from .versions import numbers
+
+# example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
+# first; when, unless: [(condition, cause)]
+Signature = namedtuple("Signature", "id example pattern systems kind causes when unless says source")
+
+
+def beside(name):
+    """The text of a data file of the probe."""
+    folder = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(folder, name), "rb") as stream:
+        return stream.read().decode("utf-8")
+
+
+SIGNATURES = beside("signatures.ini")
+BUILDS = beside("builds.jsonl")
+
+
+def read_signatures():
+    """All signatures, in the order of the file."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string(SIGNATURES)
+    return [_signature(parser[name]) for name in parser.sections()]
+
+
+def _signature(section):
+    pairs = {}
+    for key in ("when", "unless"):
+        lines = [line.partition(":") for line in section.get(key, "").splitlines() if line.strip()]
+        pairs[key] = [(condition.strip(), cause.strip()) for condition, _, cause in lines]
+    return Signature(
+        section.name,
+        section["example"],
+        re.compile(section["text"].replace(" ", r"\s+"), re.IGNORECASE | re.MULTILINE),
+        _listed(section.get("in", "")),
+        section["kind"],
+        _listed(section.get("causes", "")),
+        pairs["when"],
+        pairs["unless"],
+        section.get("says"),
+        section["source"],
+    )
+
+
+def _listed(text):
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _newest_first(row):
+    return [-number for number in numbers(row["latest"])], not row["default"]
+
+
+class Releases(object):
+    """The facts about releases and cards that travel with the probe."""
+
+    def __init__(self):
+        rows = [json.loads(line) for line in BUILDS.splitlines()]
+        self.frameworks = [row for row in rows if "framework" in row]
+        self.wheels = {row["wheel"]: row["versions"] for row in rows if "wheel" in row}
+        self.families = {row["cuda_major"]: row for row in rows if "cuda_major" in row}
+
+    def builds(self, framework, version=None, cuda_major=None):
+        """Rows of a framework, the newest and the index's own first; those of a version, of a CUDA major."""
+        found = []
+        for row in sorted(self.frameworks, key=_newest_first):
+            if row["framework"] != framework:
+                continue
+            pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", row["versions"])
+            if version is not None and not satisfies(version, pins):
+                continue
+            if cuda_major is None or numbers(row["cuda"])[:1] == (cuda_major,):
+                found.append(row)
+        return found
+
+    def cudnn_wheel(self, cuda_major, wanted):
+        """``nvidia-cudnn-cu12==9.3.0.75`` for the version wanted, or a range of it where no such wheel is
+        known; None for a CUDA that has no such wheels.
+        """
+        name = "nvidia-cudnn-cu%s" % cuda_major
+        aim = numbers(wanted)
+        for text in self.wheels.get(name, ()):
+            if aim and numbers(text)[: len(aim)] == aim:
+                return "%s==%s" % (name, text)
+        if name not in self.wheels or not aim:
+            return None
+        return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)
+
+
+_KNOWN = []
+
+
+def known_releases():
+    """The :class:`Releases`, read once."""
+    if not _KNOWN:
+        _KNOWN.append(Releases())
+    return _KNOWN[0]

@@ -1,0 +1,266 @@
+"""From texts to causes: which line fits which signature, what decides between causes that fit equally."""
+
+import re
+
+from .causes import CAUSES
+from .conditions import CONDITIONS
+from .data import read_signatures
+from .reading import redact
+from .remedies import Remedies
+from .told import Told
+from .versions import cudnn_tuple, dotted
+
+PROVES, FITS, WRAPPER = 3, 2, 1
+_STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
+_SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
+_RESTART = ("pip", "apt", "conda")
+# What tells causes apart, by the pair or the one of them that it decides on; the first that fits is shown.
+_LOOKS = (
+    (
+        {"out-of-memory"},
+        "nvidia-smi",
+        "free memory left: not out-of-memory; the driver's version is shown, too",
+    ),
+    (
+        {"driver-too-old", "driver-missing", "no-device", "device-hidden", "container-no-gpu"},
+        "nvidia-smi",
+        "whether a driver and a card are there, and the newest CUDA that the driver serves",
+    ),
+    (
+        {
+            "cudnn-too-old",
+            "cudnn-missing",
+            "cudnn-major-mismatch",
+            "cudnn-sublibrary-missing",
+            "cudnn-shadowed",
+        },
+        "pip list | grep -i cudnn; ldconfig -p | grep cudnn; echo $LD_LIBRARY_PATH",
+        "which cuDNN is here, of which major version, and which one the loader takes",
+    ),
+    (
+        {"toolkit-mixed", "toolkit-library-missing"},
+        "echo $LD_LIBRARY_PATH",
+        "a CUDA folder in it: toolkit-mixed; empty: the library is missing",
+    ),
+    (
+        {"framework-arch-missing"},
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        "the card's compute capability, to compare with the build's list",
+    ),
+)
+
+
+class SignatureHit(object):
+    """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
+
+    def __init__(self, signature, match, line, told):
+        self.signature, self.line, self.told = signature, line, told
+        self.detail = _detail(match, line)
+        self.strength = _STRENGTHS.get(signature.kind, 0)
+        self.because = []
+        causes = [cause for cause in signature.causes if not self._excluded(cause)]
+        for condition, cause in signature.when:
+            reason = CONDITIONS[condition](told, self.detail)
+            if reason:
+                causes, self.strength = [cause], PROVES
+                self.because.append(reason)
+                break
+        if len(causes) == 1 and len(signature.causes) > 1 and self.strength == WRAPPER:
+            self.strength = FITS
+        self.causes = causes
+
+    def _excluded(self, cause):
+        for condition, out in self.signature.unless:
+            reason = CONDITIONS[condition](self.told, self.detail) if out == cause else None
+            if reason:
+                self.because.append("not %s: %s" % (cause, reason))
+                return True
+        return False
+
+    def says(self):
+        """What the signature says this line means."""
+        text = self.signature.says
+        return text.format(**{k: v or "?" for k, v in self.detail.items()}) if text else None
+
+
+def _detail(match, line):
+    detail = dict(match.groupdict())
+    for key in ("loaded", "compiled"):
+        if detail.get(key):
+            detail[key] = _cudnn_text(detail[key])
+    if detail.get("found"):
+        detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
+    text = match.group(0) + line.text
+    library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
+    detail["library"] = library.group(0) if library else None
+    if detail["library"] and not detail.get("major"):
+        found = re.match(r"libcudnn\w*\.so\.(\d+)", detail["library"])
+        detail["major"] = found.group(1) if found else None
+    detail.setdefault("major", None)
+    if match.re.pattern.find("libcudnn_") >= 0 and not detail["major"]:
+        found = re.search(r"\.so\.(\d)", match.group(0))
+        detail["major"] = found.group(1) if found else None
+    detail["line"] = line.text
+    return detail
+
+
+def _cudnn_text(text):
+    """``8.0.5`` out of what frameworks print: 8.0.5, 7301, 90100, or (8, 7, 0)."""
+    parts = [part for part in re.split(r"[,. ]+", text) if part]
+    return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)
+
+
+def diagnose(reading):
+    """The answer as one document: causes, the likeliest first, what was read, what to look at next."""
+    told = Told(reading.lines)
+    findings, harmless = find(reading.lines, told)
+    report = reading.reports[-1] if reading.reports else None
+    causes = _from_report(report) if report else []
+    causes += [row for row in _ranked(findings, told) if row["cause"] not in [c["cause"] for c in causes]]
+    equal = [row["cause"] for row in causes if causes and row["rank"] == causes[0]["rank"]]
+    decided = bool(causes) and causes[0]["strength"] == PROVES
+    return {
+        "schema": 1,
+        "read": dict(told.as_document(), sources=reading.sources, notes=reading.notes),
+        "cause": causes[0]["cause"] if causes else None,
+        "decided": decided,
+        "equal": equal if len(equal) > 1 and not decided else [],
+        "causes": causes,
+        "harmless": harmless,
+        "look": _look_for(equal if not decided else [], causes),
+    }
+
+
+def find(lines, told):
+    """[SignatureHit], and [{line, says, source}] of lines that mean nothing."""
+    text, starts = _as_one_text(lines)
+    findings, harmless, taken = [], [], []
+    for signature in read_signatures():
+        match = _free_match(signature.pattern, text, taken)
+        if match is None:
+            continue
+        taken.append(match.span())
+        line = lines[_line_at(starts, match.start())]
+        if signature.kind == "harmless":
+            row = {"line": _place(line), "says": signature.says, "source": signature.source}
+            harmless.append(row)
+        else:
+            findings.append(SignatureHit(signature, match, line, told))
+    return findings, harmless
+
+
+def _free_match(pattern, text, taken):
+    """The first match outside of what an earlier, more exact signature has matched already."""
+    for match in pattern.finditer(text):
+        if not any(match.start() < end and start < match.end() for start, end in taken):
+            return match
+    return None
+
+
+def _as_one_text(lines):
+    starts, position, parts = [], 0, []
+    for line in lines:
+        starts.append(position)
+        parts.append(line.text)
+        position += len(line.text) + 1
+    return "\n".join(parts), starts
+
+
+def _line_at(starts, position):
+    low, high = 0, len(starts)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if starts[middle] <= position else (low, middle)
+    return low
+
+
+def _place(line):
+    return {"source": line.source, "line": line.number, "text": redact(line.text.strip())[:300]}
+
+
+def _ranked(findings, told):
+    """Causes in the order in which they are shown: by how sure, then as the signatures' order has it."""
+    found = {}
+    for finding in findings:
+        for index, cause in enumerate(finding.causes):
+            strength = finding.strength
+            row = found.get(cause)
+            if row is None or strength > row["strength"]:
+                found[cause] = _row(cause, finding, strength, index, told)
+    best = max([row["strength"] for row in found.values()] or [0])
+    # what is sure outweighs what fits; what fits outweighs a wrapper
+    kept = [row for row in found.values() if row["strength"] == best]
+    kept.sort(key=lambda row: (-row["strength"], row["index"], row["line"]["line"]))
+    for number, row in enumerate(kept):
+        row["rank"] = number if best == PROVES else 0
+    return [{key: value for key, value in row.items() if key != "index"} for row in kept]
+
+
+def _row(cause, finding, strength, index, told):
+    about = CAUSES[cause]
+    # a wrapper's causes have nothing in common that could be mended
+    silent = strength == WRAPPER and len(finding.causes) > 1
+    remedies = Remedies(told, finding.detail, finding.signature.systems)
+    commands = [] if silent else remedies.commands(cause)
+    image = remedies.image() if strength == PROVES and about.side in ("image", "image-on-gpu") else None
+    commands += [image] if image and "windows" not in told.places else []
+    places = {"colab", "notebook"} & told.places
+    return {
+        "cause": cause,
+        "title": about.title,
+        "strength": strength,
+        "how": _SURENESS[strength],
+        "line": _place(finding.line),
+        "says": finding.says(),
+        "because": finding.because,
+        "source": finding.signature.source,
+        "signature": finding.signature.id,
+        "remedy": about.remedy,
+        "commands": [dict(command._asdict()) for command in commands],
+        "restart": bool(places) and any(command.where in _RESTART for command in commands),
+        "index": index,
+        "rank": 0,
+    }
+
+
+def _from_report(report):
+    """The cause of a report of this probe: it was proven there, by more than a text."""
+    cause = report.get("cause")
+    if cause not in CAUSES:
+        return []
+    line = {
+        "source": "a report of cudnn-verify",
+        "line": 1,
+        "text": redact(str(report.get("summary") or ""))[:300],
+    }
+    about = CAUSES[cause]
+    row = {
+        "cause": cause,
+        "title": about.title,
+        "strength": PROVES,
+        "how": "proven by the probe",
+        "line": line,
+    }
+    row.update(
+        says=None,
+        because=[],
+        source=about.source,
+        signature=None,
+        remedy=str(report.get("remedy") or about.remedy),
+    )
+    row.update(commands=[], restart=False, rank=-1)
+    return [row]
+
+
+def _look_for(equal, causes):
+    """The one look that decides between causes that fit equally; the probe where there is none."""
+    if causes and not equal:
+        return None
+    for about, command, decides in _LOOKS:
+        if len(about & set(equal)) >= 1 and len(equal) > 1:
+            return {"command": command, "decides": decides}
+    text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else None
+    return {
+        "command": "python3 cudnn_verify.py",
+        "decides": text or "no signature fits this text; the probe looks for itself",
+    }

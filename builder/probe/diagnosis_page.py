@@ -1,0 +1,80 @@
+"""What reading texts gave, as a page for a terminal."""
+
+import textwrap
+
+_COLUMNS = 100
+
+
+def render_diagnosis(document):
+    """The page; every fact in it is in the document, too."""
+    lines = []
+    if document["cause"] is None:
+        lines += ["No cause: nothing in this text is a known signature of one."]
+    elif document["equal"]:
+        lines += ["%d causes fit equally: %s" % (len(document["equal"]), ", ".join(document["equal"]))]
+    else:
+        first = document["causes"][0]
+        lines += ["%s: %s" % (first["cause"], first["title"])]
+    for row in document["causes"]:
+        lines += [""] + _one_cause(row, bool(document["equal"]))
+    if document["look"]:
+        lines += ["", "One look decides:" if document["causes"] else "What to do now:"]
+        lines += ["  $ " + document["look"]["command"], _filled(document["look"]["decides"], "    ")]
+    if document["harmless"]:
+        lines += ["", "Lines that mean nothing:"]
+        for row in document["harmless"]:
+            place = row["line"]
+            lines.append("  %s, line %s: %s" % (place["source"], place["line"], place["text"][:80]))
+            lines.append(_filled(row["says"], "    "))
+    lines += [""] + _what_was_read(document["read"])
+    return "\n".join(lines) + "\n"
+
+
+def _one_cause(row, equal):
+    place = row["line"]
+    lines = ["%s (%s)" % (row["cause"], row["how"])] if equal or row["rank"] > 0 else []
+    if equal or row["rank"] > 0:
+        lines.append(_filled(row["title"]))
+    lines.append("  %s, line %s:" % (place["source"], place["line"]))
+    lines.append("    | " + place["text"][:240])
+    for text in [row["says"]] + row["because"]:
+        if text:
+            lines.append(_filled(text))
+    if row["commands"]:
+        lines.append("  What to run%s:" % (", if this is it" if equal else ""))
+        for command in row["commands"]:
+            lines.append("    [%s] %s" % (command["where"], command["text"]))
+            if command["note"]:
+                lines.append(_filled(command["note"], "        "))
+    else:
+        lines.append(_filled("What to do: " + row["remedy"]))
+    if row["restart"]:
+        lines.append("  Then restart the runtime: what is loaded stays loaded.")
+    lines.append("  Source: " + row["source"])
+    return lines
+
+
+def _what_was_read(read):
+    known = [("card", ", ".join(read["cards"][:3])), ("compute capability", read["capability"])]
+    known += [("driver", read["driver"]), ("driver's CUDA", read["driver_cuda"]), ("Python", read["python"])]
+    known += [("cuDNN", ", ".join(read["cudnn"][:4])), ("where", ", ".join(read["places"]))]
+    names = ("torch", "tensorflow", "jax", "jaxlib", "onnxruntime", "ctranslate2", "cupy")
+    known += [(name, read["packages"].get(name)) for name in names]
+    lines = ["Read out of %s:" % ", ".join(read["sources"][:6])]
+    lines += ["  %-18s %s" % (name, value) for name, value in known if value]
+    if len(lines) == 1:
+        lines.append("  neither card, driver nor versions are named in it")
+    lines += [_filled("note: " + note) for note in read["notes"]]
+    lines.append("Nothing was sent anywhere, and nothing out of the text was run.")
+    return lines
+
+
+def _filled(text, indent="  "):
+    return textwrap.fill(
+        text,
+        _COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

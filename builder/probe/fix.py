@@ -1,0 +1,157 @@
+"""``--fix``: run the commands that this probe itself made, look again, and undo what did not help.
+
+Nothing is run that was not shown, and nothing that came out of a text: a command is one of
+:mod:`measured`, split into words, without a shell.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+from .causes import EXIT_CODES, PROBE_FAULT
+from .distributions import read_distributions, search_folders
+from .measured import installer
+
+_RUN = ("pip", "link")
+_COMMAND_LIMIT = 3600
+
+
+class FixError(Exception):
+    """A look at this machine failed: there is nothing to go by."""
+
+
+class Repair(object):
+    """One attempt: ``start`` is the command that starts the probe, ``say`` prints a line."""
+
+    def __init__(self, start, say):
+        self.start, self.say = start, say
+        self.links = []
+        self.before = installed_now()
+
+    def look(self, environment=None):
+        """The probe's report of this machine as it is now."""
+        process = subprocess.Popen(
+            self.start + ["--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment
+        )
+        text = process.communicate()[0]
+        try:
+            return json.loads(text.decode("utf-8"))
+        except ValueError:
+            raise FixError("the probe gave no report (exit status %s)" % process.returncode)
+
+    def run(self, command):
+        """Run one command; True where it succeeded."""
+        words = shlex.split(command["text"])
+        self.say("+ " + command["text"])
+        if command["where"] == "link":
+            self.links.append(words[-1])
+        try:
+            return (
+                subprocess.call(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, timeout=_COMMAND_LIMIT)
+                == 0
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self.say("it could not be run: %s" % error)
+            return False
+
+    def undo(self):
+        """Bring back the packages that were here before, and take away the links that were made."""
+        for path in self.links:
+            if os.path.islink(path):
+                os.unlink(path)
+        now = installed_now()
+        added = sorted(name for name in now if name not in self.before)
+        changed = sorted(name for name in self.before if now.get(name) != self.before[name])
+        if added:
+            words = installer() % "uninstall"
+            self.run(
+                {"where": "pip", "text": words + ("" if words[:2] == "uv" else " -y") + " " + " ".join(added)}
+            )
+        if changed:
+            flag = "--reinstall" if installer()[:2] == "uv" else "--force-reinstall"
+            wanted = " ".join("%s==%s" % (name, self.before[name]) for name in changed)
+            self.run({"where": "pip", "text": installer() % "install" + " %s --no-deps %s" % (flag, wanted)})
+        return added + changed
+
+
+def installed_now():
+    """{name: version} of what is installed for this interpreter."""
+    return {name: row["version"] for name, row in read_distributions(search_folders()).items()}
+
+
+def environment_after(text):
+    """The environment that ``unset NAME`` or ``export NAME=VALUE`` leads to; None for any other command."""
+    words = shlex.split(text)
+    environment = dict(os.environ)
+    if len(words) == 2 and words[0] == "unset":
+        environment.pop(words[1], None)
+        return environment
+    found = re.match(r"(\w+)=(.*)$", words[1]) if len(words) == 2 and words[0] == "export" else None
+    if found is None or "$" in text:
+        return None
+    environment[found.group(1)] = found.group(2)
+    return environment
+
+
+def repair(start, yes, ask, say):
+    """The whole of ``--fix``; returns the exit code of the last look."""
+    work = Repair(start, say)
+    report = work.look()
+    say("%s: %s" % (report["verdict"], report["summary"]))
+    commands = report.get("commands") or []
+    if report["cause"] is None:
+        say("There is nothing to mend.")
+    elif not commands:
+        say("There is no command for this; what to do: %s" % report["remedy"])
+    elif all(command["where"] not in _RUN for command in commands):
+        _try_variables(work, commands, report)
+    else:
+        runnable = [command for command in commands if command["where"] in _RUN]
+        for command in runnable:
+            say("  $ " + command["text"] + ("   # " + command["note"] if command["note"] else ""))
+        if not (yes or ask("Run %s? [y/N] " % ("this" if len(runnable) == 1 else "these"))):
+            say("Nothing was run.")
+        else:
+            report = _mend(work, runnable, report, _changed_environment(work, commands))
+    return EXIT_CODES.get(report["verdict"], PROBE_FAULT)
+
+
+def _try_variables(work, commands, report):
+    """The shell that started this cannot be changed from here; whether its change helps can be tried."""
+    for command in commands:
+        environment = environment_after(command["text"])
+        work.say("  $ " + command["text"])
+        if environment is None:
+            continue
+        helped = work.look(environment)["cause"] != report["cause"]
+        work.say("Tried: with it, this cause is %s." % ("gone" if helped else "still there"))
+    work.say("It is for you to run: no program can change the shell, or the host, that started it.")
+
+
+def _changed_environment(work, commands):
+    """The environment after the variables among the commands; None where there are none."""
+    environment = None
+    for command in commands:
+        changed = environment_after(command["text"]) if command["where"] == "shell" else None
+        if changed is not None:
+            work.say("  $ %s   # for you to run: it is tried here in a child" % command["text"])
+            environment = changed
+    return environment
+
+
+def _mend(work, commands, report, environment):
+    done = all(work.run(command) for command in commands)
+    after = work.look(environment)
+    if done and after["cause"] != report["cause"]:
+        work.say("%s: %s" % (after["verdict"], after["summary"]))
+        work.say(
+            "%s is mended. In a notebook, restart the runtime: what is loaded stays loaded." % report["cause"]
+        )
+        return after
+    work.say("That did not help (%s), so it is undone." % (after["cause"] if done else "a command failed"))
+    undone = work.undo()
+    work.say("As before: %s" % (", ".join(undone) if undone else "nothing had changed"))
+    return work.look()

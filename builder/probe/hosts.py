@@ -1,0 +1,102 @@
+"""Commands for what lies in the machine: driver, devices, container set-up, memory."""
+
+from .builds import Builds, Command
+
+
+class HostRemedies(Builds):
+    """Commands by cause, for the causes of the host and the session."""
+
+    def _driver_too_old(self):
+        if self.framework != "torch" or not self._driver_known():
+            return []
+        row = self._nearest_torch(self._capability())
+        if row is None:
+            return []
+        text = "without a new driver: a build for CUDA %s, which this driver serves" % row["cuda"]
+        return [self._torch(row, text)]
+
+    def _driver_missing(self):
+        if "colab" in self.here.places:
+            return [Command("notebook", "Runtime > Change runtime type > GPU", "this runtime has no GPU")]
+        if "container" in self.here.places:
+            return self._container_no_gpu()
+        return [
+            Command(
+                "shell",
+                "nvidia-smi",
+                "shows whether a driver is there at all; NVIDIA's driver has to be installed on the host",
+            )
+        ]
+
+    def _container_no_gpu(self):
+        return [
+            Command("docker", "docker run --rm --gpus all IMAGE nvidia-smi", None),
+            Command(
+                "shell",
+                "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+                "where Docker refuses: after nvidia-container-toolkit is installed",
+            ),
+        ]
+
+    def _no_device(self):
+        if "colab" in self.here.places:
+            return [Command("notebook", "Runtime > Change runtime type > GPU", "this runtime has no GPU")]
+        if "container" in self.here.places:
+            return [Command("docker", "docker run --rm --gpus all IMAGE nvidia-smi", None)]
+        return [Command("shell", "nvidia-smi -L", "must list a card")]
+
+    def _device_hidden(self):
+        return [Command("shell", "unset CUDA_VISIBLE_DEVICES", None)]
+
+    def _driver_library_mismatch(self):
+        if "container" in self.here.places:
+            return [
+                Command(
+                    "docker",
+                    "docker rm -f CONTAINER, then docker run it anew",
+                    "it holds the library of the driver before",
+                )
+            ]
+        return [
+            Command(
+                "shell",
+                "sudo reboot",
+                "or: sudo rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo modprobe nvidia",
+            )
+        ]
+
+    def _driver_stub(self):
+        return self._cudnn_shadowed()
+
+    def _compat_unsupported(self):
+        return []
+
+    def _device_node_missing(self):
+        return [
+            Command("shell", "sudo nvidia-modprobe -u -c=0", "on the host; then start the container anew")
+        ]
+
+    def _fabric_not_ready(self):
+        return [Command("shell", "sudo systemctl start nvidia-fabricmanager", "on the host")]
+
+    def _device_busy(self):
+        return [Command("shell", "sudo nvidia-smi -c 0", "back to the default compute mode")]
+
+    def _out_of_memory(self):
+        variables = {
+            "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true",
+            "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false",
+        }
+        found = [
+            Command(
+                "shell", "nvidia-smi", "shows who holds the memory; end that process, or restart its kernel"
+            )
+        ]
+        variable = variables.get(self.framework)
+        if variable:
+            notebook = {"colab", "notebook"} & self.here.places
+            text = "%env " + variable if notebook else "export " + variable
+            found.insert(
+                0, Command("notebook" if notebook else "shell", text, "before the framework is imported")
+            )
+        return found

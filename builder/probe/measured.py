@@ -1,0 +1,285 @@
+"""The commands that mend what the probe found: with the packages, pins and paths that it measured here."""
+
+import importlib.util
+import os
+import re
+import sys
+
+from .builds import Command
+from .distributions import requirement
+from .remedies import Remedies, cuda_package
+from .versions import numbers
+
+_FRAMEWORK_STAGES = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
+
+
+class Measured(object):
+    """What the probe measured, under the names that :class:`~told.Told` has; facts as in a report."""
+
+    def __init__(self, facts):
+        rows = facts.get("packages") or {}
+        self.distributions = rows
+        self.packages = {name: row["version"] for name, row in rows.items()}
+        if "onnxruntime-gpu" in rows:
+            self.packages["onnxruntime"] = self.packages["onnxruntime-gpu"]
+        gpus = facts.get("gpus") or []
+        driver = facts.get("driver") or {}
+        self.cards = [row["name"] for row in gpus]
+        self.capability = gpus[0].get("compute_capability") if gpus else None
+        self.driver, self.driver_cuda = driver.get("version"), driver.get("api")
+        self.python = (facts.get("python") or {}).get("version")
+        self.library_path = os.environ.get("LD_LIBRARY_PATH") or None
+        self.memory_free = gpus[0].get("memory_free") if gpus else None
+        self.archs, self.cpu_build = [], False
+        copies = facts.get("copies") or []
+        self.cudnn_here = {str(copy["major"]) for copy in copies}
+        self.places = places_here(facts.get("machine") or {})
+        self.cuda_majors = self._majors(facts)
+
+    def cudnn_majors(self):
+        """The major versions of the copies of cuDNN that were found."""
+        return {int(text) for text in self.cudnn_here}
+
+    def _majors(self, facts):
+        """CUDA's major: what frameworks are built for, what they require, or NVIDIA's other wheels."""
+        built = {
+            numbers((row.get("compiled") or {}).get("cuda"))[:1] for row in facts.get("frameworks") or ()
+        }
+        found = {major[0] for major in built if major}
+        others = [row for name, row in self.distributions.items() if not name.startswith("nvidia-")]
+        for row in others if not found else ():
+            wanted = [requirement(text) for text in row["requires"]]
+            pins = [re.search(r"-cu(\d\d)$", w["name"]) for w in wanted if w and not w["optional"]]
+            found |= {int(pin.group(1)) for pin in pins if pin}
+        if not found:
+            names = [re.match(r"nvidia-(?!cudnn).*-cu(\d\d)$", name) for name in self.packages]
+            found = {int(name.group(1)) for name in names if name}
+        if not found:
+            names = [re.match(r"nvidia-cudnn-cu(\d\d)$", name) for name in self.packages]
+            found = {int(name.group(1)) for name in names if name}
+        return found
+
+
+def places_here(machine):
+    """Where this runs: some of container, wsl, colab, conda, venv, bare."""
+    found = {place for place in ("container", "wsl", "colab") if machine.get(place)}
+    if os.path.isdir(os.path.join(sys.prefix, "conda-meta")):
+        found.add("conda")
+    elif sys.prefix != getattr(sys, "base_prefix", sys.prefix):
+        found.add("venv")
+    return found or {"bare"}
+
+
+def thing_at_fault(machine):
+    """In words, what the verdict ``broken`` is about here."""
+    places = places_here(machine)
+    names = (
+        ("colab", "the software of this runtime"),
+        ("container", "the image"),
+        ("conda", "this conda environment"),
+        ("venv", "this virtual environment"),
+        ("bare", "the software on this machine"),
+    )
+    return next((words for place, words in names if place in places), "the software on this machine")
+
+
+def installer():
+    """The words before a requirement that install into this very interpreter: pip's, or uv's without pip."""
+    python = quoted(sys.executable or "python3")
+    if importlib.util.find_spec("pip") is None:
+        for folder in os.environ.get("PATH", "").split(os.pathsep):
+            if os.access(os.path.join(folder, "uv"), os.X_OK):
+                return "uv pip %s --python " + python
+    return python + " -m pip %s"
+
+
+def quoted(text):
+    """A word for a shell."""
+    return text if re.match(r"[\w@%+=:,./-]+$", text) else "'%s'" % text.replace("'", "'\"'\"'")
+
+
+class MeasuredRemedies(Remedies):
+    """Commands by cause for this machine; ``check`` is the failed check that was laid to the cause."""
+
+    def __init__(self, facts, check):
+        self.facts, self.check = facts, check
+        self.evidence = check.get("evidence") or {}
+        detail = {key: self.evidence.get(key) for key in ("compiled", "loaded") if self.evidence.get(key)}
+        detail["line"] = check["summary"]
+        library = re.search(r"lib[\w+]+\.so[\w.]*", check["summary"])
+        detail["library"] = library.group(0) if library else None
+        major = re.search(r"opens libcudnn\.so\.(\d)", check["summary"])
+        detail["major"] = major.group(1) if major else None
+        systems = [check["stage"]] if check["stage"] in _FRAMEWORK_STAGES else []
+        super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
+
+    def commands(self, cause):
+        """Those that change this environment or its variables; what a host needs is said in words."""
+        found = super(MeasuredRemedies, self).commands(cause)
+        return [c for c in found if c.where in ("pip", "link") or c.text.startswith(("unset ", "export "))]
+
+    def _cudnn_not_equal(self):
+        pin = self.releases.cudnn_wheel(self.cuda, self.detail.get("compiled")) if self.cuda else None
+        return [self._pip(pin, flags="--no-deps ")] if pin else []
+
+    def _pip(self, *requirements, **options):
+        words = installer() % "install"
+        flags = options.get("flags", "")
+        if words.startswith("uv"):
+            flags = flags.replace("--force-reinstall", "--reinstall")
+        text = "%s %s%s" % (words, flags, " ".join(quoted(text) for text in requirements))
+        return Command("pip", text, options.get("note"))
+
+    def _uninstall(self, names):
+        words = installer() % "uninstall"
+        return Command("pip", words + ("" if words.startswith("uv") else " -y") + " " + " ".join(names), None)
+
+    def _torch(self, row, note):
+        index = "" if row["default"] else "--index-url https://download.pytorch.org/whl/%s " % row["variant"]
+        return self._pip("torch==%s" % row["latest"], flags="--force-reinstall " + index, note=note)
+
+    # -- variables
+
+    def _without(self, bad, note):
+        """LD_LIBRARY_PATH without the folders that are bad; [] where none of them is."""
+        entries = [entry for entry in (self.here.library_path or "").split(":") if entry]
+        own = [os.path.join(row["location"], "nvidia", "") for row in self.here.distributions.values()]
+        rest = [entry for entry in entries if not bad(entry) or entry.startswith(tuple(own) or ("\0",))]
+        if len(rest) == len(entries):
+            return []
+        text = "export LD_LIBRARY_PATH=" + quoted(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
+        return [Command("shell", text, note)]
+
+    def _cudnn_shadowed(self):
+        return self._without(
+            lambda folder: _holds(folder, r"libcudnn"), "without the folder of the other cuDNN"
+        )
+
+    def _toolkit_mixed(self):
+        pattern = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
+        return self._without(lambda folder: _holds(folder, pattern), "without the folder of the other CUDA")
+
+    def _driver_stub(self):
+        return self._without(lambda folder: "stubs" in folder.split("/"), "without the folder of stubs")
+
+    def _check_disabled(self):
+        return [Command("shell", "unset " + name, None) for name in self.evidence.get("off") or ()]
+
+    def _preload_interference(self):
+        return [Command("shell", "unset LD_PRELOAD", None)]
+
+    # -- cuDNN
+
+    def _required_pin(self):
+        """The requirement on cuDNN of an installed distribution, ``nvidia-cudnn-cu12==9.3.0.75``, or None."""
+        for row in sorted(self.here.distributions.values(), key=lambda r: r["name"]):
+            for text in row["requires"]:
+                wanted = requirement(text)
+                name = wanted["name"] if wanted and not wanted["optional"] else ""
+                if name == "nvidia-cudnn-cu%s" % self.cuda and wanted["pins"]:
+                    return name + ",".join(operator + version for operator, version in wanted["pins"])
+        return None
+
+    def _cudnn_pin(self):
+        return self._required_pin() or super(MeasuredRemedies, self)._cudnn_pin()
+
+    def _cudnn_missing(self):
+        listed = [name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name)]
+        if listed and not self.here.cudnn_here:
+            return self._cudnn_again()
+        return super(MeasuredRemedies, self)._cudnn_missing()
+
+    def _cudnn_too_old(self):
+        pin = self._cudnn_pin()
+        if pin and any(name.startswith("nvidia-cudnn-cu") for name in self.here.packages):
+            return [self._pip(pin, flags="--no-deps ", note="the version that the framework was built with")]
+        return super(MeasuredRemedies, self)._cudnn_too_old()
+
+    def _cudnn_sublibrary_mismatch(self):
+        return self._cudnn_again()
+
+    def _cudnn_sublibrary_missing(self):
+        """The whole set again, and no other folder that would fill its gaps or stand before it."""
+        return self._cudnn_again() + self._cudnn_shadowed()
+
+    def _package_overwritten(self):
+        names = sorted(name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name))
+        keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
+        if len(names) < 2:
+            return self._cudnn_again() if names and not self.evidence.get("lost") else []
+        if keep not in names:
+            return []
+        wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
+        return [self._uninstall(names), self._pip(wanted, flags="--no-deps ")]
+
+    # -- CUDA's libraries
+
+    def _toolkit_library_missing(self):
+        absent = self.evidence.get("absent")
+        if absent:
+            self.detail["library"] = absent[0][0]
+        return super(MeasuredRemedies, self)._toolkit_library_missing()
+
+    def _nvrtc_missing(self):
+        folder = _wheel_folder(self.here, "cuda_nvrtc")
+        versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
+        if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self._words()):
+            return [
+                _link(
+                    versioned, os.path.join(folder, "libnvrtc.so"), "cuDNN 8 opens the name without a number"
+                )
+            ]
+        major = self.cuda
+        if major not in (11, 12, 13):
+            return []
+        name = cuda_package("cuda-nvrtc", major)
+        if name in self.here.packages:
+            again = "%s==%s" % (name, self.here.packages[name])
+            return [self._pip(again, flags="--force-reinstall --no-deps ")]
+        return [self._pip(name)]
+
+    def _words(self):
+        return "%s %s" % (self.check["summary"], self.evidence.get("stderr") or "")
+
+    def _unversioned_name_missing(self):
+        found = re.search(r"\b(libcudnn|libnvrtc|libcuda)\.so\b(?!\.)", self._words())
+        if found is None:
+            return []
+        name = found.group(1)
+        rows = [r for r in self.facts.get("libraries_found") or () if re.match(name + r"\.so\.\d", r["name"])]
+        rows = [row for row in rows if os.access(os.path.dirname(row["path"]), os.W_OK)]
+        if not rows:
+            return []
+        return [_link(rows[0]["path"], os.path.join(os.path.dirname(rows[0]["path"]), name + ".so"), None)]
+
+
+def _link(path, name, note):
+    return Command("link", "ln -s %s %s" % (quoted(os.path.basename(path)), quoted(name)), note)
+
+
+def _holds(folder, pattern):
+    """Whether a folder of LD_LIBRARY_PATH holds such a library."""
+    return _first(folder, pattern) is not None
+
+
+def _first(folder, pattern):
+    """The path of the first file in a folder whose name begins so; None."""
+    try:
+        names = sorted(os.listdir(folder)) if folder else []
+    except OSError:
+        return None
+    return next((os.path.join(folder, name) for name in names if re.match(pattern, name)), None)
+
+
+def _wheel_folder(here, part):
+    """The folder of libraries of one of NVIDIA's wheels, ``…/nvidia/cuda_nvrtc/lib``; None."""
+    for row in here.distributions.values():
+        folder = os.path.join(row["location"], "nvidia", part, "lib")
+        if os.path.isdir(folder):
+            return folder
+    return None
+
+
+def commands_here(facts, check):
+    """[{where, text, note}] for a failed check, as the report holds them."""
+    return [dict(command._asdict()) for command in MeasuredRemedies(facts, check).commands(check["cause"])]

@@ -1,0 +1,273 @@
+"""Texts that people have: logs, notebooks, lists of packages. What may matter in them is kept, line by line.
+
+A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
+Memory and time are bounded: lines without one of the words below are passed over as they stream by, those of
+a failure alone count after the first four megabytes, a line that recurs is kept a few times only, and a file
+that takes too long is read at its end.
+"""
+
+import json
+import os
+import re
+import sys
+import time
+from collections import namedtuple
+
+# place: name of the text and the line in it; origin: "log", or "cell 3" of a notebook
+Line = namedtuple("Line", "source number text")
+
+_CHUNK = 4 << 20
+_SMALL = 256 << 10
+_LONGEST = 2000
+_MOST_LINES = 20000
+_REPEATS = 3
+_SECONDS = 30.0
+_NOTEBOOK = 256 << 20
+_FOLLOWING = 2
+"""Lines kept after one with a word: a terminal wraps long messages."""
+_WORDS = re.compile(
+    rb"ud[an]|UD[AN]|uD[AN]|ublas|UBLAS|vidia|VIDIA|nvrtc|nvJit|NVML|GPU|gpu|\.so|\.dll|DNN |dnn |river|"
+    rb"ernel|apability|orch|ensor|jax|JAX|onnx|ONNX|ranslate2|addle|xla|XLA|ptx|PTX|emory|OOM|EXHAUSTED|GLIBC|"
+    rb"NumPy|numpy|ttempted|ystem |LD_LIBRARY|==|ersion|onvolution|algorithm|RTX|GTX|Tesla|conda|protobuf|"
+    rb"Descriptors|WSL|olab|MiB|/content"
+)
+# What failures are told in, for the rest of a long text: bytes.find is ten times faster than an expression.
+_FAILURES = (
+    b"rror",
+    b"RROR",
+    b"ailed",
+    b"FAIL",
+    b"annot",
+    b"ould not",
+    b"nable to",
+    b"STATUS_",
+    b"ompiled ",
+    b"ncompat",
+    b"ismatch",
+    b"oo old",
+    b"nsufficient",
+    b"o kernel",
+    b"No CUDA",
+    b"no CUDA",
+    b"OutOfMemory",
+    b"out of memory",
+    b"xception",
+    b"undefined symbol",
+    b"unsupported",
+    b"not found",
+    b".so",
+    b"Xid",
+    b"GLIBC",
+)
+# "cannot open shared object file" and "file too short" as glibc's loader says them elsewhere: its catalogues,
+# https://sourceware.org/git/?p=glibc.git;a=tree;f=po
+_UNOPENED = (
+    "Kann die Shared-Object-Datei nicht öffnen|Ne peut ouvrir le fichier d'objet partagé|"
+    "no se puede abrir el fichero del objeto compartido|impossibile aprire il file oggetto condiviso|"
+    "não é possível abrir arquivo compartilhado|impossível abrir ficheiro-objecto partilhado|"
+    "kan gedeeld objectbestand niet openen|nie można otworzyć pliku obiektu dzielonego|"
+    "kan inte öppna delad objektfil|kan ikke åbne delt objektfil|jaettua objektitiedostoa ei voi avata|"
+    "sdílený objektový soubor nelze otevřít|nem nyitható meg a megosztott objektumfájl|"
+    "невозможно открыть разделяемый объектный файл|paylaşımlı nesne dosyası açılamıyor|"
+    "не вдалося відкрити файл об’єктів спільного використання|không thể mở tập tin đối tượng dùng chung|"
+    "tidak dapat membuka berkas objek terbagi|无法打开共享对象文件|無法開啟共用物件|"
+    "共有オブジェクトファイルを開けません|동적 오브젝트 파일을 열 수 없습니다"
+)
+_TOO_SHORT = (
+    "Die Datei ist zu kurz|fichier trop court|fichero demasiado corto|file troppo corto|bestand is te kort|"
+    "arquivo pequeno demais|plik za krótki|файл слишком мал|文件过短|檔案太小|ファイルが小さすぎます|"
+    "파일이 너무 짧습니다"
+)
+_ABROAD_PATTERNS = (
+    (re.compile(_UNOPENED), "cannot open shared object file"),
+    (re.compile(_TOO_SHORT), "file too short"),
+)
+_ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
+_PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
+_SECRET = re.compile(
+    r"(?i:(?P<key>[\w-]*(?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key|credential|private[_-]?key)"
+    r"[\w-]*[\"']?\s*[:=]\s*[\"']?|authorization:\s*\w+\s+|bearer\s+))(?P<value>[^\s\"',;]{4,})"
+    r"|\b(?P<plain>(?:%s)[\w.+/=-]{8,})|(?P<scheme>\b[a-z][a-z0-9+.-]*://)(?P<user>[^\s/@:]+:[^\s/@]+)@"
+    % _PREFIXES
+)
+_INSTALL = re.compile(
+    r"\s*(?:[!%]|\$ |RUN )?\s*(?:sudo\s+)?(?:python[\d.]* -m )?(?:uv )?(?:pip3?|conda|mamba|apt(?:-get)?)\s"
+)
+
+
+class TextReading(object):
+    """The lines that were kept of some texts, and what is to say about how they were read."""
+
+    def __init__(self):
+        self.lines, self.notes, self.reports, self.sources = [], [], [], []
+
+    def add(self, name, stream, size=None):
+        """Read one text. ``size`` in bytes, None where nobody knows."""
+        head = stream.read(_CHUNK)
+        self.sources.append(name)
+        if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
+            self.notes.append("%s is a binary file: only the text in it was looked at" % name)
+        if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            head = (head + stream.read(_NOTEBOOK)).decode("utf-16", "replace").encode("utf-8")
+        start = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+        if start == b"{" and (size is None or size <= _NOTEBOOK):
+            data = head + stream.read(_NOTEBOOK)
+            if self._document(name, data):
+                return
+            # half a notebook: its strings, without the escapes of JSON
+            self.notes.append("%s is JSON that ends early or is no report: read as text" % name)
+            for old, new in ((b"\\n", b"\n"), (b'\\"', b'"'), (b"\\u001b", b"\x1b"), (b"\\\\", b"\\")):
+                data = data.replace(old, new)
+            self._lines(name, iter([data]))
+        else:
+            self._lines(name, _chunks(name, head, stream, size, self.notes), every=len(head) <= _SMALL)
+
+    def _document(self, name, data):
+        """True where the text is one JSON document that is understood."""
+        try:
+            document = json.loads(data.decode("utf-8-sig", "replace"))
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(document, dict):
+            return False
+        if isinstance(document.get("cells"), list):
+            for number, cell in enumerate(document["cells"], 1):
+                if isinstance(cell, dict):
+                    self._lines("%s, cell %d" % (name, number), iter([_cell_text(cell)]))
+        elif "verdict" in document and "checks" in document:
+            self.reports.append(document)
+        else:
+            return False
+        return True
+
+    def _lines(self, name, chunks, every=True):
+        """Keep lines of a text: all of them, or those with a word and what follows them."""
+        seen = {}
+        number, following, rest = 0, _MOST_LINES if every else 0, b""
+        for index, chunk in enumerate(chunks):
+            data = rest + chunk
+            end = data.rfind(b"\n") + 1
+            rest = data[end:][-_CHUNK:]
+            if index == 0:
+                number, following = self._keep(name, data[:end], number, following, seen)
+            else:
+                number = self._keep_failures(name, data[:end], number, seen)
+        self._keep(name, rest, number, following, seen)
+
+    def _keep_failures(self, name, data, number, seen):
+        """Add the lines that tell of a failure, with those that follow; the number of the last line."""
+        starts = set()
+        for word in _FAILURES:
+            position = data.find(word)
+            while position >= 0:
+                starts.add(data.rfind(b"\n", 0, position) + 1)
+                end = data.find(b"\n", position)
+                position = data.find(word, end) if end >= 0 else -1
+        done = 0
+        for start in sorted(starts):
+            if start < done:
+                continue
+            number += data.count(b"\n", done, start)
+            done = start
+            for _ in range(_FOLLOWING + 1):
+                done = data.find(b"\n", done) + 1 or len(data)
+            number, _ = self._keep(name, data[start:done], number, _FOLLOWING + 1, seen)
+        return number + data.count(b"\n", done)
+
+    def _keep(self, name, data, number, following, seen):
+        """Add the lines of some bytes that may matter; (number of the last line, lines still to follow)."""
+        if not following and not _WORDS.search(data):
+            return number + data.count(b"\n"), 0
+        for raw in data.split(b"\n"):
+            number += 1
+            # a progress bar draws over itself: what follows its last carriage return, or the most of it
+            raw = max(raw.split(b"\r"), key=len) if b"\r" in raw[:-1] else raw
+            if _WORDS.search(raw, 0, 4 * _LONGEST):
+                following = max(following, _FOLLOWING + 1)
+            if not following:
+                continue
+            following -= 1
+            text = clean(raw[: 4 * _LONGEST].decode("utf-8", "replace"))[:_LONGEST]
+            key = re.sub(r"\d+", "0", text[:200])
+            seen[key] = seen.get(key, 0) + 1
+            if seen[key] <= _REPEATS and text.strip() and len(seen) <= _MOST_LINES:
+                self.lines.append(Line(name, number, text))
+        return number - 1, following
+
+
+def _chunks(name, head, stream, size, notes):
+    """The rest of a stream; where it takes too long, its end."""
+    deadline = time.time() + _SECONDS
+    chunk = head
+    while chunk:
+        yield chunk
+        if time.time() > deadline:
+            notes.append("%s is too long to read all of it in %d s" % (name, _SECONDS))
+            if size is not None and stream.seekable():
+                stream.seek(max(stream.tell(), size - 4 * _CHUNK))
+                deadline += _SECONDS
+            else:
+                return
+        chunk = stream.read(_CHUNK)
+
+
+def _cell_text(cell):
+    """A notebook's cell as text: of its code the lines that install something, and all of its outputs."""
+    parts = []
+    if cell.get("cell_type") == "code":
+        parts += [line for line in _joined(cell.get("source")).splitlines() if _INSTALL.match(line)]
+    for output in cell.get("outputs") or []:
+        if isinstance(output, dict):
+            data = output.get("data") if isinstance(output.get("data"), dict) else {}
+            parts += [_joined(output.get("text")), _joined(data.get("text/plain"))]
+            parts += [_joined(output.get("traceback"), "\n"), _joined(output.get("evalue"))]
+    return "\n".join(parts).encode("utf-8", "replace")
+
+
+def _joined(value, between=""):
+    if isinstance(value, list):
+        return between.join(part for part in value if isinstance(part, str))
+    return value if isinstance(value, str) else ""
+
+
+def clean(text):
+    """A line without colours, control characters and characters that change the direction of writing; the
+    loader's own messages in English.
+    """
+    text = _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
+    for pattern, here in _ABROAD_PATTERNS if text and max(text) > "~" else ():
+        text = pattern.sub(here, text)
+    return text
+
+
+def redact(text):
+    """A line without tokens, passwords and the like: what is repeated in a report can be shown around."""
+
+    def hidden(found):
+        if found.group("scheme"):
+            return found.group("scheme") + "[redacted]@"
+        return (found.group("key") or "") + "[redacted]"
+
+    return _SECRET.sub(hidden, text)
+
+
+def read_all(names):
+    """A :class:`TextReading` of files; ``-`` is the standard input. OSError where one cannot be read."""
+    reading = TextReading()
+    for name in names:
+        if name == "-":
+            reading.add("standard input", getattr(sys.stdin, "buffer", sys.stdin))
+        else:
+            with open(name, "rb") as stream:
+                reading.add(os.path.basename(name), stream, os.fstat(stream.fileno()).st_size)
+    return reading
+
+
+def read_text_given(text):
+    """A :class:`TextReading` of one text, as an argument gives it."""
+    reading = TextReading()
+    for number, line in enumerate(text.splitlines(), 1):
+        reading.lines.append(Line("the text", number, clean(line)[:_LONGEST]))
+    reading.sources.append("the text")
+    return reading

@@ -1,0 +1,314 @@
+"""The commands that mend a cause here: for this CUDA, these versions, this card, this driver, this place.
+
+``here`` is a :class:`~told.Told`, read out of a text, or what the probe measured in the same form; ``detail``
+holds what is known of the fault itself: versions (``loaded``, ``compiled``), a library's name (``library``),
+a path. A command is named only where every part of it is known; otherwise there is none.
+"""
+
+import re
+
+from .builds import Command
+from .hosts import HostRemedies
+from .versions import numbers
+
+_EXTRAS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda%d]"}
+# CUDA's major version by the number in a library's name: each library counts by itself.
+_SONAMES = {
+    "cublas": {"13": 13, "12": 12, "11": 11, "10": 10, "10.0": 10, "9.0": 9},
+    "cudart": {"13": 13, "12": 12, "11.0": 11, "10.0": 10, "10.1": 10, "10.2": 10, "9.0": 9},
+    "cufft": {"12": 13, "11": 12, "10": 11, "10.0": 10, "9.0": 9},
+    "curand": {"10": None, "10.0": 10, "9.0": 9},
+    "cusolver": {"12": 13, "11": None, "10": 11, "10.0": 10, "9.0": 9},
+    "cusparse": {"12": None, "11": 11, "10": 10, "10.0": 10, "9.0": 9},
+    "nvjitlink": {"13": 13, "12": 12},
+}
+_LINK_LIBCUDA = (
+    "ln -s libcuda.so.1 "
+    '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
+)
+_WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
+
+
+class Remedies(HostRemedies):
+    """Commands by cause, out of what is known here."""
+
+    def commands(self, cause):
+        """The commands for a cause id, the best first; [] where none is known."""
+        make = getattr(self, "_" + cause.replace("-", "_"), None)
+        found = make() if make else []
+        if "windows" in self.here.places:
+            found = [c for c in found if c.where in ("pip", "conda", "docker", "rtbuild", "notebook")]
+        return found
+
+    def image(self):
+        """The command for an image in which release and card fit; None for a release that is unknown."""
+        name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
+        if name is None or not self.certain or (self.version and not self._rows(self.version)):
+            return None
+        minor = ".".join(str(part) for part in numbers(self.version)[:2])
+        capability = self._capability()
+        if capability and capability < (5, 0):
+            return None  # no base of rtbuild's has a CUDA that old
+        wanted = "'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name
+        text = "rtbuild up " + {"onnxruntime": "onnxruntime-gpu"}.get(wanted, wanted)
+        text += " --gpu %d.%d" % capability[:2] if capability else ""
+        return Command("rtbuild", text, "an image in which they fit, verified")
+
+    # -- cuDNN
+
+    def _cudnn_pin(self):
+        """The requirement on cuDNN of the framework that is here, or of the version it was compiled for."""
+        for row in self._rows(self.version) if self.version else []:
+            for pin in row["pins"]:
+                if self.cuda in (None, int(re.search(r"cu(\d+)", pin).group(1))):
+                    return pin
+        compiled = self.detail.get("compiled")
+        return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
+
+    def _pip(self, *requirements, **options):
+        text = "pip install " + options.get("flags", "")
+        quoted = ['"%s"' % r if re.search(r"[<>\[;,]", r) else r for r in requirements]
+        return Command("pip", text + " ".join(quoted), options.get("note"))
+
+    def _cudnn_too_old(self):
+        found = []
+        pin = self._cudnn_pin()
+        if pin:
+            found.append(self._pip(pin, note="the version that the framework was built with"))
+        compiled = numbers(self.detail.get("compiled"))
+        if compiled[:2] == (8, 1) and self.cuda == 11 and self.framework == "tensorflow":
+            text = "apt-get install --allow-change-held-packages libcudnn8=8.1.0.77-1+cuda11.2"
+            apt = Command("apt", text, "where cuDNN is a package of the system, as on Colab")
+            found = [apt] + found if "colab" in self.here.places else found + [apt]
+        if len(compiled) > 1 and "conda" in self.here.places and not found:
+            found.append(Command("conda", "conda install cudnn=%d.%d" % compiled[:2], None))
+        return found
+
+    def _cudnn_not_equal(self):
+        compiled = numbers(self.detail.get("compiled"))
+        if len(compiled) < 2:
+            return []
+        return [
+            Command("conda", "conda install cudnn=%d.%d" % compiled[:2], "exactly the compiled minor version")
+        ]
+
+    def _cudnn_shadowed(self):
+        if "container" in self.here.places and "image" in self.here.places:
+            return [Command("docker", "ENV LD_LIBRARY_PATH=", "in the Dockerfile")]
+        path = self.here.library_path
+        note = "it leads to %s" % path if path else "then start the program anew in this shell"
+        if "colab" in self.here.places or "notebook" in self.here.places:
+            return [Command("notebook", "%env LD_LIBRARY_PATH=", "before the first import; then restart")]
+        return [Command("shell", "unset LD_LIBRARY_PATH", note)]
+
+    def _cudnn_missing(self):
+        if self.framework == "ctranslate2":
+            return self._ctranslate2()
+        if self.framework == "onnxruntime":
+            return self._onnxruntime()
+        if self.framework in _EXTRAS and self.version:
+            extra = _EXTRAS[self.framework]
+            if "%d" in extra:
+                extra = extra % self.cuda if self.cuda else None
+            row = next(iter(self._rows(self.version)), {})
+            if extra and row.get("brings") in ("extra", "pins"):
+                return [self._pip("%s==%s" % (extra, self.version.partition("+")[0]))]
+        if self.framework == "torch" and self.version:
+            return [self._torch_again()]
+        pin = self._cudnn_pin()
+        return [self._pip(pin)] if pin else []
+
+    def _cudnn_major_mismatch(self):
+        if self.framework == "ctranslate2":
+            return self._ctranslate2()
+        if self.framework == "onnxruntime":
+            return self._onnxruntime()
+        return self._cudnn_too_old() or self._cudnn_missing()
+
+    def _cudnn_sublibrary_missing(self):
+        if self.framework == "ctranslate2":
+            return self._ctranslate2()
+        return self._cudnn_again() or self._cudnn_missing()
+
+    def _cudnn_again(self):
+        """The cuDNN wheel that is here, installed anew as a whole."""
+        for name, version in sorted(self.here.packages.items()):
+            if re.match(r"nvidia-cudnn-cu\d+$", name) and self.cuda in (None, int(name.rpartition("cu")[2])):
+                return [self._pip("%s==%s" % (name, version), flags="--force-reinstall --no-deps ")]
+        pin = self._cudnn_pin()
+        return [self._pip(pin, flags="--force-reinstall --no-deps ")] if pin else []
+
+    _cudnn_file_corrupt = _cudnn_again
+    _cudnn_cuda_flavour = _cudnn_again
+
+    def _cudnn_sublibrary_mismatch(self):
+        found = self._cudnn_again()
+        return found + ([] if "windows" in self.here.places else self._cudnn_shadowed())
+
+    def _cudnn_known_bad(self):
+        name = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
+        return [self._pip(name + ">=9.10.1,<10", flags="--no-deps ")] if name else []
+
+    def _cudnn_arch_dropped(self):
+        if self.framework == "torch":
+            return self._framework_arch_missing()
+        if self.cuda in (11, 12) and self._capability() and self._capability() >= (5, 0):
+            return [
+                self._pip(
+                    "nvidia-cudnn-cu%d==9.10.2.21" % self.cuda,
+                    flags="--no-deps ",
+                    note="the last for compute capability below 7.5",
+                )
+            ]
+        return []
+
+    def _ctranslate2(self):
+        """CTranslate2 4.5 and later need cuDNN 9, earlier ones 8: https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md"""
+        wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
+        here = self.here.cudnn_majors() - {wanted}
+        nine = 9 in here or numbers(self.here.packages.get("torch", ""))[:2] >= (2, 4)
+        if wanted == 8 and (nine or "colab" in self.here.places or not here):
+            return [self._pip("ctranslate2>=4.5,<5", note="built for cuDNN 9, which must be here")]
+        if nine or wanted in self.here.cudnn_majors():
+            code = "import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])"
+            text = "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib" % code
+            return [
+                Command("shell", text, "so that the cuDNN 9 in the wheel is found; then start the program")
+            ]
+        if 8 in here:
+            return [self._pip("ctranslate2==4.4.0", note="built for cuDNN 8, which is here")]
+        return []
+
+    def _onnxruntime(self):
+        """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
+        if not self.detail.get("major") or not self._driver_serves((12, 0)):
+            return []
+        note = "then call onnxruntime.preload_dlls() before the first session"
+        return [self._pip("onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27", note=note)]
+
+    # -- CUDA's libraries
+
+    def _toolkit_library_missing(self):
+        library = str(self.detail.get("library") or "")
+        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", library)
+        stem = found.group(1).lower() if found else ""
+        major = _SONAMES.get(stem, {}).get(found.group(2)) if found else None
+        major = major or self.cuda
+        note = "%s is of CUDA %s" % (library, major)
+        if self.framework == "onnxruntime":
+            note += "; it is found once its folder is on LD_LIBRARY_PATH, or after onnxruntime.preload_dlls()"
+        if major not in (11, 12, 13) or (stem not in _SONAMES):
+            return []
+        return [self._pip(cuda_package(_WHEEL_STEMS.get(stem, stem), major), note=note)]
+
+    def _toolkit_mixed(self):
+        return self._cudnn_shadowed()
+
+    def _nvrtc_missing(self):
+        if re.search(r"undefined symbol", str(self.detail.get("line") or "")):
+            return self._cudnn_shadowed()
+        if self.cuda not in (11, 12, 13):
+            return []
+        return [self._pip(cuda_package("cuda-nvrtc", self.cuda), flags="--force-reinstall --no-deps ")]
+
+    def _unversioned_name_missing(self):
+        if "libcuda" not in str(self.detail.get("line") or "libcuda"):
+            return []
+        if "wsl" in self.here.places:
+            return [
+                Command(
+                    "shell",
+                    "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+                    "WSL keeps the driver there",
+                )
+            ]
+        if "colab" in self.here.places:
+            return [
+                Command(
+                    "shell",
+                    "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig",
+                    "Colab keeps the driver there",
+                )
+            ]
+        return [
+            Command(
+                "shell",
+                _LINK_LIBCUDA,
+                "as root",
+            )
+        ]
+
+    def _ptxas_missing(self):
+        if "conda" in self.here.places:
+            return [Command("conda", "conda install -c nvidia cuda-nvcc", None)]
+        if self.cuda not in (11, 12, 13):
+            return []
+        return [
+            self._pip(
+                cuda_package("cuda-nvcc", self.cuda),
+                note="and XLA_FLAGS=--xla_gpu_cuda_data_dir=FOLDER where it is still not found",
+            )
+        ]
+
+    # -- framework and card
+
+    def _framework_arch_missing(self):
+        capability = self._capability()
+        if self.framework != "torch" or capability is None:
+            return []
+        row = self._nearest_torch(capability)
+        return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
+
+    def _torch(self, row, note):
+        index = "" if row["default"] else " --index-url https://download.pytorch.org/whl/%s" % row["variant"]
+        return Command("pip", "pip install --force-reinstall torch==%s%s" % (row["latest"], index), note)
+
+    def _torch_again(self):
+        version, _, local = self.version.partition("+")
+        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
+        return Command("pip", "pip install --force-reinstall torch==%s%s" % (version, index), None)
+
+    def _framework_cpu_build(self):
+        if self.framework == "torch":
+            row = self._nearest_torch(self._capability())
+            return [self._torch(row, "a build with CUDA %s" % row["cuda"])] if row else []
+        if self.framework == "jax":
+            serves_13 = self._driver_known() and self._driver_serves((13, 0))
+            return [self._pip("jax[cuda%d]" % (13 if serves_13 else 12), flags="--upgrade ")]
+        if self.framework == "tensorflow":
+            uninstall = Command("pip", "pip uninstall -y tensorflow-cpu", None)
+            mend = self._pip("tensorflow[and-cuda]")
+            return [uninstall, mend] if "tensorflow-cpu" in self.here.packages else [mend]
+        if self.framework == "onnxruntime":
+            return [
+                Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
+                self._pip("onnxruntime-gpu[cuda,cudnn]"),
+            ]
+        return []
+
+    def _package_overwritten(self):
+        if self.framework == "onnxruntime":
+            return self._framework_cpu_build()
+        names = sorted(n for n in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", n))
+        keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
+        if keep not in names:
+            return []
+        wanted = self._cudnn_pin()
+        if not wanted or "==" not in wanted:
+            wanted = "%s==%s" % (keep, self.here.packages[keep])
+        return [
+            Command("pip", "pip uninstall -y %s" % " ".join(names), "all of them: they own the same files"),
+            self._pip(wanted, flags="--no-deps "),
+        ]
+
+    def _package_pin_mismatch(self):
+        wants = self.detail.get("wants")
+        if wants:
+            return [self._pip(re.sub(r"[ ()]", "", wants), flags="--no-deps ")]
+        pin = self._cudnn_pin()
+        return [self._pip(pin)] if pin else []
+
+
+def cuda_package(stem, major):
+    """NVIDIA's name of a wheel: from CUDA 13 on without ``-cuNN``."""
+    return "nvidia-%s" % stem if major >= 13 else "nvidia-%s-cu%d" % (stem, major)

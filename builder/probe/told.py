@@ -1,0 +1,201 @@
+"""What a text tells of the machine: card, driver, CUDA, packages, and where it ran."""
+
+import re
+
+from .distributions import canonical
+from .versions import cuda_tuple, dotted, numbers
+
+_PINNED = re.compile(
+    r"(?:^|[\s'\"(,\[])(?P<name>torch|pytorch|tensorflow(?:[_-](?:gpu|cpu))?|tf-nightly|jax|jaxlib|jax-cuda\d+-p\w+|"
+    r"onnxruntime(?:-gpu)?|ctranslate2|faster-whisper|cupy-cuda\w+|cupy|paddlepaddle(?:-gpu)?|keras|"
+    r"nvidia-[a-z][\w-]*?|cudatoolkit|cudnn|pytorch-cuda|cuda-\w+|libcudnn\d(?:-\w+)?|numpy|protobuf)"
+    r"(?:\[[\w,-]+\])?(?:\s*(?:===?|~=|>=|@|/)\s*v?|\s+(?:Version:?|version:?)?\s*v?|:\s+)"
+    r"(?P<version>\d+(?:\.\d+)+[\w.+-]*|\d+\.\d+)",
+    re.IGNORECASE,
+)
+_WORDY = re.compile(
+    r"\b(?P<name>TF|TensorFlow|PyTorch|torch|JAX|ONNX ?Runtime|onnxruntime|CTranslate2)"
+    r"(?:[ -](?:gpu|version))?\s*(?:is|:|=|v|<)?\s*v?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)",
+    re.I,
+)
+_ASKED = re.compile(
+    r"(?P<name>torch|tensorflow|tf|jax|jaxlib)\.__version__\W{1,12}(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)"
+)
+_NAMES = {
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "tensorflow-gpu": "tensorflow",
+    "tf-nightly": "tensorflow",
+    "onnx runtime": "onnxruntime",
+    "onnxruntime-gpu": "onnxruntime",
+    "jaxlib": "jaxlib",
+}
+_DRIVER = re.compile(
+    r"(?:Driver Version:?|Nvidia driver version:?|Kernel Module(?: for x86_64)?|NVRM version:.{0,60}Module|"
+    r"driver[- ](?:version )?)\s*(?P<driver>\d{3}\.\d+(?:\.\d+)*)|"
+    r"insufficient driver version:\s*(?P<hint>\d{3}\.[\d.]*\d)",
+    re.I,
+)
+_DRIVER_CUDA = re.compile(
+    r"Driver Version.{0,40}CUDA Version:\s*(?P<cuda>\d+\.\d+)|found version (?P<number>\d{4,5})\b"
+    r"|NVIDIA driver's CUDA version is (?P<told>\d+\.\d+)",
+    re.I,
+)
+_CARD = re.compile(
+    r"\b(?P<card>(?:NVIDIA )?(?:Tesla|GeForce|Quadro|TITAN|RTX|GTX|A100|A10G?|A30|A40|A800|H100|H200|H800|"
+    r"L40S?|L4|T4|V100|P100|P40|K80|K40c?|B200|GB10|GB200)\b[ -]?(?:(?:RTX|GTX|PRO|Ada|Xp?|V|PCIE|PCIe|SXM\d|"
+    r"\d+GB|[A-Z]?\d{1,4}[a-zA-Z]{0,2}|Ti|SUPER|Laptop|Blackwell|Generation)\b[ -]?){0,6})"
+)
+_CAPABILITY = re.compile(
+    r"(?:compute ?capability:?|cuda capability|with CUDA capability)\s*(?:sm_)?(?P<cc>\d+\.\d|\d{2,3})\b",
+    re.I,
+)
+_ARCHS = re.compile(r"supports CUDA capabilities (?P<archs>(?:\w+_\d+a?[ ,]*)+)", re.I)
+_MEMORY = re.compile(r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB")
+_MEMORY_BYTES = re.compile(r"(?P<free>\d+) bytes free, (?P<total>\d+) bytes total")
+_CUDNN = re.compile(
+    r"(?<![\w./-])cu-?dnn\s*(?:version)?[ :=]*v?(?P<version>[5-9]\.\d+(?:\.\d+)*|[5-9](?![\w.]))", re.I
+)
+_PATH = re.compile(r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)")
+_PLUS = re.compile(r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?")
+_PYTHON = re.compile(r"\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)", re.I)
+_FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<version>\d[\d.]*\d|\d))")
+_DEBIAN = re.compile(r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)")
+_FAMILIES = (
+    # NVIDIA's lists of GPUs by compute capability: https://developer.nvidia.com/cuda-gpus
+    (r"RTX ?50\d\d|RTX PRO \d{4}|RTX 5000 Blackwell", "12.0"),
+    (r"RTX ?40\d\d|\bL40S?\b|\bL4\b|Ada\b", "8.9"),
+    (r"RTX ?30\d\d|RTX ?A\d{4}|\bA(?:10G?|16|40|2)\b", "8.6"),
+    (r"\bA(?:100|30|800)\b", "8.0"),
+    (r"\bH(?:100|200|800|20)\b|GH200", "9.0"),
+    (r"\bG?B200\b", "10.0"),
+    (r"GB10\b", "12.1"),
+    (r"RTX ?20\d\d|GTX ?16\d\d|\bT4\b|Quadro RTX|TITAN RTX", "7.5"),
+    (r"\bV100\b|TITAN V\b", "7.0"),
+    (r"\bP100\b", "6.0"),
+    (r"GTX ?10\d\d|TITAN X ?p|\bP4\b|\bP40\b|Quadro P\d", "6.1"),
+    (r"GTX ?9\d\d|\bM60\b|\bM40\b", "5.2"),
+    (r"GTX ?75\d|M1000M|GTX ?9[456]0M", "5.0"),
+    (r"\bK80\b", "3.7"),
+    (r"\bK40", "3.5"),
+)
+
+
+class Told(object):
+    """Facts out of texts. Versions are texts; memory is in bytes; None or empty where nothing says it."""
+
+    def __init__(self, lines):
+        self.packages, self.cards, self.archs, self.library_path = {}, [], [], None
+        self.driver = self.driver_cuda = self.capability = self.python = None
+        self.memory_free = self.memory_total = None
+        self.cudnn_here, self.places, self.cuda_majors = set(), set(), set()
+        self.hidden = self.no_kernel_module = False
+        text = "\n".join(line.text for line in lines)
+        self._packages(text)
+        self._machine(text)
+        self._cudnn(text)
+        self._places(text)
+
+    def _packages(self, text):
+        for pattern in (_PINNED, _ASKED, _WORDY):
+            for found in pattern.finditer(text):
+                name = canonical(found.group("name"))
+                self.packages.setdefault(_NAMES.get(name, name), found.group("version").rstrip(".,;)"))
+        for version in self.packages.values():
+            plus = _PLUS.search(version)
+            if plus:
+                self.cuda_majors.add(int(plus.group("major")) if plus.group("major") != "92" else 9)
+        for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
+            found = [re.search(r"-cu(?:da)?(\d\d)", name) for name in names]
+            self.cuda_majors |= (
+                {int(match.group(1)) for match in found if match} if not self.cuda_majors else set()
+            )
+        found = re.search(r"(?:jax\S* [\d.]+ |jax\[)cuda(\d\d)", text)
+        if found:
+            self.cuda_majors.add(int(found.group(1)))
+        self.cpu_build = bool(re.search(r"\+cpu\b|tensorflow[-_]cpu", text))
+
+    def _machine(self, text):
+        for found in _DRIVER.finditer(text):
+            self.driver = self.driver or found.group("driver") or found.group("hint")
+        found = _DRIVER_CUDA.search(text)
+        if found:
+            number = found.group("number")
+            self.driver_cuda = (
+                dotted(cuda_tuple(number)) if number else found.group("cuda") or found.group("told")
+            )
+        for found in _CARD.finditer(text):
+            card = found.group("card").strip(" -")
+            if card not in self.cards and (re.search(r"\d", card) or "TITAN" in card):
+                self.cards.append(card)
+        found = _CAPABILITY.search(text)
+        if found:
+            digits = found.group("cc")
+            self.capability = digits if "." in digits else "%s.%s" % (digits[:-1], digits[-1])
+        self.capability = self.capability or next(filter(None, map(capability_of, self.cards)), None)
+        found = _ARCHS.search(text)
+        self.archs = re.findall(r"\w+_\d+a?", found.group("archs")) if found else []
+        found = _PYTHON.search(text)
+        self.python = found.group("version") if found else None
+        found = _MEMORY.search(text)
+        if found:
+            self.memory_total = int(found.group("total")) << 20
+            self.memory_free = self.memory_total - (int(found.group("used")) << 20)
+        found = _MEMORY_BYTES.search(text)
+        if found:
+            self.memory_free, self.memory_total = int(found.group("free")), int(found.group("total"))
+
+    def _cudnn(self, text):
+        for name, version in self.packages.items():
+            if re.match(r"nvidia-cudnn-cu\d+$|libcudnn\d|cudnn$", name):
+                self.cudnn_here.add(version)
+        for found in _CUDNN.finditer(text):
+            self.cudnn_here.add(found.group("version"))
+        for found in _DEBIAN.finditer(text):
+            self.cudnn_here.add(found.group("version"))
+            self.cuda_majors.add(int(found.group("cuda")))
+        for found in _FOUND.finditer(text):
+            self.cudnn_here.add(found.group("version"))
+        found = _PATH.search(text)
+        self.library_path = found.group("value") if found else None
+        self.hidden = bool(
+            re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
+        )
+        self.no_kernel_module = "/proc/driver/nvidia/version does not exist" in text
+
+    def _places(self, text):
+        for place, pattern in (
+            ("windows", r"\.dll\b|[A-Z]:\\|win_amd64"),
+            ("wsl", r"/usr/lib/wsl|\bWSL\b|microsoft-standard"),
+            ("colab", r"(?i)\bcolab|/content/|/usr/local/lib/python3\.\d+/dist-packages|lib64-nvidia"),
+            ("conda", r"/envs/|conda"),
+            ("container", r"(?i)docker|nvidia-container|/\.dockerenv|kubernetes"),
+            ("notebook", r"(?m)^\s*[!%](?:pip|apt|conda)|ipython-input|Cell In\["),
+        ):
+            if re.search(pattern, text):
+                self.places.add(place)
+
+    def cudnn_majors(self):
+        """The major versions of cuDNN that the text says are here."""
+        return {numbers(version)[0] for version in self.cudnn_here if numbers(version)}
+
+    def as_document(self):
+        """For the report."""
+        return {
+            "cards": self.cards,
+            "capability": self.capability,
+            "driver": self.driver,
+            "driver_cuda": self.driver_cuda,
+            "python": self.python,
+            "packages": self.packages,
+            "cudnn": sorted(self.cudnn_here),
+            "places": sorted(self.places),
+            "library_path": self.library_path,
+            "memory_free": self.memory_free,
+            "memory_total": self.memory_total,
+        }
+
+
+def capability_of(card):
+    """The compute capability of a card by its name, None for one that is not known."""
+    return next((capability for pattern, capability in _FAMILIES if re.search(pattern, card)), None)

@@ -1,0 +1,161 @@
+"""Every remedy that is a command is run as it was printed, and the probe finds nothing wrong afterwards."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import faults_driver  # noqa: F401
+import faults_files  # noqa: F401
+import faults_framework  # noqa: F401
+import faults_gpu  # noqa: F401
+import faults_real  # noqa: F401
+import faults_real_frameworks  # noqa: F401
+import faults_session  # noqa: F401
+import faults_together  # noqa: F401
+import faults_toolkit  # noqa: F401
+import pytest
+from fault_list import FAULTS, Fault
+from uv import find_uv_bin
+
+if TYPE_CHECKING:
+    from fault_scene import Outcome, Scene
+
+FREE = {
+    "check-disabled": "unset",
+    "device-hidden": "unset",
+    "dlopen-wrapper": "unset",
+    "shadowed-by-an-incomplete-folder": "unset",
+    "stubs-on-the-path": "unset",
+    "unversioned-name-missing": "ln -s",
+}
+"""Faults whose command needs no package, and how it begins."""
+WITH_WHEELS = (
+    "real-cublas-missing",
+    "real-cublas-mixed",
+    "real-cu11-over-cu12",
+    "real-dlopen-wrapper",
+    "real-engine-deleted",
+    "real-flavour",
+    "real-gap-filled",
+    "real-nvrtc-only-with-its-number",
+    "real-nvrtc-without-builtins",
+    "real-shadow",
+    "real-sublibrary-deleted",
+    "real-sublibrary-far",
+    "real-sublibrary-near",
+    "real-sublibrary-near-8",
+    "real-train-library-deleted",
+    "real-truncated",
+    "real-uninstalled-half",
+    "tensorflow-over-an-older-cudnn",
+)
+"""Faults in NVIDIA's own files whose command is tried with the real packages."""
+LEFT = {"unversioned-name-missing": "framework-import"}
+"""What is still found afterwards: the double of Paddle refuses to be imported."""
+ROWS = {row.name: row for row in FAULTS}
+
+
+def prepared(row: Fault, scene: Scene) -> Outcome:
+    scene.env["PATH"] = f"{Path(find_uv_bin()).parent}:/usr/bin:/bin"
+    row.prepare(scene)
+    return scene.run()
+
+
+def follow(commands: list[dict[str, Any]], scene: Scene) -> Outcome:
+    """Run the commands as they stand in one shell, and the probe at its end."""
+    inherited = {
+        k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "LD_PRELOAD", "VIRTUAL_ENV")
+    }
+    packages = [c["text"] for c in commands if c["where"] == "pip"]
+    for text in packages:
+        subprocess.run(["bash", "-c", text], env={**inherited, "PATH": scene.env["PATH"]}, check=True)
+    rest = [c["text"] for c in commands if c["where"] != "pip"]
+    probe = shlex.join([str(scene.venv / "bin" / "python"), str(scene.probe)])
+    scene.command = ["bash", "-c", "; ".join([*rest, f'exec {probe} "$@"']), "probe"]
+    return scene.run()
+
+
+def check(row: Fault, scene: Scene) -> None:
+    before = prepared(row, scene)
+    assert before.report["cause"] == row.cause
+    commands = before.report["commands"]
+    assert commands
+    after = follow(commands, scene)
+    assert after.report["cause"] == LEFT.get(row.name), (commands, after.report["summary"])
+
+
+def test_no_fault_with_such_a_command_is_left_out(scene: Scene) -> None:
+    assert set(FREE) | set(WITH_WHEELS) <= set(ROWS)
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_a_command_without_packages_mends_it(name: str, scene: Scene) -> None:
+    check(ROWS[name], scene)
+
+
+@pytest.mark.wheels
+@pytest.mark.parametrize("name", WITH_WHEELS)
+def test_a_command_with_packages_mends_it(name: str, scene: Scene) -> None:
+    check(ROWS[name], scene)
+
+
+def fix(scene: Scene, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [str(scene.venv / "bin" / "python"), str(scene.probe), "--fix", *arguments]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(scene.root), "LANG": "C.UTF-8", **scene.env, **environment}
+    return subprocess.run(
+        command,
+        env=env,
+        cwd=scene.root,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def test_fix_shows_asks_runs_and_looks_again(scene: Scene) -> None:
+    row = ROWS["unversioned-name-missing"]
+    before = prepared(row, scene)
+    link = Path(before.report["commands"][0]["text"].split()[-1])
+    asked = fix(scene)
+    assert "Nobody is here to be asked" in asked.stdout
+    assert asked.returncode == 20
+    assert not link.exists()
+    done = fix(scene, "--yes")
+    assert f"+ ln -s libcudnn.so.9 {link}" in done.stdout
+    assert "unversioned-name-missing is mended" in done.stdout
+    assert link.is_symlink()
+    assert "There is no command for this" in fix(scene, "--yes").stdout
+
+
+def test_fix_tries_a_variable_and_leaves_the_shell_to_its_owner(scene: Scene) -> None:
+    prepared(ROWS["stubs-on-the-path"], scene)
+    done = fix(scene, "--yes")
+    assert "  $ unset LD_LIBRARY_PATH" in done.stdout
+    assert "this cause is gone" in done.stdout
+    assert done.returncode == 20
+
+
+def test_fix_undoes_what_did_not_help(scene: Scene, tmp_path: Path) -> None:
+    """A double of uv that installs something else: the cause stays, the package from before comes back."""
+    prepared(ROWS["sublibrary-deleted"], scene)
+    info = next(scene.site.glob("nvidia_cudnn_cu12-*.dist-info"))
+    log = tmp_path / "uv.log"
+    tools = scene.folder("tools")
+    other = info.parent / "nvidia_cudnn_cu12-9.9.9.dist-info"
+    script = (
+        f'#!/bin/sh\necho "$@" >> {log}\n[ -d {other} ] || {{ mv {info} {other}; '
+        f"sed -i 's/^Version: .*/Version: 9.9.9/' {other}/METADATA; }}\n"
+    )
+    (tools / "uv").write_text(script)
+    (tools / "uv").chmod(0o755)
+    done = fix(scene, "--yes", PATH=f"{tools}:/usr/bin:/bin")
+    assert "That did not help (cudnn-sublibrary-missing), so it is undone." in done.stdout
+    calls = log.read_text().splitlines()
+    assert "--no-deps nvidia-cudnn-cu12==9.10.2.0" in calls[-1]
+    assert len(calls) == 2
+    assert done.returncode == 20

@@ -1,0 +1,160 @@
+"""A way in without YAML: init writes a matrix, venv makes it an environment, up starts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rtbuild_command
+import yaml
+
+from builder import resources
+from builder.cli import running, up, venv, walking
+from builder.cli.app import app
+from builder.engine import nvidia
+from builder.engine.facts import Gpu
+from builder.errors import UsageError
+from builder.matrix import load
+from builder.model import Pinned, RootfsBase, Wheel
+
+
+def rtbuild(folder: Path, *arguments: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
+    return rtbuild_command.rtbuild(folder, *arguments, check=check, timeout=60)
+
+
+@pytest.mark.parametrize("command", ["list", "check", "lock", "render", "build", "verify", "venv"])
+def test_in_an_empty_folder_a_command_says_what_the_first_step_is(command: str, tmp_path: Path) -> None:
+    done = rtbuild(tmp_path, command, check=2)
+    assert "rtbuild init torch" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_writes_a_matrix_that_checks_with_its_schema_beside_it(tmp_path: Path) -> None:
+    done = rtbuild(tmp_path, "init", "torch", "--offline", "--gpu", "T4", "--jupyter")
+    assert done.stdout.splitlines()[1].startswith("rtbuild build matrices/torch.yaml ")
+    path = tmp_path / "matrices" / "torch.yaml"
+    text = path.read_text()
+    assert text.startswith("# yaml-language-server: $schema=matrix.schema.json\n")
+    assert json.loads((path.parent / "matrix.schema.json").read_text())["title"] == "rtbuild matrix"
+    (cell,) = load(path).cells
+    assert cell.frameworks[0].startswith("torch==")
+    assert cell.profile == "colab"
+    rtbuild(tmp_path, "check")
+    again = rtbuild(tmp_path, "init", "torch", "--offline", check=2)
+    assert "is there already" in again.stderr
+    assert path.read_text() == text
+
+
+def test_init_without_words_asks_and_says_so_where_nobody_is(tmp_path: Path) -> None:
+    assert "no framework is named" in rtbuild(tmp_path, "init", check=2).stderr
+    assert "no requirement" in rtbuild(tmp_path, "init", "==", check=2).stderr
+
+
+def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = Gpu(name="Tesla T4", compute_capability="7.5")
+    monkeypatch.setattr(nvidia, "nvidia_smi", lambda: ((card,), "535.104.05"))
+    monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    started = []
+
+    def build(matrices, *_: object, **__: object) -> int:
+        (cell,) = matrices[0].cells
+        started.append(cell)
+        return 0
+
+    monkeypatch.setattr(walking, "build_cells", build)
+    monkeypatch.setattr(running, "run_image", lambda asked, paths, **_: started.append((asked, paths)) or 0)
+    assert app(["up", "torch", "--offline", "--save"], standalone_mode=False) == 0
+    cell, (asked, paths) = started
+    assert asked.image == cell.id
+    assert asked.mode == "jupyter"
+    assert cell.profile == "colab"
+    assert not cell.frameworks[0].startswith("torch==2.15")  # CUDA 13 needs a newer driver than 535
+    assert paths == [Path("matrices/torch.yaml")]
+    assert yaml.safe_load(paths[0].read_text())["name"] == "torch"
+    kept = next((tmp_path / "cache" / "up").glob("*/torch.yaml"))
+    monkeypatch.setattr(up, "matrix_text", lambda _: pytest.fail("it was resolved before"))
+    assert app(["up", "torch", "--offline"], standalone_mode=False) == 0
+    assert started[-1][1] == [kept]
+
+
+def pinned_cell(folder: Path, provider: str = "none") -> Pinned:
+    (folder / "m.yaml").write_text(
+        "version: 1\nname: m\ninclude:\n"
+        "  - {framework: six==1.17.0, python: '3.11', base: 'rootfs:debian/bookworm', cuda: none}\n"
+    )
+    (cell,) = load(folder / "m.yaml").cells
+    cell = dataclasses.replace(cell, cuda=dataclasses.replace(cell.cuda, provider=provider))
+    wheel = Wheel(name="six", version="1.17.0", file="six-1.17.0-py3-none-any.whl", sha256="a" * 64, size=1)
+    return Pinned(cell=cell, base=RootfsBase(suite="bookworm", debs=(), epoch=1), wheels=(wheel,), epoch=1)
+
+
+def test_venv_installs_the_locks_wheels_by_hash_and_verifies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pinned = pinned_cell(tmp_path)
+    monkeypatch.setattr(venv, "_pinned", lambda *_, **__: pinned)
+    monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
+    calls = []
+
+    def uv(arguments: list[str]) -> None:
+        calls.append(arguments)
+        if arguments[0] == "venv":
+            folder = Path(arguments[-1]) / "bin"
+            folder.mkdir(parents=True)
+            (folder / "python").symlink_to(Path(sys.executable).resolve())
+
+    monkeypatch.setattr(venv, "_uv", uv)
+    target = tmp_path / "env"
+    code = app(["venv", str(tmp_path / "m.yaml"), "-o", str(target), "--json"], standalone_mode=False)
+    assert code in (0, 5)  # a machine with half a driver says host
+    document = json.loads(capsys.readouterr().out)
+    assert document["report"]["verdict"] in ("unverified", "works", "host")
+    assert (target / "rtbuild-requirements.txt").read_text() == f"six==1.17.0 --hash=sha256:{'a' * 64}\n"
+    assert {"--require-hashes", "--no-deps", ":all:"} <= set(calls[1])
+    assert os.access(target / "bin" / "cudnn-verify", os.X_OK)
+    with pytest.raises(UsageError, match="is there already"):
+        app(["venv", str(tmp_path / "m.yaml"), "-o", str(target)], standalone_mode=False)
+
+
+def test_venv_refuses_a_cell_whose_cuda_is_the_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = pinned_cell(tmp_path, provider="base")
+    monkeypatch.setattr(venv, "_pinned", lambda *_, **__: pinned)
+    with pytest.raises(UsageError, match="takes CUDA from its base image"):
+        app(["venv", str(tmp_path / "m.yaml"), "-o", str(tmp_path / "env")], standalone_mode=False)
+
+
+@pytest.mark.wheels
+def test_from_a_word_to_a_verified_environment(tmp_path: Path) -> None:
+    rtbuild_command.rtbuild(tmp_path, "init", "jax", "--python", "3.11", timeout=300)
+    done = rtbuild_command.rtbuild(tmp_path, "venv", timeout=900)
+    assert "unverified: no GPU here; all that can be checked without one is sound" in done.stderr
+
+
+def test_explain_takes_a_cause_and_an_error_message_anywhere(tmp_path: Path) -> None:
+    assert rtbuild(tmp_path, "explain", "cudnn-shadowed").stdout.startswith("cudnn-shadowed: Another cuDNN")
+    assert "3 causes fit equally" in rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
+    assert "no cause nothing" in rtbuild(tmp_path, "explain", "nothing", check=2).stderr
+
+
+def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("no kernel image is available for execution on the device\n")
+    document = json.loads(rtbuild(tmp_path, "diagnose", "log", "--json").stdout)
+    assert document["cause"] == "framework-arch-missing"
+    piped = subprocess.run(
+        [*rtbuild_command.RTBUILD, "diagnose"],
+        cwd=tmp_path,
+        input="CUDNN_STATUS_ARCH_MISMATCH",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert piped.stdout.startswith("cudnn-arch-dropped: ")
+    assert "No such file" in rtbuild(tmp_path, "diagnose", "none", check=2).stderr
