@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from .settings import COLAB
 
@@ -34,11 +34,6 @@ def allowed(origin: str | None, host: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and parts.netloc == host
-
-
-def readable(path: str) -> bool:
-    """Whether a path could be a file's: with a NUL in it every program answers that it is broken itself."""
-    return "\0" not in unquote(path)
 
 
 def without_tokens(text: str) -> str:
@@ -78,15 +73,6 @@ def load_jupyter_server_extension(app: Any) -> None:
             self.set_status(403)
             self.finish("rtbuild: pages of this site may not use this runtime, only %s may\n" % COLAB)
 
-    class Unreadable(Matcher):
-        def match(self, request: Any) -> dict[str, Any] | None:
-            return None if readable(request.path) else {}
-
-    class NoPath(RequestHandler):
-        def prepare(self) -> None:
-            self.set_status(400)
-            self.finish("rtbuild: this is the path of no file\n")
-
     class FromThePublicNetwork(OutputTransform):
         def __init__(self, request: Any) -> None:
             asked = request.headers.get("Access-Control-Request-Private-Network") == "true"
@@ -104,7 +90,7 @@ def load_jupyter_server_extension(app: Any) -> None:
             return status_code, headers, chunk
 
     _mask_tokens()
-    app.web_app.default_router.rules[:0] = [Rule(FromElsewhere(), Refused), Rule(Unreadable(), NoPath)]
+    app.web_app.default_router.rules.insert(0, Rule(FromElsewhere(), Refused))
     app.web_app.add_transform(FromThePublicNetwork)
 
 

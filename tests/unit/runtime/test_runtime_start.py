@@ -141,13 +141,6 @@ def test_pages_that_may_talk_to_it(origin: str | None, may: bool) -> None:
     assert guard.allowed(origin, "127.0.0.1:8888") is may
 
 
-def test_a_path_with_a_nul_is_no_file() -> None:
-    """The contents API answered it with 500, as if the server were at fault."""
-    assert guard.readable("/api/contents/a%20b/%25/notebook.ipynb")
-    for path in ("/api/contents/%00", "/files/a%00.txt", "/api/contents/a\0b"):
-        assert not guard.readable(path)
-
-
 def test_tokens_do_not_reach_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
