@@ -1,4 +1,4 @@
-"""What people read as truth is tried: links, the README's matrix, the error it shows."""
+"""What people read as truth is tried: links, the tutorial's matrix and commands, the error it shows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from builder.matrix import load
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def block(language: str, containing: str) -> str:
-    found = [b for b in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if containing in b]
-    assert len(found) == 1, f"{len(found)} blocks of {language} in the README hold {containing!r}"
+    found = [b for b in re.findall(rf"```{language}\n(.*?)```", TUTORIAL, re.DOTALL) if containing in b]
+    assert len(found) == 1, f"{len(found)} blocks of {language} in the tutorial hold {containing!r}"
     return found[0]
 
 
@@ -28,7 +29,7 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_readmes_matrix_is_one(tmp_path: Path) -> None:
+def test_the_tutorials_matrix_is_one(tmp_path: Path) -> None:
     path = tmp_path / "tf28.yaml"
     path.write_text(block("yaml", "version: 1"))
     matrix = load(path)
@@ -36,7 +37,7 @@ def test_the_readmes_matrix_is_one(tmp_path: Path) -> None:
     assert [cell.id for cell in matrix.cells] == [cell.id for cell in real.cells]
 
 
-def test_the_readmes_error_is_the_one_that_is_printed(tmp_path: Path) -> None:
+def test_the_tutorials_error_is_the_one_that_is_printed(tmp_path: Path) -> None:
     path = tmp_path / "tf28.yaml"
     path.write_text(block("yaml", "version: 1").replace("  python: [3.8", "  pyhton: [3.8"))
     with pytest.raises(MatrixError) as raised:
@@ -47,3 +48,37 @@ def test_the_readmes_error_is_the_one_that_is_printed(tmp_path: Path) -> None:
 
 def test_nothing_in_the_readme_waits_to_be_filled_in() -> None:
     assert not re.search(r"@[A-Z_]+@|TODO|TBD", README)
+
+
+CLI = (ROOT / "docs/cli.md").read_text()
+LINES = [
+    (page.name, words)
+    for page in PAGES
+    for code in re.findall(r"```(?:console|sh)\n(.*?)```", page.read_text(), re.DOTALL)
+    for line in code.splitlines()
+    if (words := re.sub(r"\s#.*", "", line.removeprefix("$ ")).split()) and words[0] == "rtbuild"
+]
+
+
+@pytest.mark.parametrize(("page", "words"), LINES, ids=lambda value: " ".join(value)[:60])
+def test_every_command_in_the_docs_is_one(page: str, words: list[str]) -> None:
+    """The reference is made from the program, so what stands there exists."""
+    names = [word for word in words[1:3] if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")]
+    section = next(
+        (
+            part
+            for n in (2, 1)
+            for part in CLI.split("\n## ")
+            if part.startswith("rtbuild " + " ".join(names[:n]) + "\n")
+        ),
+        None,
+    )
+    if section is None and words[1].startswith("--"):
+        section = CLI.split("\n## ")[1]
+    assert section is not None, f"{page}: there is no command in: {' '.join(words)}"
+    for option in (word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)):
+        assert re.search(rf"{re.escape(option)}\b", section), f"{page}: {' '.join(words)} has no {option}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= 900
