@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -54,6 +55,19 @@ PartitionName=gpu Nodes=ALL Default=YES State=UP MaxTime=60
 """
 
 
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    for first in range(16800, 30000, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as taken:
+                    taken.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no ports are free")
+
+
 def root() -> Path:
     """Debian 13 with Slurm, put together once by mmdebstrap from the system's own archive."""
     folder = resources.cache() / "slurm" / "root"
@@ -91,7 +105,7 @@ class Cluster:
     """Runs until it is stopped. Commands of Slurm lie in ``bin``, for the PATH."""
 
     folder: Path
-    port: int = 16817
+    port: int = field(default_factory=lambda: free_ports(20))
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -142,7 +156,8 @@ class Cluster:
         command = ["slurmctld", "-D", "-i"] if name == "ctld" else ["slurmd", "-D", "-N", name]
         script = " ".join(self.inside(*command))
         self.processes[name] = subprocess.Popen(
-            ["bash", "-c", f"exec {script}"],
+            # with this process it ends, too, however that one ends
+            ["setpriv", "--pdeathsig", "KILL", "bash", "-c", f"exec {script}"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=os.environ | {"LC_ALL": "C"},

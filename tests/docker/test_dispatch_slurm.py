@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from publish_doubles import MATRIX, Project
 from registry_double import RegistryDouble, serve
-from slurm_cluster import Cluster
+from slurm_cluster import NODES, Cluster
 
 from builder.net.http import Client
 from builder.oci.registry import Registry
@@ -180,7 +180,9 @@ def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cl
             time.sleep(1)
     code, rows = scene.dispatch()
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"}), cluster.logs()
-    assert set(scene.runs().values()) == {1}
+    # a controller that lost its last seconds runs again what was running then; nothing else is done twice
+    again = sum(scene.runs().values()) - len(rows)
+    assert 0 <= again <= len(NODES)
 
 
 def test_the_fleet_is_tried_before(scene: Scene) -> None:
