@@ -9,12 +9,12 @@ Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/j
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from builder.errors import CommandError, MissingToolError
+from builder.dispatch.client import SchedulerClient
+from builder.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,12 @@ PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "rtbuild"
 KEY = "io.rtbuild/key"
-_SECONDS = 60
+_KUBERNETES = SchedulerClient(
+    name="Kubernetes",
+    absent="install it and log in; --dry-run prints the manifests without it",
+    silent="kubectl cluster-info",
+    refused="kubectl auth can-i create jobs; rtbuild doctor --fleet FILE tries each class",
+)
 _LOG = 8 << 20
 """Bytes of a pod's log that are read."""
 _KEPT = 24 * 3600
@@ -133,12 +138,12 @@ def _network_policy(fleet: Fleet) -> dict[str, Any]:
 
 def submit(manifests: str) -> str:
     """What kubectl says of the manifests that it applied. Raises CommandError, MissingToolError."""
-    return _call(["kubectl", "apply", "--filename", "-"], manifests)
+    return _KUBERNETES.ask(["kubectl", "apply", "--filename", "-"], manifests)
 
 
 def jobs(fleet: Fleet) -> Mapping[str, str]:
     """The state of every job of ours by its task's key: ``active``, ``complete``, or ``failed (reason)``."""
-    listed = _call(
+    listed = _KUBERNETES.ask(
         [
             "kubectl",
             "get",
@@ -171,7 +176,7 @@ def _state(status: Mapping[str, Any]) -> str:
 
 def log_of(key: str, fleet: Fleet) -> str:
     """What the newest pod of a task printed, which is the probe's JSON. Raises CommandError."""
-    return _call(
+    return _KUBERNETES.ask(
         [
             "kubectl",
             "logs",
@@ -197,35 +202,9 @@ def try_lane(name: str, fleet: Fleet) -> str | None:
         gpu_class=name, matrix="x", cell="x", repository="x", digest="sha256:0", probe="", inputs=""
     )
     try:
-        _call(["kubectl", "create", "--dry-run=server", "--filename", "-"], _yaml([job(task, lane, fleet)]))
+        _KUBERNETES.ask(
+            ["kubectl", "create", "--dry-run=server", "--filename", "-"], _yaml([job(task, lane, fleet)])
+        )
     except CommandError as error:
         return error.tail[-1] if error.tail else error.message
     return None
-
-
-def _call(command: Sequence[str], text: str | None = None) -> str:
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=_SECONDS
-        )
-    except FileNotFoundError as error:
-        raise MissingToolError(
-            "there is no kubectl here",
-            hint="install it and log in; --dry-run prints the manifests without it",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise CommandError(
-            f"kubectl did not answer in {_SECONDS} s",
-            command=command,
-            returncode=124,
-            hint="kubectl cluster-info",
-        ) from error
-    if done.returncode != 0:
-        raise CommandError(
-            f"kubectl {command[1]} was refused",
-            command=command,
-            returncode=done.returncode,
-            tail=done.stderr.splitlines()[-10:],
-            hint="kubectl auth can-i create jobs; rtbuild doctor --fleet FILE tries each class",
-        )
-    return done.stdout

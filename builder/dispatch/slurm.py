@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 from typing import TYPE_CHECKING
 
+from builder.dispatch.client import SchedulerClient
 from builder.dispatch.plan import VerifyTask
-from builder.errors import CommandError, MissingToolError
+from builder.errors import CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 PREFIX = "rtbuild-"
 _TASK = re.compile(r"^  '(?P<key>[0-9a-f]{20}) \S+ \S+'$", re.MULTILINE)
-_SECONDS = 60
+_SLURM = SchedulerClient(
+    name="Slurm",
+    absent="run it where jobs are submitted from; --dry-run prints what would be submitted",
+    silent="is the controller up? scontrol ping",
+    refused="rtbuild doctor --fleet FILE tries each class",
+)
 _AGAIN = "22 | 23 | 30"
 """Exit codes of cudnn-verify that say nothing about the image: host, busy, the probe itself failed."""
 _ANY = VerifyTask(gpu_class="", matrix="", cell="x", repository="x", digest="x", probe="", inputs="")
@@ -84,12 +89,12 @@ def keys_in(script: str) -> tuple[str, ...]:
 
 def submit(script: str) -> str:
     """The id of the job that Slurm made of the script. Raises CommandError, MissingToolError."""
-    return _call(["sbatch", "--parsable"], script).strip().partition(";")[0]
+    return _SLURM.ask(["sbatch", "--parsable"], script).strip().partition(";")[0]
 
 
 def under_way() -> Mapping[str, str]:
     """The keys of this user's tasks that wait or run, and Slurm's word for each: ``PENDING (Resources)``."""
-    listed = _call(["squeue", "--me", "--array", "--noheader", "--format=%F|%K|%j|%T|%r"])
+    listed = _SLURM.ask(["squeue", "--me", "--array", "--noheader", "--format=%F|%K|%j|%T|%r"])
     rows = [line.strip().split("|") for line in listed.splitlines() if line.strip()]
     rows = [row for row in rows if len(row) == 5 and row[2].startswith(PREFIX)]
     scripts = {job: keys_in(_script_of(job)) for job in {row[0] for row in rows}}
@@ -104,7 +109,7 @@ def under_way() -> Mapping[str, str]:
 def _script_of(job: str) -> str:
     """A job's batch script; empty if it has ended meanwhile."""
     try:
-        return _call(["scontrol", "write", "batch_script", job, "-"])
+        return _SLURM.ask(["scontrol", "write", "batch_script", job, "-"])
     except CommandError:
         return ""
 
@@ -118,35 +123,7 @@ def try_lane(name: str, fleet: Fleet) -> str | None:
         line + "\n" for line in _script(name, [_ANY], fleet).splitlines() if line.startswith("#SBATCH")
     )
     try:
-        _call(["sbatch", "--test-only"], task + "true\n")
+        _SLURM.ask(["sbatch", "--test-only"], task + "true\n")
     except CommandError as error:
         return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message
     return None
-
-
-def _call(command: Sequence[str], text: str | None = None) -> str:
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, text=True, check=False, timeout=_SECONDS
-        )
-    except FileNotFoundError as error:
-        raise MissingToolError(
-            f"there is no {command[0]} here",
-            hint="run it where jobs are submitted from; --dry-run prints what would be submitted",
-        ) from error
-    except subprocess.TimeoutExpired as error:
-        raise CommandError(
-            f"{command[0]} did not answer in {_SECONDS} s",
-            command=command,
-            returncode=124,
-            hint="is the controller up? scontrol ping",
-        ) from error
-    if done.returncode != 0:
-        raise CommandError(
-            f"Slurm refused: {command[0]}",
-            command=command,
-            returncode=done.returncode,
-            tail=done.stderr.splitlines()[-10:],
-            hint="rtbuild doctor --fleet FILE tries each class",
-        )
-    return done.stdout
