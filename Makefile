@@ -30,7 +30,8 @@ quickstart: setup  ## build TensorFlow 2.8.4 with CUDA 11 and cuDNN 8, and verif
 	docker run --rm $$($(BIN)/rtbuild list matrices/tf28.yaml --select '$(CELLS)' --format image) cudnn-verify || test $$? -eq 10
 
 test: setup lint  ## lint, unit tests, doubles of a driver, a real engine and a real registry
-	$(PYTEST) -q -m 'not wheels and not long'
+	$(PYTEST) -q -n 2 -m 'not docker and not wheels and not long'
+	$(PYTEST) -q -m 'docker and not wheels and not long'
 
 test-unit: $(BIN)/rtbuild  ## the fast part: no engine; of the network NVIDIA's headers, once
 	$(PYTEST) -q -m 'not docker and not wheels'
