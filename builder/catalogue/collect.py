@@ -13,10 +13,12 @@ from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, DatedRuntime, Part, Run
 from builder.colab.listed import listed
 from builder.errors import CellError, RtbuildError
+from builder.evidence.verification import no_proof
 from builder.facts import check, tables
 from builder.facts.gpus import class_of
 from builder.lock.file import lock_path, read_lock
 from builder.verify import Damaged, ReportStore
+from builder.verify.document import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,6 +94,10 @@ def _runs(
             notes.append(f"{entry.where} is not shown: {entry.why}")
             continue
         if entry.test_double or not entry.key.gpus or entry.key.driver is None:
+            continue
+        doubt = next(no_proof(parse(json.dumps(entry.document))), None) if entry.verdict == "works" else None
+        if doubt is not None:
+            notes.append(f"{entry.where} is not shown: {doubt}")
             continue
         name, capability = entry.key.gpus[0]
         cause = entry.document.get("cause")

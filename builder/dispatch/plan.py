@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from builder.evidence.verification import no_proof
 from builder.facts.gpus import class_of
+from builder.verify.document import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,11 +89,16 @@ def tasks_of(cells: Iterable[StagedCell]) -> tuple[VerifyTask, ...]:
 
 
 def verdicts(tasks: Sequence[VerifyTask], reports: Iterable[SealedReport]) -> dict[str, TaskVerdict]:
-    """The newest conclusive report for each task, by the task's key; a test double's counts for nothing."""
+    """The newest conclusive report for each task, by the task's key.
+
+    A test double's counts for nothing, and neither does one that says ``works`` and does not show it.
+    """
     wanted = {(task.digest, task.gpu_class, task.probe): task.key for task in tasks}
     found: dict[str, TaskVerdict] = {}
     for report in sorted(reports, key=lambda report: report.verified):
         if report.test_double or report.verdict not in CONCLUSIVE or not report.key.gpus:
+            continue
+        if report.verdict == "works" and any(no_proof(parse(json.dumps(report.document)))):
             continue
         name, capability = report.key.gpus[0]
         key = wanted.get((report.key.digest, class_of(name, capability) or "", report.key.probe))

@@ -86,8 +86,21 @@ def test_a_report_of_this_digest_says_on_which_card_it_ran(project: Project, tmp
         {"test_double": True},
         {"gpus": [], "driver": None, "verdict": "unverified"},
         {"gpu": {"name": "NVIDIA Mystery 1", "compute_capability": "7.5"}},
+        {
+            "checks": [
+                {"id": "C07", "stage": "convolution", "outcome": "failed", "summary": "x", "evidence": {}}
+            ]
+        },
+        {"checks": []},
     ],
-    ids=["another digest", "a test double", "no GPU", "a card in no table"],
+    ids=[
+        "another digest",
+        "a test double",
+        "no GPU",
+        "a card in no table",
+        "a failed check",
+        "no convolution",
+    ],
 )
 def test_what_is_no_word_on_this_image_makes_no_yes(project: Project, changes: dict[str, object]) -> None:
     reported(project, **changes)

@@ -104,8 +104,14 @@ def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Proje
         {"verdict": "busy", "cause": "device-busy"},
         {"verdict": "unverified", "gpus": [], "driver": None},
         {"probe": {"version": "9.9", "sha256": "0" * 64}},
+        {
+            "checks": [
+                {"id": "C07", "stage": "convolution", "outcome": "failed", "summary": "x", "evidence": {}}
+            ]
+        },
+        {"checks": []},
     ],
-    ids=["digest", "class", "double", "host", "busy", "no GPU", "probe"],
+    ids=["digest", "class", "double", "host", "busy", "no GPU", "probe", "a failed check", "no convolution"],
 )
 def test_other_reports_leave_it_to_be_run(known: tuple[Project, VerifyTask], changes: dict[str, Any]) -> None:
     project, task = known
