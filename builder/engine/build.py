@@ -1,29 +1,25 @@
-"""Runs ``docker buildx build`` and turns what it prints into events, a log and an error worth reading."""
+"""Runs ``docker buildx build``: its plain output is the log, the progress, and where errors are read."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import selectors
 import shlex
 import signal
 import subprocess
-import tempfile
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from builder.engine.buildlog import BuildLog, one_line, shorten
-from builder.engine.rawjson import BuildProgress, MessageDecoder
-from builder.errors import CancelledError, CommandError
+from builder.errors import CancelledError, CellError, CommandError
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from builder.engine.events import BuildEvent
+    from builder.engine.facts import EngineFacts
 
 PREDEFINED_PROXY_ARGS = frozenset(
     {
@@ -41,6 +37,9 @@ PREDEFINED_PROXY_ARGS = frozenset(
 """Build arguments that need no ``ARG`` and stay out of the image's history
 (https://docs.docker.com/reference/dockerfile/#predefined-args)."""
 
+TAIL_LINES = 40
+"""Lines of the step that failed, and of buildx after them, that an error carries."""
+
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))
 """How a build is ended, and how many seconds each signal gets: on SIGINT buildx has BuildKit cancel."""
@@ -54,6 +53,8 @@ _HINTS = (
 )
 """What to do about failures that are not the Dockerfile's, by a part of their text."""
 
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
@@ -61,12 +62,13 @@ class BuildRequest:
 
     context: Path
     tag: str
-    platform: str
     epoch: int
-    compression: Literal["zstd", "gzip", "uncompressed"] = "zstd"
-    build_contexts: Mapping[str, str]
-    secrets: Mapping[str, Path]
-    build_args: Mapping[str, str]
+    """``SOURCE_DATE_EPOCH``, in seconds since 1970."""
+    platform: str
+    build_contexts: Mapping[str, str] = field(default_factory=dict)
+    """In the place of stages of the Dockerfile: ``{"wheels": "oci-layout://DIR:TAG"}``."""
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    build_args: Mapping[str, str] = field(default_factory=dict)
     no_cache: bool = False
     cache_from: Sequence[str] = ()
     cache_to: Sequence[str] = ()
@@ -75,35 +77,16 @@ class BuildRequest:
     """The stage to build, if not the last one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """How a build that succeeded went."""
+def command_line(request: BuildRequest, *, docker: Sequence[str], facts: EngineFacts) -> list[str]:
+    """The command as a user can paste it to see the same.
 
-    digest: str
-    """``containerimage.digest`` of buildx's metadata."""
-    seconds: float
-    steps: int
-    cached: int
-
-
-def command_line(
-    request: BuildRequest,
-    *,
-    docker: Sequence[str],
-    builder: str,
-    driver: str = "docker",
-    store: Literal["containerd", "graphdriver"],
-) -> list[str]:
-    """The command without its places for progress and metadata: what a user can paste to see the same.
-
-    A containerd store keeps compressed layers as the exporter makes them: BuildKit inside the engine writes
-    them there (``type=image``), any other streams them through buildx into it (``type=docker``), and the
-    digest is the same. A graphdriver unpacks what it is given, and there is nothing to compress.
+    BuildKit inside an engine with the containerd store writes the image there (``type=image``), any other
+    builder streams it through buildx into the engine (``type=docker``).
 
     Proxy arguments are named without their value, which buildx then takes from the environment: neither
     ``ps`` nor a log shows the password that a proxy's address may hold.
     """
-    command = [*docker, "buildx", "build", "--builder", builder]
+    command = [*docker, "buildx", "build", "--builder", facts.builder, "--progress=plain"]
     command += ["--platform", request.platform, "--provenance=false", "--sbom=false"]
     if request.target is not None:
         command += ["--target", request.target]
@@ -120,13 +103,11 @@ def command_line(
         command += ["--cache-from", place]
     for place in request.cache_to:
         command += ["--cache-to", place]
-    if store == "containerd":
-        kind = "image" if driver == "docker" else "docker"
-        how = f"compression={request.compression}"
-        how += ",compression-level=3" if request.compression == "zstd" else ""
+    if facts.store == "containerd":
+        kind = "image" if facts.builder_driver == "docker" else "docker"
         command += [
             "--output",
-            f"type={kind},name={request.tag},oci-mediatypes=true,{how}",
+            f"type={kind},name={request.tag},oci-mediatypes=true,compression=uncompressed",
         ]
     else:
         command += ["--tag", request.tag, "--load"]
@@ -138,61 +119,54 @@ def run_build(
     request: BuildRequest,
     *,
     log: Path,
-    on_event: Callable[[BuildEvent], None],
+    on_line: Callable[[str], None],
     cancel: threading.Event,
-) -> Finished:
-    """Run ``command``, which :func:`command_line` made. Raises CommandError or CancelledError."""
+) -> None:
+    """Run ``command``, which :func:`command_line` made; ``log`` gets all that it prints.
+
+    Raises CommandError or CancelledError, and CellError if the log cannot be written.
+    """
     proxies = {name: value for name, value in request.build_args.items() if name in PREDEFINED_PROXY_ARGS}
-    environment = {**os.environ, **proxies, "DOCKER_CLI_HINTS": "false", "NO_COLOR": "1"}
-    progress = BuildProgress()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="rtbuild-") as folder, BuildLog(log) as text:
-        metadata = Path(folder) / "metadata.json"
-        extra = ["--progress=rawjson", "--metadata-file", str(metadata)]
-        text.line("+ " + shlex.join(command))
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = log.open("w", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise CellError(f"the build's log cannot be written: {error}") from error
+    lines: list[str] = []
+    with file:
+        file.write(f"+ {shlex.join(command)}\n")
         process = subprocess.Popen(
-            [*command[:-1], *extra, command[-1]],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, **proxies, "DOCKER_CLI_HINTS": "false", "NO_COLOR": "1"},
             start_new_session=True,  # Ctrl-C reaches rtbuild alone, which then ends its builds in order
         )
         try:
-            for item in _messages(process, cancel):
-                if isinstance(item, str):
-                    text.line(item)
-                    continue
-                for event in progress.events(item):
-                    text.event(event)
-                    on_event(event)
-            for event in progress.finish():
-                text.event(event)
-                on_event(event)
+            for line in _lines(process, cancel):
+                file.write(line + "\n")
+                lines.append(line)
+                on_line(line)
             returncode = process.wait()
         except BaseException:
-            _close(process)
             _stop(process)
             raise
-        _close(process)
-        if cancel.is_set() and returncode != 0:
-            text.line("cancelled")
-            raise CancelledError(f"the build of {request.tag} was cancelled", hint=f"its log so far: {log}")
-        if returncode != 0:
-            step = progress.failed
-            raise _failure(command, request.tag, returncode, tail=text.tail(step), log=log, step=step)
-        seconds = time.monotonic() - began
-        text.line(f"done in {seconds:.1f} s: {progress.total} steps, {progress.cached} from the cache")
-        digest = json.loads(metadata.read_text("utf-8"))["containerimage.digest"]
-    return Finished(digest=digest, seconds=seconds, steps=progress.total, cached=progress.cached)
+        finally:
+            if process.stderr:
+                process.stderr.close()
+    if cancel.is_set() and returncode != 0:
+        raise CancelledError(f"the build of {request.tag} was cancelled", hint=f"its log so far: {log}")
+    if returncode != 0:
+        raise _failure(command, request.tag, returncode, lines=lines, log=log)
 
 
-def _messages(process: subprocess.Popen[bytes], cancel: threading.Event) -> Iterator[dict[str, object] | str]:
-    """Decode stderr until it ends; a set ``cancel`` ends the process, whose last words are read too."""
+def _lines(process: subprocess.Popen[bytes], cancel: threading.Event) -> Iterator[str]:
+    """Lines of stderr until it ends; a set ``cancel`` ends the process, whose last words are read too."""
     pipe = process.stderr
     if pipe is None:
         raise TypeError("the process was started without a pipe")
-    decoder = MessageDecoder()
+    rest = b""
     steps, deadline = iter(_ESCALATION), 0.0
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
@@ -205,10 +179,17 @@ def _messages(process: subprocess.Popen[bytes], cancel: threading.Event) -> Iter
                 chunk = os.read(pipe.fileno(), 1 << 16)
                 if not chunk:
                     break
-                yield from decoder.feed(chunk)
+                *whole, rest = (rest + chunk).split(b"\n")
+                yield from map(printable_line, whole)
             elif process.poll() is not None:
                 break  # a child of its own may hold the pipe open
-    yield from decoder.feed(b"", final=True)
+    if rest:
+        yield printable_line(rest)
+
+
+def printable_line(line: bytes) -> str:
+    """A line as a terminal would leave it: without colours, and after its last carriage return."""
+    return _ANSI.sub("", line.decode("utf-8", "replace")).rstrip("\r").rpartition("\r")[2]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -220,11 +201,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             continue
         return
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    if process.stderr:
-        process.stderr.close()
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -240,20 +216,30 @@ def hint_for(text: str) -> str | None:
 
 
 def _failure(
-    command: Sequence[str], tag: str, returncode: int, *, tail: Sequence[str], log: Path, step: str | None
+    command: Sequence[str], tag: str, returncode: int, *, lines: Sequence[str], log: Path
 ) -> CommandError:
+    step, tail = _of_failed_step(lines)
     errors = [line for line in tail if line.startswith("ERROR: ")]
     reason = errors[-1].removeprefix("ERROR: ") if errors else f"docker buildx ended with status {returncode}"
     reason = reason.removeprefix("failed to solve: ")
     status = re.search(r"did not complete successfully: exit code: (\d+)$", reason)
     if step and status:  # BuildKit repeats the whole script, which may be a page long
-        reason = f"{shorten(one_line(step), 100)} ended with status {status[1]}"
-    text = "\n".join(tail)
+        reason = f"{step if len(step) <= 100 else step[:99] + '…'} ended with status {status[1]}"
     return CommandError(
         f"{tag} did not build: {reason}",
         command=command,
         returncode=returncode,
         tail=tail,
         log=log,
-        hint=hint_for(text) or f"the whole log: {log}",
+        hint=hint_for("\n".join(tail)) or f"the whole log: {log}",
     )
+
+
+def _of_failed_step(lines: Sequence[str]) -> tuple[str, list[str]]:
+    """The step that failed by itself, and its last lines with what buildx said at the end."""
+    numbered = [re.match(r"#(\d+) (?:\d+\.\d+ )?(.*)", line) for line in lines]
+    failed = next((m[1] for m in numbered if m and re.match(r"ERROR: (?!.*context canceled$)", m[2])), "")
+    of_step = [m[2] for m in numbered if m and m[1] == failed]
+    last = max((number for number, match in enumerate(numbered) if match), default=-1)
+    tail = [*of_step[1:-1], *lines[last + 1 :]] if failed else list(lines[last + 1 :])
+    return (of_step[0] if of_step else ""), tail[-TAIL_LINES:]

@@ -29,7 +29,7 @@ MINIMUM_ENGINE = (23, 0)
 (https://docs.docker.com/build/buildkit/dockerfile-release-notes/)."""
 
 MINIMUM_BUILDX = (0, 13)
-"""The first buildx with ``--progress=rawjson`` (https://github.com/docker/buildx/releases/tag/v0.13.0)."""
+"""The oldest buildx that rtbuild is tested with."""
 
 _SECONDS_TO_ANSWER = 20
 _SECONDS_TO_WORK = 600
@@ -250,8 +250,7 @@ def _buildx_version(command: tuple[str, ...]) -> str:
     version = words[1].removeprefix("v") if len(words) > 1 else "unknown"
     if _numbers(version) < MINIMUM_BUILDX:
         raise MissingToolError(
-            f"buildx {version} is too old: rtbuild reads --progress=rawjson, which came with"
-            f" {_dotted(MINIMUM_BUILDX)}",
+            f"buildx {version} is too old: {_dotted(MINIMUM_BUILDX)} is the oldest that rtbuild knows",
             hint=hint,
         )
     return version

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from builder.engine import container, images
 from builder.engine import pull as pulling
-from builder.engine.build import BuildRequest, command_line, run_build
+from builder.engine.build import command_line, run_build
 from builder.engine.connect import Connection, connect
 from builder.engine.facts import EngineFacts
 from builder.engine.nvidia import gpu_facts
@@ -23,26 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from types import TracebackType
 
+    from builder.engine.build import BuildRequest
     from builder.engine.container import ProbeRun
-    from builder.engine.events import BuildEvent
     from builder.engine.images import HistoryEntry, StoredImage
     from builder.engine.receive import ArchiveParts
 
 _POLL = 0.1
 _CONTAINERD = "io.containerd.snapshotter.v1"
 """``driver-type`` in ``docker info`` where images are kept by containerd."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuiltImage:
-    """What a build left in the engine's store."""
-
-    image: StoredImage
-    seconds: float
-    steps: int
-    cached: int
-    """How many of the steps came from the cache."""
-    log: Path
 
 
 class Engine:
@@ -110,63 +97,19 @@ class Engine:
 
     def build(
         self,
-        context: Path,
+        request: BuildRequest,
         *,
-        tag: str,
-        platform: str,
-        epoch: int,
         log: Path,
-        on_event: Callable[[BuildEvent], None],
+        on_line: Callable[[str], None] = lambda _: None,
         cancel: threading.Event,
-        compression: Literal["zstd", "gzip", "uncompressed"] = "zstd",
-        build_contexts: Mapping[str, str] | None = None,
-        secrets: Mapping[str, Path] | None = None,
-        build_args: Mapping[str, str] | None = None,
-        no_cache: bool = False,
-        cache_from: Sequence[str] = (),
-        cache_to: Sequence[str] = (),
-        target: str | None = None,
-    ) -> BuiltImage:
-        """Build ``context`` with buildx into the engine's store, under the name ``tag``.
+    ) -> None:
+        """Build with buildx into the engine's store; ``on_line`` is told each line of its plain output.
 
-        ``build_contexts`` override stages of the Dockerfile (``{"wheels": "oci-layout://DIR:TAG"}``);
-        ``epoch`` is ``SOURCE_DATE_EPOCH`` in seconds since 1970; ``on_event`` is called from this thread.
         Raises CommandError with the exact command and the last lines of the step that failed, or
         CancelledError soon after ``cancel`` is set.
         """
-        request = BuildRequest(
-            context=context,
-            tag=tag,
-            platform=platform,
-            epoch=epoch,
-            compression=compression,
-            build_contexts=build_contexts or {},
-            secrets=secrets or {},
-            build_args=build_args or {},
-            no_cache=no_cache,
-            cache_from=cache_from,
-            cache_to=cache_to,
-            target=target,
-        )
-        facts = self.facts()
-        command = command_line(
-            request,
-            docker=self._connection.docker,
-            builder=facts.builder,
-            driver=facts.builder_driver,
-            store=facts.store,
-        )
-        done = run_build(command, request, log=log, on_event=on_event, cancel=cancel)
-        image = self.inspect(tag)
-        if image is None:
-            raise CellError(
-                f"{tag} was built, but the engine has no such image", hint=f"the whole log: {log}"
-            )
-        if facts.store == "containerd" and image.digest != done.digest:
-            raise CellError(
-                f"{tag} is {image.digest}, but this build made {done.digest}: another took its name"
-            )
-        return BuiltImage(image=image, seconds=done.seconds, steps=done.steps, cached=done.cached, log=log)
+        command = command_line(request, docker=self._connection.docker, facts=self.facts())
+        run_build(command, request, log=log, on_line=on_line, cancel=cancel)
 
     def cells(self) -> dict[str, str]:
         """The cell of each named image here that rtbuild built, by the image's name."""

@@ -7,6 +7,7 @@ Both are stages of a Dockerfile, built into the engine's store, read out of it, 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -16,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.engine.build import BuildRequest
 from builder.engine.network import user_network
 from builder.errors import CellError
 from builder.layers.base import tar_layer
@@ -29,9 +31,9 @@ from builder.recipe.quote import env_name, value
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from builder.engine import BuildEvent, Engine
+    from builder.engine import Engine
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import LayerStore, Lease, Record
     from builder.model import Cell
@@ -74,12 +76,11 @@ class EngineSteps:
             try:
                 built = _built(
                     self._engine,
-                    context,
                     log=root.parent / f"{root.name}.log",
                     cancel=cancel,
+                    context=context,
                     platform=facts.platform,
                     epoch=0,
-                    on_event=lambda _event: None,
                     no_cache=True,
                 )
                 with built as saved:
@@ -124,13 +125,13 @@ def system_layers(
         saved = stack.enter_context(
             _built(
                 engine,
-                context,
+                log=log,
+                on_line=lambda line: tell(walk, line),
+                cancel=walk.cancel,
+                context=context,
                 target="system",
                 platform=cell.platform,
                 epoch=recipe.pinned.epoch,
-                log=log,
-                on_event=lambda event: tell(walk, event),
-                cancel=walk.cancel,
                 build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
                 secrets=network.secrets,
                 build_args=network.build_args,
@@ -162,12 +163,19 @@ def _stages_below(
 
 
 @contextmanager
-def _built(engine: Engine, context: Path, *, cancel: threading.Event, **options: Any) -> Iterator[SavedImage]:
-    """A stage that was built, as an image that can be read."""
+def _built(
+    engine: Engine,
+    *,
+    log: Path,
+    on_line: Callable[[str], None] = lambda _: None,
+    cancel: threading.Event,
+    **request: Any,
+) -> Iterator[SavedImage]:
+    """A stage that was built, as an image that can be read. ``request`` as of BuildRequest."""
     name = f"{WORKING}/{uuid.uuid4().hex[:12]}:stage"
     with tempfile.TemporaryDirectory(prefix="rtbuild-stage-") as folder:
         archive = Path(folder) / "stage.tar"
-        engine.build(context, tag=name, cancel=cancel, compression="uncompressed", **options)
+        engine.build(BuildRequest(tag=name, **request), log=log, on_line=on_line, cancel=cancel)
         try:
             engine.save(name, archive)
         finally:
@@ -206,16 +214,8 @@ def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: 
     return record.layer
 
 
-def tell(walk: Walk, event: BuildEvent) -> None:
-    """A build's event as a cell's progress."""
-    from builder.engine import StepFinished, StepOutput, StepStarted, Transfer
-
-    match event:
-        case StepStarted():
-            walk.progress(f"[{event.number}/{event.total}] {event.name}", event.number, event.total)
-        case StepFinished():
-            pass
-        case StepOutput():
-            walk.progress(event.line.strip()[:120])
-        case Transfer():
-            walk.progress(f"{event.what}", event.done, event.total)
+def tell(walk: Walk, line: str) -> None:
+    """A line of a build's plain output as a cell's progress: steps by name, their output without its time."""
+    text = re.sub(r"^#\d+ (\d+\.\d+ )?", "", line).strip()
+    if text:
+        walk.progress(text[:120])

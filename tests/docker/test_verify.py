@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tiny
 
-from builder.engine import Engine
+from builder.engine import BuildRequest, Engine
 from builder.errors import CommandError
 from builder.model import Base, Cell, Cuda, Image, Verdict
 from builder.verify import Expectation, ReportStore, verify
@@ -83,15 +83,11 @@ def image(engine: Engine, busybox: Path, tmp_path: Path):
             "COPY probe /usr/local/bin/cudnn-verify\n",
             probe=SAY + script + "\n",
         )
-        built = engine.build(
-            folder,
-            tag=names[-1],
-            platform=engine.facts().platform,
-            epoch=1,
-            log=tmp_path / "log",
-            on_event=lambda _: None,
-            cancel=threading.Event(),
-        ).image
+        platform = engine.facts().platform
+        request = BuildRequest(context=folder, tag=names[-1], platform=platform, epoch=1)
+        engine.build(request, log=tmp_path / "log", cancel=threading.Event())
+        built = engine.inspect(names[-1])
+        assert built is not None
         return Image(
             cell=CELL, reference=names[-1], digest=built.digest, content=built.content, size=built.size
         )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine.build import _ESCALATION, BuildRequest, Finished, command_line, run_build
-from builder.engine.events import BuildEvent, StepFinished
+from builder.engine import EngineFacts
+from builder.engine.build import _ESCALATION, BuildRequest, command_line, run_build
 from builder.errors import CancelledError, CellError, CommandError
 
 DATA = Path(__file__).parent / "data"
@@ -21,18 +21,19 @@ DOUBLE = """#!/bin/sh
 # test double of the docker client: replays a recording
 echo $$ > {folder}/pid
 env > {folder}/env
-while [ $# -gt 0 ]; do
-    [ "$1" = --metadata-file ] && echo '{{"containerimage.digest": "sha256:'{sha}'"}}' > "$2"
-    shift
-done
 {body}
 """
 
 
 def request(**changes: object) -> BuildRequest:
     settings: dict = {"context": Path("/ctx"), "tag": "rt/x:cell", "platform": "linux/amd64", "epoch": 42}
-    settings |= {"build_contexts": {}, "secrets": {}, "build_args": {}} | changes
-    return BuildRequest(**settings)
+    return BuildRequest(**settings | changes)
+
+
+def facts(**changes: object) -> EngineFacts:
+    known: dict = {"version": "26.1.5", "buildx": "0.13.1", "store": "containerd", "driver": "overlayfs"}
+    known |= {"root": "/", "disk_free": None, "platform": "linux/amd64", "host": "unix:///x"}
+    return EngineFacts(**known | changes)
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def install(body: str) -> Path:
         program = tmp_path / "bin" / "docker"
         program.parent.mkdir()
-        program.write_text(DOUBLE.format(folder=tmp_path, sha="0" * 64, body=body))
+        program.write_text(DOUBLE.format(folder=tmp_path, body=body))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         return tmp_path
@@ -50,11 +51,11 @@ def double(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return install
 
 
-def build(folder: Path, *, on_event=lambda _: None, cancel=None, **changes) -> Finished:
+def build(folder: Path, *, on_line=lambda _: None, cancel=None, **changes) -> None:
     asked = request(**changes)
-    command = command_line(asked, docker=["docker"], builder="default", store="containerd")
+    command = command_line(asked, docker=["docker"], facts=facts())
     cancel = cancel or threading.Event()
-    return run_build(command, asked, log=folder / "logs" / "cell.log", on_event=on_event, cancel=cancel)
+    run_build(command, asked, log=folder / "logs" / "cell.log", on_line=on_line, cancel=cancel)
 
 
 def gone(pid: int) -> bool:
@@ -74,79 +75,83 @@ def test_command_for_another_builder_and_the_containerd_store() -> None:
         cache_from=["type=registry,ref=127.0.0.1:5000/cache"],
         cache_to=["type=inline"],
     )
-    command = command_line(asked, docker=["docker"], builder="big", driver="remote", store="containerd")
+    command = command_line(asked, docker=["docker"], facts=facts(builder="big", builder_driver="remote"))
     assert shlex.join(command) == (
-        "docker buildx build --builder big --platform linux/amd64 --provenance=false --sbom=false --no-cache"
+        "docker buildx build --builder big --progress=plain --platform linux/amd64"
+        " --provenance=false --sbom=false --no-cache"
         " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY --build-arg OTHER=1"
         " --build-context wheels=oci-layout:///cache/oci:x --secret id=ca,src=/s/ca.pem"
         " --secret id=pip_conf,src=/s/pip.conf"
         " --cache-from type=registry,ref=127.0.0.1:5000/cache --cache-to type=inline"
-        " --output type=docker,name=rt/x:cell,oci-mediatypes=true,compression=zstd,compression-level=3 /ctx"
+        " --output type=docker,name=rt/x:cell,oci-mediatypes=true,compression=uncompressed /ctx"
     )
 
 
 def test_command_for_an_engines_own_builder() -> None:
-    command = command_line(
-        request(compression="gzip"), docker=["docker"], builder="default", store="containerd"
-    )
-    assert command[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=gzip"
-    stage = command_line(
-        request(compression="uncompressed", target="system"),
-        docker=["docker"], builder="default", store="containerd",
-    )  # fmt: skip
-    assert stage[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=uncompressed"
-    assert stage[stage.index("--target") + 1] == "system"
+    command = command_line(request(target="system"), docker=["docker"], facts=facts())
+    assert command[-2] == "type=image,name=rt/x:cell,oci-mediatypes=true,compression=uncompressed"
+    assert command[command.index("--target") + 1] == "system"
     assert command[:5] == ["docker", "buildx", "build", "--builder", "default"]
 
 
 @pytest.mark.parametrize("driver", ["docker", "docker-container"])
 def test_command_for_a_graphdriver_store_loads(driver: str) -> None:
-    command = command_line(request(), docker=["docker"], builder="b", driver=driver, store="graphdriver")
+    command = command_line(
+        request(), docker=["docker"], facts=facts(builder="b", builder_driver=driver, store="graphdriver")
+    )
     assert command[-4:] == ["--tag", "rt/x:cell", "--load", "/ctx"]
     assert not any("compression" in word for word in command)
 
 
-def test_success_is_told_logged_and_measured(double) -> None:
-    folder = double(f"cat {DATA}/success.rawjson >&2")
-    events: list[BuildEvent] = []
-    done = build(folder, on_event=events.append)
-    assert done.digest == "sha256:" + "0" * 64
-    assert (done.steps, done.cached) == (3, 0)
-    assert sum(isinstance(event, StepFinished) and event.number > 0 for event in events) == 3
+def test_success_is_told_and_logged(double) -> None:
+    folder = double(f"cat {DATA}/success.plain >&2")
+    lines: list[str] = []
+    build(folder, on_line=lines.append)
     log = (folder / "logs" / "cell.log").read_text()
     assert log.startswith("+ docker buildx build --builder default ")
-    assert "\n#6 [wheels 1/1] RUN echo hello; echo err >&2; sleep 1; echo done\n" in log
-    assert log.splitlines()[-1].endswith("3 steps, 0 from the cache")
-    assert "hello" in log
-    assert "DONE 1.3s" in log
+    assert log.splitlines()[1:] == lines == (DATA / "success.plain").read_text().splitlines()
+
+
+def test_lines_are_as_a_terminal_leaves_them_wherever_they_are_cut(double) -> None:
+    folder = double(
+        "printf 'caf\\303' >&2; sleep 0.2; printf '\\251\\n#1 \\033[31mred\\033[0m\\n10%%\\r100%%' >&2"
+    )
+    lines: list[str] = []
+    build(folder, on_line=lines.append)
+    assert lines == ["café", "#1 red", "100%"]
 
 
 def test_failure_carries_command_status_and_the_last_lines(double) -> None:
-    folder = double(f"cat {DATA}/failure.rawjson >&2; exit 1")
+    folder = double(f"cat {DATA}/failure.plain >&2; exit 1")
     with pytest.raises(CommandError) as caught:
         build(folder)
     error = caught.value
     assert error.returncode == 1
     assert error.command[:3] == ("docker", "buildx", "build")
-    assert "--metadata-file" not in error.command
     assert len(error.tail) == 40
     assert "line 60" in error.tail
     assert error.tail[-1].startswith("ERROR: failed to solve")
     assert error.log is not None
     assert "line 1\n" in error.log.read_text()
-    assert error.message.startswith("rt/x:cell did not build: [wheels 1/1] RUN echo hello;")
+    assert error.message.startswith("rt/x:cell did not build: [3/3] RUN echo hello;")
     assert error.message.endswith("ended with status 3")
 
 
 def test_a_failing_neighbour_does_not_take_the_blame(double) -> None:
-    folder = double(f"cat {DATA}/parallel.rawjson >&2; exit 1")
+    folder = double(f"cat {DATA}/parallel.plain >&2; exit 1")
     with pytest.raises(CommandError, match=r"\[bad 1/1\] RUN .* ended with status 7") as caught:
         build(folder)
     assert "no newline" not in caught.value.tail
 
 
+def test_a_script_s_reason_is_its_first_line(double) -> None:
+    folder = double(f"cat {DATA}/heredoc.plain >&2; exit 1")
+    with pytest.raises(CommandError, match=r"\[3/3\] RUN <<EOF \(echo a...\) ended with status 4"):
+        build(folder)
+
+
 def test_a_dockerfile_that_does_not_parse(double) -> None:
-    folder = double(f"cat {DATA}/syntax.rawjson >&2; exit 1")
+    folder = double(f"cat {DATA}/syntax.plain >&2; exit 1")
     with pytest.raises(CommandError, match="unknown instruction: FROMM") as caught:
         build(folder)
     assert any(">>> FROMM x" in line for line in caught.value.tail)
@@ -178,11 +183,11 @@ def test_proxies_reach_the_build_by_environment_alone(double) -> None:
 
 
 def test_cancel_ends_the_whole_group(double, tmp_path: Path) -> None:
-    folder = double(f"sleep 300 & echo $! > {tmp_path}/child; cat {DATA}/success.rawjson >&2; wait")
+    folder = double(f"sleep 300 & echo $! > {tmp_path}/child; cat {DATA}/success.plain >&2; wait")
     cancel = threading.Event()
     began = time.monotonic()
     with pytest.raises(CancelledError):
-        build(folder, cancel=cancel, on_event=lambda _: cancel.set())
+        build(folder, cancel=cancel, on_line=lambda _: cancel.set())
     assert time.monotonic() - began < 5
     assert gone(int((folder / "pid").read_text()))
 
@@ -190,21 +195,21 @@ def test_cancel_ends_the_whole_group(double, tmp_path: Path) -> None:
 def test_cancel_of_a_build_that_ignores_signals(double, monkeypatch: pytest.MonkeyPatch) -> None:
     escalation = [(number, 0.3) for number, _ in _ESCALATION]
     monkeypatch.setattr("builder.engine.build._ESCALATION", escalation)
-    folder = double(f"trap '' INT TERM; cat {DATA}/cached.rawjson >&2; while :; do sleep 0.1; done")
+    folder = double(f"trap '' INT TERM; cat {DATA}/cached.plain >&2; while :; do sleep 0.1; done")
     cancel = threading.Event()
     with pytest.raises(CancelledError):
-        build(folder, cancel=cancel, on_event=lambda _: cancel.set())
+        build(folder, cancel=cancel, on_line=lambda _: cancel.set())
     assert gone(int((folder / "pid").read_text()))
 
 
 def test_an_error_in_the_listener_leaves_no_process(double) -> None:
-    folder = double(f"cat {DATA}/success.rawjson >&2; exec sleep 300")
+    folder = double(f"cat {DATA}/success.plain >&2; exec sleep 300")
 
-    def broken(_: BuildEvent) -> None:
+    def broken(_: str) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        build(folder, on_event=broken)
+        build(folder, on_line=broken)
     assert gone(int((folder / "pid").read_text()))
 
 
