@@ -183,7 +183,7 @@ CUDNN_CAUSES = (
         "ptxas-missing",
         "image",
         "ptxas or libdevice, which XLA compiles with, is missing",
-        "Install nvidia-cuda-nvcc-cu12 of the framework's CUDA (pip install --force-reinstall), or a "
+        "Install the nvidia-cuda-nvcc package of the framework's CUDA (pip install --force-reinstall), or a "
         "toolkit with its bin folder on PATH.",
         "TensorFlow and JAX compile kernels by XLA, which starts ptxas and links libdevice.10.bc. Without "
         "them the import succeeds, convolutions may even run, and the first compiled function ends the "

@@ -95,16 +95,18 @@ def read_record(distribution, wanted=None):
 
 
 def requirement(text):
-    """A Requires-Dist line as {name, pins, optional}: pins are (operator, version), optional means an
-    extra.
+    """A Requires-Dist line as {name, extras, pins, optional, marker}, or None if it is malformed.
+
+    Pins are (operator, version); optional means that the line belongs to an extra.
     """
     head, _, marker = text.partition(";")
-    found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[[^]]*\])?\s*\(?([^)]*)\)?\s*$", head)
+    found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?\s*\(?([^)]*)\)?\s*$", head)
     if found is None:
         return None
-    pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", found.group(2))
+    pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", found.group(3))
     return {
         "name": canonical(found.group(1)),
+        "extras": [extra.strip() for extra in (found.group(2) or "").split(",") if extra.strip()],
         "pins": pins,
         "optional": "extra" in marker,
         "marker": marker.strip(),

@@ -5,7 +5,7 @@ import platform
 import re
 import sys
 
-from .distributions import requirement, search_folders
+from .distributions import canonical, requirement, search_folders
 from .isolation import user_path
 from .ldcache import read_cache, toolkit_folders
 from .resolver import Loader
@@ -33,6 +33,12 @@ _WHEELS = {
 # Packages that a framework is one half of: with another release, or without it, the framework does not work.
 _HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
 _ASKING = re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly|jax|jax-cuda\d+-plugin")
+# Brackets, words between comparisons, comparisons: https://packaging.python.org/specifications/dependency-specifiers/
+_QUOTED = r"(?:'[^']*'|\"[^\"]*\")"
+_TOKEN = re.compile(
+    r"[()]|\b(?:and|or)\b|\w+\s*(?:not\s+in|in|[=<>!~]+)\s*%s|%s\s*[^'\"()]+" % (_QUOTED, _QUOTED)
+)
+_DEEPEST = 50
 
 
 def marker_applies(marker, extras=()):
@@ -47,8 +53,32 @@ def marker_applies(marker, extras=()):
         "python_version": "%d.%d" % sys.version_info[:2],
         "python_full_version": platform.python_version(),
     }
-    terms = re.sub(r"[()]", " ", marker).split(" or ")
-    return any(all(_term_holds(part, here, extras) for part in term.split(" and ")) for term in terms)
+    tokens = _TOKEN.findall(marker)
+    return tokens.count("(") > _DEEPEST or _any_holds(tokens, here, extras)
+
+
+def _any_holds(tokens, here, extras):
+    """Take ``A or B``, with ``and`` and brackets inside, off the front of the tokens; whether it holds."""
+    holds = False
+    while True:
+        every = _one_holds(tokens, here, extras)
+        while tokens and tokens[0] == "and":
+            tokens.pop(0)
+            every = _one_holds(tokens, here, extras) and every
+        holds = holds or every
+        if not tokens or tokens[0] != "or":
+            return holds
+        tokens.pop(0)
+
+
+def _one_holds(tokens, here, extras):
+    token = tokens.pop(0) if tokens else ""
+    if token != "(":
+        return _term_holds(token, here, extras)
+    holds = _any_holds(tokens, here, extras)
+    if tokens and tokens[0] == ")":
+        tokens.pop(0)
+    return holds
 
 
 def _term_holds(term, here, extras):
@@ -98,10 +128,30 @@ def _harmless(wanted, version):
     return True
 
 
-def _requirements(row, distributions):
-    """The requirements of a distribution that hold here: those of an extra if most of it is installed."""
+def _requirements(row, distributions, asked):
+    """The requirements of a distribution that hold here, with those of the extras in use."""
     wanted = [requirement(text) for text in row["requires"]]
     wanted = [need for need in wanted if need is not None]
+    in_use = asked.get(canonical(row["name"])) or _extras_installed(wanted, distributions)
+    return [
+        need
+        for need in wanted
+        if marker_applies(need["marker"], in_use) or (need["optional"] and need["name"] in distributions)
+    ]
+
+
+def _extras_asked_for(distributions):
+    """For each distribution, the extras that others ask it for, as torch does ``cuda-toolkit[cudart]``."""
+    asked = {}
+    for row in distributions.values():
+        for need in filter(None, (requirement(text) for text in row["requires"])):
+            if need["extras"] and marker_applies(need["marker"]):
+                asked.setdefault(need["name"], set()).update(need["extras"])
+    return asked
+
+
+def _extras_installed(wanted, distributions):
+    """Extras of which most NVIDIA packages are installed: no file records what the user asked pip for."""
     extras = {
         found for need in wanted for found in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"])
     }
@@ -113,18 +163,15 @@ def _requirements(row, distributions):
         names = [name for name in names if name.startswith("nvidia-")]
         if len(names) > 2 and 2 * sum(name in distributions for name in names) > len(names):
             in_use.append(extra)
-    return [
-        need
-        for need in wanted
-        if marker_applies(need["marker"], in_use) or (need["optional"] and need["name"] in distributions)
-    ]
+    return in_use
 
 
 def check_pins(ctx, distributions):
     """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
     found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
+    asked = _extras_asked_for(distributions)
     for row in sorted(distributions.values(), key=lambda d: d["name"].lower()):
-        for need in _requirements(row, distributions):
+        for need in _requirements(row, distributions, asked):
             _compare(found, row, need, distributions, ctx.strict)
     ctx.fact("unmet", found["unmet"][:50])
     evidence = {key: found[key] for key in ("missed", "allowed", "absent", "lost")}

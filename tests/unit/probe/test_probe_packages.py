@@ -6,13 +6,14 @@ import json
 import sys
 
 import pytest
+from packaging.markers import Marker
 from probe_elf import write_elf
 
 from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
 from builder.probe.files import files_stage
 from builder.probe.packages import packages_stage
-from builder.probe.pins import satisfies
+from builder.probe.pins import check_pins, marker_applies, satisfies
 
 
 def install(folder, name, version, *, requires=(), files=None):
@@ -56,10 +57,52 @@ def test_pins(version, pins, met):
     assert satisfies(version, pins) is met
 
 
+@pytest.mark.parametrize("extra", ["", "all", "nvcc"])
+@pytest.mark.parametrize(
+    "marker",
+    [
+        "sys_platform == 'linux'",
+        "'linux' == sys_platform",
+        "sys_platform != 'linux' or extra == 'all'",
+        "(sys_platform == 'linux' and os_name == 'posix' or sys_platform == 'win32') and extra == 'all'",
+        "extra == 'all' and (sys_platform == 'win32' or (os_name == 'posix' and sys_platform == 'linux'))",
+        "sys_platform == 'linux' or sys_platform == 'win32' and extra == 'all'",
+        "python_version >= '3.6' and python_version < '3.99' and extra == \"nvcc\"",
+        "python_version<'3' or (extra=='nvcc')",
+        "(((extra == 'all')))",
+    ],
+)
+def test_a_marker_holds_as_packaging_says(marker, extra):
+    assert marker_applies(marker, [extra]) is Marker(marker).evaluate({"extra": extra})
+
+
+@pytest.mark.parametrize(
+    "marker", ["", "new_variable == 'x'", "(" * 5000, "extra == 'all", "platform_release in '5 6'"]
+)
+def test_a_marker_that_cannot_be_read_holds(marker):
+    assert marker_applies(marker) is True
+
+
+def test_the_extras_that_another_package_asks_for_decide(recorder, tmp_path):
+    """torch 2.15 asks for cuda-toolkit[cudart], whose metadata names every package of CUDA in brackets."""
+    here = "(sys_platform == 'linux' and os_name == 'posix' or sys_platform == 'win32')"
+    packages = ["cuda-runtime", "cublas", "cufft", "cuda-nvcc"]
+    lines = [f"nvidia-{name}==13.2.86.*; {here} and extra == 'all'" for name in packages]
+    lines.append(f"nvidia-cuda-runtime==13.2.86.*; {here} and extra == 'cudart'")
+    install(tmp_path, "torch", "2.15.0", requires=["cuda-toolkit[cudart]==13.2.2"])
+    install(tmp_path, "cuda-toolkit", "13.2.2", requires=lines)
+    for name in packages[:3]:
+        install(tmp_path, f"nvidia-{name}", "13.2.86")
+    ctx = recorder()
+    check_pins(ctx, read_distributions([str(tmp_path)]))
+    assert ctx.found("P01")["evidence"] == {"missed": [], "allowed": [], "absent": [], "lost": []}
+
+
 def test_a_requirement_line():
     line = "nvidia-cudnn-cu12 (==8.9.4.25) ; extra == 'and-cuda'"
     assert requirement(line) == {
         "name": "nvidia-cudnn-cu12",
+        "extras": [],
         "pins": [("==", "8.9.4.25")],
         "optional": True,
         "marker": "extra == 'and-cuda'",
