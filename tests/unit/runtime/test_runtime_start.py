@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import logging
 import os
 import socket
@@ -11,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import tornado.web
 from rtbuild_runtime import folders, guard, memory, network, server, settings, start, verdict
 
 RUNTIME = Path(settings.__file__).resolve().parents[1]
@@ -139,6 +141,48 @@ def test_a_taken_port_is_said() -> None:
 )
 def test_pages_that_may_talk_to_it(origin: str | None, may: bool) -> None:
     assert guard.allowed(origin, "127.0.0.1:8888") is may
+
+
+def test_a_path_with_a_nul_is_no_file() -> None:
+    """The contents API answered it with 500, as if the server were at fault."""
+    assert guard.readable("/api/contents/a%20b/%25/notebook.ipynb")
+    for path in ("/api/contents/%00", "/files/a%00.txt", "/api/contents/a\0b"):
+        assert not guard.readable(path)
+
+
+class ContentsDouble:
+    """Finds files as Jupyter's does: it follows every link."""
+
+    def __init__(self, root: Path) -> None:
+        self.root_dir, self.checkpoints = str(root), None
+
+    def _get_os_path(self, path: str) -> str:
+        return str(Path(self.root_dir, path.strip("/")))
+
+
+def test_no_link_leads_out_of_the_work_folder(tmp_path: Path) -> None:
+    """Nor does the target of a renaming, which stands in a request's body."""
+    work, beside = tmp_path / "content", tmp_path / "content-of-others"
+    for folder in (work / "sub", beside):
+        folder.mkdir(parents=True)
+    for name, target in (("in", "sub"), ("out", "/etc"), ("beside", str(beside)), ("passwd", "/etc/passwd")):
+        (work / name).symlink_to(target)
+    (tmp_path / "linked").symlink_to(work)  # the folder itself may be behind a link
+    for root in (work, tmp_path / "linked"):
+        contents = ContentsDouble(root)
+        contents.checkpoints = ContentsDouble(root)  # type: ignore[assignment]
+        guard.confine(contents)
+        for keeper in (contents, contents.checkpoints):
+            assert keeper is not None
+            assert keeper._get_os_path(path="in/new.ipynb") == str(root / "in/new.ipynb")
+            assert keeper._get_os_path(path="") == str(root)
+            for path in ("out", "out/passwd", "passwd", "beside/x", "in/../out/x", "..", "a\0b"):
+                with pytest.raises(tornado.web.HTTPError) as raised:
+                    keeper._get_os_path(path=path)
+                assert raised.value.status_code == 404
+                # notebook 6 leaves such a file out of a list by this alone
+                assert isinstance(raised.value, OSError)
+                assert raised.value.errno == errno.ELOOP
 
 
 def test_tokens_do_not_reach_the_log(
