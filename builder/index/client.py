@@ -99,12 +99,13 @@ class Index:
         upgrade: Collection[str] | bool = False,
         listed: bool = False,
         built: Sequence[LocalWheel] = (),
+        offline: bool = False,
     ) -> tuple[Wheel, ...]:
         """The wheels that satisfy ``requirements``, one a package, by name.
 
         ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
         nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
-        index has; each is the one of its package.
+        index has; each is the one of its package. With ``offline`` only what uv has read before counts.
 
         Raises:
             PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
@@ -118,6 +119,7 @@ class Index:
             upgrade=upgrade,
             listed=listed,
             files=[one.path for one in built],
+            offline=offline,
         )
         for text in warnings:
             self._note(text)

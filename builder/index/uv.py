@@ -63,12 +63,14 @@ def compile_requirements(
     upgrade: Collection[str] | bool = False,
     listed: bool = False,
     files: Sequence[Path] = (),
+    offline: bool = False,
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
 
     ``files`` are wheels that no index has.
 
-    With ``listed`` the requirements are complete: their own dependencies are ignored.
+    With ``listed`` the requirements are complete: their own dependencies are ignored. With ``offline`` uv
+    knows only the pages and metadata that it has read before.
 
     ``previous`` are preferences: their versions stay where the requirements allow it, except for those that
     ``upgrade`` names (True: all).
@@ -86,6 +88,8 @@ def compile_requirements(
         command += ["--find-links", str(path.parent)]
     if listed:
         command.append("--no-deps")
+    if offline:
+        command.append("--offline")
     if upgrade is True:
         command.append("--upgrade")
     elif upgrade:

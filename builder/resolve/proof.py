@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,7 +19,7 @@ from builder.lock.resolve import requirements
 from builder.resolve.solve import distinct, search
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from builder.facts.tables import Facts
     from builder.index.client import Index
@@ -63,21 +65,28 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
     started = time.monotonic()
     standing: list[Proof] = []
     refused: dict[str, None] = {}
-    silent = _silent(proposals, demand, index)
+    silence = _Silence(demand.frameworks[0].name, index)
+    silence.ask([*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)])
     narrowed = (
-        [] if not silent.keys().isdisjoint(demand.index) else _narrowed(proposals, demand, known, index)
+        []
+        if silence.among(demand.index)
+        else _narrowed(proposals, demand, known, index, silence, until=started + SECONDS / 2)
     )
     ordered = distinct([*narrowed, *proposals])
     unasked = [
         Proof(proposal=proposal, unasked=why)
         for proposal in ordered[:MOST]
-        if (why := next((silent[url] for url in proposal.cell.index if url in silent), None))
+        if (why := silence.among(proposal.cell.index))
     ]
-    queue = [proposal for proposal in ordered if silent.keys().isdisjoint(proposal.cell.index)]
+    queue = [proposal for proposal in ordered if silence.among(proposal.cell.index) is None]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
+        fresh = bool(narrowed)  # the index's pages were read just now
         while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
-            batch, queue = queue[:_AT_ONCE], queue[_AT_ONCE:]
-            for answer in pool.map(lambda proposal: _ask(proposal, index), batch):
+            count = _AT_ONCE if fresh else 1
+            batch, queue = queue[:count], queue[count:]
+            answers = pool.map(_asked_again if fresh else _ask, batch, itertools.repeat(index))
+            fresh = True
+            for answer in answers:
                 if isinstance(answer, Proof):
                     (standing if answer.unasked is None else unasked).append(answer)
                 else:
@@ -93,20 +102,41 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
     return Proofs(standing=(*standing, *unasked[: limit - len(standing)]), refused=tuple(refused))
 
 
-def _silent(proposals: Sequence[Proposal], demand: Demand, index: Index) -> dict[str, str]:
-    """The indexes that cells name and that do not answer, each with the reason; each is asked once."""
-    urls = dict.fromkeys((*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)))
-    name = demand.frameworks[0].name
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        offers = pool.map(lambda url: availability.offer(name, index, url), urls)
-        return {url: o.unknown for url, o in zip(urls, offers, strict=True) if o.unknown is not None}
+class _Silence:
+    """The indexes that do not answer, each with the reason; each is asked once."""
+
+    def __init__(self, name: str, index: Index) -> None:
+        self._name = name
+        self._index = index
+        self._known: dict[str, str | None] = {}
+
+    def ask(self, urls: Iterable[str]) -> None:
+        new = [url for url in dict.fromkeys(urls) if url not in self._known]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            offers = pool.map(lambda url: availability.offer(self._name, self._index, url), new)
+            self._known |= {url: offer.unknown for url, offer in zip(new, offers, strict=True)}
+
+    def among(self, urls: Sequence[str]) -> str | None:
+        """Why the first silent one of them does not answer; None if all do."""
+        self.ask(urls)
+        return next((why for url in urls if (why := self._known[url]) is not None), None)
 
 
-def _ask(proposal: Proposal, index: Index) -> Proof | str:
+def _asked_again(proposal: Proposal, index: Index) -> Proof | str:
+    """The answer out of the pages that uv has read before, which takes milliseconds; else the index's own."""
+    known = _ask(proposal, index, offline=True)
+    return known if isinstance(known, Proof) and known.unasked is None else _ask(proposal, index)
+
+
+def _ask(proposal: Proposal, index: Index, *, offline: bool = False) -> Proof | str:
     cell = proposal.cell
     try:
         wheels = index.with_extra(cell.index).resolve(
-            requirements(cell), python=cell.python, platform=cell.platform, glibc=_glibc(cell)
+            requirements(cell),
+            python=cell.python,
+            platform=cell.platform,
+            glibc=_glibc(cell),
+            offline=offline,
         )
     except NoSolutionError as problem:
         return problem.message
@@ -121,7 +151,15 @@ def _glibc(cell: Cell) -> str:
     return system.glibc if system is not None else "2.17"
 
 
-def _narrowed(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: Index) -> list[Proposal]:
+def _narrowed(
+    proposals: Sequence[Proposal],
+    demand: Demand,
+    known: Facts,
+    index: Index,
+    silence: _Silence,
+    *,
+    until: float,
+) -> list[Proposal]:
     """Proposals with the versions that the resolver takes, the frameworks' versions left open.
 
     Packages that go together say so in their own metadata: torchvision pins torch.
@@ -132,26 +170,68 @@ def _narrowed(proposals: Sequence[Proposal], demand: Demand, known: Facts, index
     for python in list(dict.fromkeys(proposal.cell.python for proposal in proposals))[:3]:
         mine = [proposal for proposal in proposals if proposal.cell.python == python]
         bounds: list[str] = []
+        heard = functools.partial(_heard, python=python, known=known, silence=silence)
         for _ in range(_TURNS):
+            if time.monotonic() > until:
+                return []
             versions = _versions(mine, demand, bounds, index)
             exact = _pinned(demand, versions)
             if exact is None:
                 break
-            agreed = [p for p in _searched(exact, known) if p.cell.python == python]
+            agreed = heard(exact)
             if agreed:
                 return agreed
             free = [wish.name for wish in demand.frameworks if pinned(wish.parsed) is None]
             if not free:
                 break
-            bounds.append(f"{free[-1]}<{versions[free[-1]]}")
+            bounds += _bounds(demand, exact, versions, free, heard)
     return []
 
 
-def _searched(demand: Demand, known: Facts) -> list[Proposal]:
+def _heard(demand: Demand, *, python: str, known: Facts, silence: _Silence) -> list[Proposal]:
+    """The possible cells with this Python all of whose indexes answer."""
     try:
-        return search(demand, known, enough=20, most=400).possible
+        found = search(replace(demand, python=python), known, most=2000).possible
     except CellError:
         return []  # a release that no table has
+    return [proposal for proposal in found if silence.among(proposal.cell.index) is None]
+
+
+def _bounds(
+    demand: Demand,
+    exact: Demand,
+    versions: Mapping[str, str],
+    free: Sequence[str],
+    heard: Callable[[Demand], list[Proposal]],
+) -> list[str]:
+    """What keeps the resolver from versions that the rules refuse together.
+
+    That is the newest version of the one framework in whose place another version helps; of those that are
+    refused even alone; or else anything older of the last.
+    """
+    for name in free:
+        open_ = next(wish for wish in demand.frameworks if wish.name == name)
+        mixed = tuple(open_ if wish.name == name else wish for wish in exact.frameworks)
+        if best := _newest(name, heard(replace(exact, frameworks=mixed))):
+            return [f"{name}<={best}"]
+    found = []
+    for name in free:
+        alone = tuple(wish for wish in demand.frameworks if wish.name == name)
+        best = _newest(name, heard(replace(demand, frameworks=alone)))
+        if best is not None and key(best) < key(versions[name]):
+            found.append(f"{name}<={best}")
+    return found or [f"{free[-1]}<{versions[free[-1]]}"]
+
+
+def _newest(name: str, proposals: Sequence[Proposal]) -> str | None:
+    """The newest version of a framework in proposals."""
+    return max(filter(None, (_of(name, proposal) for proposal in proposals)), key=key, default=None)
+
+
+def _of(name: str, proposal: Proposal) -> str | None:
+    """The version of a framework in a proposal, without its variant."""
+    own = (r for r in map(requirement, proposal.cell.frameworks) if r and canonical(r.name) == name)
+    return next(((pinned(parsed) or "").partition("+")[0] for parsed in own), None)
 
 
 def _versions(

@@ -28,6 +28,8 @@ class Offered:
         self.own = own or {}
         """What indexes that a cell may name list, by the last part of their address."""
         self.asked: list[str] = []
+        self.questions: list[tuple[str, bool]] = []
+        """Each question to the resolver: Python, and whether it was asked offline."""
 
     def offers_of(self, url: str, name: str) -> tuple[IndexFile, ...]:
         variant = url.rpartition("/")[2]
@@ -40,10 +42,20 @@ class Offered:
         files = dict(self.files)
         for variant in (url.rpartition("/")[2] for url in urls):
             files |= {"torch": self.own[variant]} if variant in self.own else {}
-        return Offered(self.own, **files)
+        other = Offered(self.own, **files)
+        other.questions = self.questions
+        return other
 
-    def resolve(self, requirements, *, python: str, platform: str, glibc: str) -> tuple[Wheel, ...]:
-        """A resolver's double: each listed project on its own, without what it depends on itself."""
+    def resolve(
+        self, requirements, *, python: str, platform: str, glibc: str, offline: bool = False
+    ) -> tuple[Wheel, ...]:
+        """A resolver's double: each listed project on its own, without what it depends on itself.
+
+        It has read nothing before: offline it knows no wheel.
+        """
+        self.questions.append((python, offline))
+        if offline:
+            raise NoSolutionError("nothing was read before")
         fitting = Target(python=python, platform=platform, glibc=glibc).tags()
         found = []
         for parsed in map(Requirement, requirements):
@@ -224,6 +236,23 @@ def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) ->
     )
     with pytest.raises(CellError, match="torchvision==9 has no wheel"):
         resolve("torch", "torchvision==9", index=index)
+
+
+def test_pages_that_were_read_just_now_answer_the_next_questions(capsys) -> None:
+    index = Offered(torch=[wheel("2.8.0"), wheel("2.8.0", "312"), wheel("2.7.1")])
+    assert resolve("torch", index=index, limit=3) == 0
+    offline = [asked_offline for _, asked_offline in index.questions]
+    assert offline[0] is False, "nothing is believed before the index itself was asked once"
+    assert offline.count(True) == len(offline) / 2 - 0.5, "the double has read nothing: each is asked again"
+    assert "2. torch==2.8.0" in capsys.readouterr().err
+
+
+def test_where_an_index_is_silent_an_older_release_of_the_others_is_found(capsys) -> None:
+    index = Offered(
+        torch=[wheel("2.14.1"), wheel("2.10.0")], onnxruntime_gpu=[wheel("1.26.0", name="onnxruntime_gpu")]
+    )
+    assert resolve("torch", "onnxruntime-gpu", index=index, gpus=("T4",), driver="535", limit=1) == 0
+    assert "1. torch==2.10.0, onnxruntime-gpu==1.26.0" in capsys.readouterr().err
 
 
 def test_what_a_package_brings_is_resolved_with_it(capsys) -> None:
