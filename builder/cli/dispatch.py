@@ -184,7 +184,7 @@ def _document(row: TaskState) -> dict[str, Any]:
 
 def _write_junit(path: Path, rows: Sequence[TaskState]) -> None:
     from builder.console.case import Case, CaseStatus
-    from builder.console.junit import junit_xml
+    from builder.console.job import junit_xml
     from builder.files import write_whole
 
     def status(row: TaskState) -> CaseStatus:

@@ -1,19 +1,19 @@
-"""Makes text of events: a live board on a terminal, plain lines in a pipe, JSON lines for programs."""
+"""Text for people and programs: a live board on a terminal, plain lines in a pipe, JSON lines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
 from builder.console.summary import error_text, run_summary
 from builder.console.terminal import Terminal, human_bytes, human_seconds, print_json, print_json_rows
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    from collections.abc import Callable
 
     from builder.pipeline.events import Event
 
 __all__ = [
-    "Reporter",
     "Terminal",
     "error_text",
     "human_bytes",
@@ -25,20 +25,8 @@ __all__ = [
 ]
 
 
-class Reporter(Protocol):
-    """Takes events while its context is open. May be called from several threads."""
-
-    def __enter__(self) -> Reporter: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
-
-    def __call__(self, event: Event) -> None: ...
-
-
-def reporter(terminal: Terminal) -> Reporter:
-    """The reporter that fits the terminal."""
+def reporter(terminal: Terminal) -> AbstractContextManager[Callable[[Event], None]]:
+    """The function that reports events in the terminal's way; several threads may call it."""
     match terminal.progress:
         case "tty":
             from builder.console.board import Board  # rich.live costs start-up time that lines need not pay
@@ -49,10 +37,8 @@ def reporter(terminal: Terminal) -> Reporter:
 
             return Lines(terminal)
         case "json":
-            from builder.console.machine import JsonLines
+            from builder.console.lines import json_line
 
-            return JsonLines()
+            return nullcontext(json_line)
         case "none":
-            from builder.console.machine import Silence
-
-            return Silence()
+            return nullcontext(lambda _event: None)

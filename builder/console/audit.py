@@ -1,4 +1,4 @@
-"""An audit for people, for a pipe, for programs. What a registry said is cleaned of control characters."""
+"""An audit as text for people, as lines for a pipe, as JSON; without control characters of the registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
-from builder.audit.finding import AuditFinding, AuditOutcome
+from builder.audit.finding import AuditOutcome
 from builder.audit.judged import FAILED
 from builder.evidence.verification import timestamp
 
@@ -33,7 +33,7 @@ UNCHECKED = (
 
 
 def clean(text: str) -> str:
-    """Without control characters: a registry's words must not steer a terminal."""
+    """``text`` without control characters: a registry must not control the terminal."""
     return "".join(c if unicodedata.category(c)[0] != "C" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
@@ -50,7 +50,7 @@ def answer(audit: Audit) -> str:
 
 
 def trust(audit: Audit) -> str:
-    """What the evidence is worth, by its signatures."""
+    """The trustworthiness of the evidence, by its signatures."""
     if audit.question.verifier is not None:
         return f"signatures checked: {audit.question.verifier}"
     return UNCHECKED if audit.signatures else UNSIGNED
@@ -188,7 +188,9 @@ def page(audit: Audit, terminal: Terminal) -> Iterator[str]:
     yield ""
     yield terminal.style("Findings", "1")
     for finding in audit.findings:
-        yield from _finding(finding, terminal)
+        yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
+        if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND):
+            yield f"    {'→' if terminal.unicode else '>'} {clean(finding.hint)}"
 
 
 def _checked(audit: Audit) -> bool:
@@ -214,10 +216,3 @@ def _pair(versions: dict[str, str | None]) -> str:
 def _marked(outcome: AuditOutcome, text: str, terminal: Terminal) -> str:
     symbol, colour = _MARKS[outcome]
     return f"  {terminal.style(terminal.symbol(symbol), colour)} {clean(text)}"
-
-
-def _finding(finding: AuditFinding, terminal: Terminal) -> Iterator[str]:
-    yield _marked(finding.outcome, f"{finding.what}: {finding.message}", terminal)
-    if finding.hint and finding.outcome in (AuditOutcome.FAILS, AuditOutcome.MIND):
-        arrow = "→" if terminal.unicode else ">"
-        yield f"    {arrow} {clean(finding.hint)}"

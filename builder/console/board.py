@@ -1,4 +1,4 @@
-"""Events as a live board: one row a cell, redrawn in place, with finished cells' lines above it."""
+"""Events as a live board: one row per running cell, redrawn in place below the lines of finished cells."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 
 _BAR = 14
 _WIDE = 100
-"""Columns from which a row has room for a bar."""
+"""Terminal width in columns from which a row shows a bar."""
 
 
 @dataclass
 class _BoardRow:
     stage: Stage
     since: float | None
-    """When the stage began; None once it has ended and the cell waits for its turn."""
+    """When the stage began; None after it has ended, while the cell waits for its next stage."""
     text: str = ""
     done: int | None = None
     total: int | None = None
 
 
 def _clock(row: _BoardRow, now: float) -> str:
-    """How long the stage has taken; and how long it will, by its pace so far."""
+    """The time that the stage has taken, and the time left at its pace so far."""
     if row.since is None:
         return ""
     taken = now - row.since
@@ -55,7 +55,7 @@ def _clock(row: _BoardRow, now: float) -> str:
 
 
 class Board:
-    """A table of the cells at work; what has ended scrolls away above it as lines."""
+    """A table of the running cells; the lines of finished cells scroll away above it."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -111,16 +111,14 @@ class Board:
             if result.cell.id in self._waiting:
                 self._waiting.remove(result.cell.id)
         self._print(f"{result.cell.id}  {result_line(result, self._terminal)}")
-        failure = failure_text(result)
-        if failure:
+        if failure := failure_text(result):
             self._print(failure)
 
     def _print(self, text: str) -> None:
-        lines = wrapped(text, self._console.width)
-        self._console.print(Text.from_ansi(lines), soft_wrap=True)
+        self._console.print(Text.from_ansi(wrapped(text, self._console.width)), soft_wrap=True)
 
     def _table(self) -> RenderableType:
-        """Ids give way first, at their middle; stage and time are always whole."""
+        """On a narrow terminal ids are shortened first; stage and time are always whole."""
         table = Table.grid(padding=(0, 2), expand=True)
         table.add_column(no_wrap=True)
         table.add_column(no_wrap=True)

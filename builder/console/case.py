@@ -1,4 +1,4 @@
-"""What came of a cell, as a line of a test report: for a CI job's page, and for what reads JUnit."""
+"""A cell's result as a test case, for a CI job's page and for readers of JUnit XML."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class CaseStatus(enum.StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    """What was looked at is at fault."""
+    """The image is at fault."""
     ERROR = "error"
-    """It never came to the look."""
+    """The check itself could not run."""
     SKIPPED = "skipped"
-    """Nothing is known against it, nor for it."""
+    """Nothing is known for or against the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Case:
     name: str
     status: CaseStatus
     word: str
-    """What is said of it in the table: ``works``, ``not verified: the machine``."""
+    """The result as shown in the table: ``works``, ``not verified: the machine``."""
     seconds: float = 0.0
     kind: str = ""
     """The cause of a verdict, or the class of an error."""
@@ -42,7 +42,7 @@ class Case:
     """One line."""
     text: str = ""
     facts: tuple[tuple[str, str], ...] = ()
-    """What else is known, in the order of the table's columns."""
+    """Further columns of the table: name and value."""
 
 
 _STATUS = {

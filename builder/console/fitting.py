@@ -1,4 +1,4 @@
-"""Text that fits a terminal: any encoding, any width, words kept whole."""
+"""Text that fits a terminal of any encoding and width, with words kept whole."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def accept_any_encoding() -> None:
-    """Let stdout and stderr replace the characters that their encoding lacks, instead of ending the run."""
+    """Make stdout and stderr replace characters that their encoding lacks, so that no run ends on one."""
     codecs.register_error(_ERRORS, _plain)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -37,7 +37,7 @@ def speaks_unicode(stream: object) -> bool:
 
 
 def shortened(text: str, width: int) -> str:
-    """``text`` in at most ``width`` characters; the middle goes, since ids differ at their ends.
+    """``text`` in at most ``width`` characters; the middle is cut, because ids differ at their ends.
 
     >>> shortened("tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163", 24)
     'tensorflow2.…nn8.6.0.163'
@@ -54,10 +54,10 @@ def terminal_width(default: int = 80) -> int:
 
 
 def wrapped(text: str, width: int) -> str:
-    """Each line broken between words, its continuation indented two columns more than the line.
+    """Each line wrapped between words, its continuation indented by two more columns.
 
-    A word that is longer than a line stays whole: a digest or a command that was cut cannot be copied. Lines
-    with terminal escapes stay as they are, since their width is not their length.
+    A word longer than the line stays whole, so that a digest or a command can be copied. Lines with terminal
+    escapes stay as they are, because their width is not their length.
     """
     return "\n".join(_wrapped(line, width) for line in text.split("\n"))
 

@@ -1,24 +1,38 @@
-"""Leaves a run's results where a CI system looks for them."""
+"""A run's results for CI systems: JUnit XML, and Markdown for the job's page.
+
+JUnit XML is read by GitLab, Jenkins and most other CI systems (``docs/junit.xsd``).
+"""
 
 from __future__ import annotations
 
+import html
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
-from builder.console.junit import junit_xml
-from builder.console.page import page
+from builder.console.case import Case, CaseStatus
+from builder.console.terminal import human_seconds
 from builder.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from builder.console.case import Case
-
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file to which a step of GitHub Actions adds Markdown for its job's page."""
 JUNIT = "junit.xml"
+LARGEST = 1 << 20
+"""Bytes that one step may add to the page (GitHub Actions: "Adding a job summary", docs.github.com)."""
+
+_MARK = {CaseStatus.PASSED: "✅", CaseStatus.FAILED: "❌", CaseStatus.ERROR: "❌", CaseStatus.SKIPPED: "⚠️"}
+_ROOM = 4096
+"""Bytes that are kept for the last line."""
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document may hold, not even escaped (https://www.w3.org/TR/xml/#charsets)."""
+
+_TAG = {CaseStatus.FAILED: "failure", CaseStatus.ERROR: "error", CaseStatus.SKIPPED: "skipped"}
 
 
 def write_job_files(
@@ -30,9 +44,9 @@ def write_job_files(
     results: Path,
     env: Mapping[str, str] = os.environ,
 ) -> Path:
-    """``junit.xml`` in ``results``, and the page of the job where there is one; the former's path.
+    """Write ``junit.xml`` into ``results``, and the job's page if there is one; return the XML's path.
 
-    The file is that of the last run: CI systems look for one name. Raises OSError.
+    Each run overwrites the file, because CI systems look for one name. Raises OSError.
     """
     path = results / JUNIT
     write_whole(path, junit_xml(cases, command=command, started=started))
@@ -41,3 +55,114 @@ def write_job_files(
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(page(title, cases) + "\n")
     return path
+
+
+def junit_xml(cases: Sequence[Case], *, command: str, started: datetime) -> bytes:
+    """The document: a suite for each matrix, a test case for each cell. Times are in seconds."""
+    root = ET.Element("testsuites", {"name": _clean(command), **_counts(cases)})
+    for suite in dict.fromkeys(case.suite for case in cases):
+        inside = [case for case in cases if case.suite == suite]
+        head = {
+            "name": _clean(suite),
+            "timestamp": started.replace(tzinfo=None).isoformat(timespec="seconds"),
+        }
+        # Jenkins' schema knows this one on a suite only.
+        skipped = {"skipped": str(sum(case.status is CaseStatus.SKIPPED for case in inside))}
+        element = ET.SubElement(root, "testsuite", head | _counts(inside) | skipped)
+        for case in inside:
+            _add(element, case)
+    ET.indent(root)
+    text = ET.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'.encode()
+
+
+def _counts(cases: Sequence[Case]) -> dict[str, str]:
+    return {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.status is CaseStatus.FAILED for case in cases)),
+        "errors": str(sum(case.status is CaseStatus.ERROR for case in cases)),
+        "time": f"{sum(case.seconds for case in cases):.2f}",
+    }
+
+
+def _add(suite: ET.Element, case: Case) -> None:
+    element = ET.SubElement(
+        suite,
+        "testcase",
+        name=_clean(case.name),
+        classname=_clean(f"rtbuild.{case.suite}"),
+        time=f"{case.seconds:.2f}",
+    )
+    if case.status is not CaseStatus.PASSED:
+        said = ET.SubElement(element, _TAG[case.status], type=_clean(case.kind or case.word))
+        said.set("message", _clean(case.message or case.word))
+        said.text = _clean(case.text)
+    if case.facts:
+        lines = "\n".join(f"{name}: {value}" for name, value in case.facts)
+        ET.SubElement(element, "system-out").text = _clean(lines)
+
+
+def _clean(text: str) -> str:
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def page(title: str, cases: Sequence[Case], *, largest: int = LARGEST) -> str:
+    """A heading, a table of the cells, and the reason of each cell that did not succeed.
+
+    Beyond ``largest`` bytes, reasons are left out and counted; then rows.
+    """
+    counts = {word: sum(case.word == word for case in cases) for word in dict.fromkeys(c.word for c in cases)}
+    heading = [f"### {_inline(title)}", "", ", ".join(f"{n} {_inline(word)}" for word, n in counts.items())]
+    columns = tuple(dict.fromkeys(name for case in cases for name, _ in case.facts))
+    cells = ("cell", "", *columns, "time")
+    blocks = ["\n".join([*heading, "", _row(cells), _row(["---"] * len(cells))])]
+    blocks += [_row(_values(case, columns)) for case in cases]
+    if any(case.status is CaseStatus.SKIPPED for case in cases):
+        blocks.append(
+            "\n⚠️ says nothing against an image, and nothing for it: the machine could not try it. "
+            "Try again on another one."
+        )
+    blocks += [_details(case) for case in cases if case.text]
+    return _fitting(blocks, largest)
+
+
+def _values(case: Case, columns: Sequence[str]) -> list[str]:
+    facts = dict(case.facts)
+    found = [_code(case.name), f"{_MARK[case.status]} {_inline(case.word)}"]
+    for name in columns:
+        value = facts.get(name, "")
+        found.append(_code(value[:19]) if value.startswith("sha256:") else _inline(value))
+    return [*found, human_seconds(case.seconds)]
+
+
+def _details(case: Case) -> str:
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", case.text)), default=0))
+    summary = html.escape(f"{case.name}: {case.message or case.word}")
+    return f"\n<details><summary>{summary}</summary>\n\n{fence}text\n{case.text}\n{fence}\n\n</details>"
+
+
+def _fitting(blocks: Sequence[str], largest: int) -> str:
+    kept: list[str] = []
+    size = 0
+    for number, block in enumerate(blocks):
+        size += len(block.encode()) + 1
+        if size > largest - _ROOM:
+            left = len(blocks) - number
+            kept.append(f"\n{left} more would not fit here: they are in the run's own record.")
+            break
+        kept.append(block)
+    return "\n".join(kept) + "\n"
+
+
+def _row(values: Sequence[str]) -> str:
+    return f"| {' | '.join(values)} |"
+
+
+def _code(text: str) -> str:
+    return f"<code>{_inline(text)}</code>" if text else ""
+
+
+def _inline(text: str) -> str:
+    """Text that stays text in a cell of a table."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\|`*_\[\]])", r"\\\1", escaped)

@@ -1,7 +1,9 @@
-"""Events as plain lines, for a pipe or a CI log: one line a fact, prefixed with its cell."""
+"""Events as lines: plain ones for a pipe or a CI log, or JSON for a program that watches a run."""
 
 from __future__ import annotations
 
+import json
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -25,7 +27,24 @@ if TYPE_CHECKING:
 _REPEAT_AFTER = 10.0
 """Seconds between two lines of progress of one cell's stage."""
 _SILENCE = 30.0
-"""Seconds after which a stage that says nothing is named again: a log that stands still looks hung."""
+"""Seconds after which a silent stage is named again, so that the log does not look hung."""
+
+
+def json_line(event: Event) -> None:
+    """Write an event as JSON to stderr: ``event`` is its kind, ``time`` is in seconds since 1970."""
+    if isinstance(event, CellFinished):
+        result = event.result
+        fields: dict[str, object] = {
+            "cell": result.cell.id,
+            "outcome": result.outcome,
+            "stage": result.stage,
+            "error": None if result.error is None else result.error.message,
+        }
+    else:
+        fields = dict(vars(event))
+    document = {"event": type(event).__name__, "time": round(time.time(), 3), **fields}
+    sys.stderr.write(json.dumps(document) + "\n")
+    sys.stderr.flush()
 
 
 class Lines:

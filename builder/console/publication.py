@@ -1,4 +1,4 @@
-"""A publication for people: what was done to each cell, and a case of each for CI."""
+"""A publication as text and as test cases for CI: one result per cell."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORDS = {
 
 
 def cases(rows: Sequence[Publication]) -> list[Case]:
-    """The cells for JUnit and the job's page: one that is refused failed, whatever is to blame."""
+    """The cells as test cases for CI: a refused cell is a failed case."""
     status = {
         "published": CaseStatus.PASSED,
         "unchanged": CaseStatus.PASSED,
@@ -58,7 +58,7 @@ def _facts(row: Publication) -> tuple[tuple[str, str], ...]:
 
 
 def _against(row: Publication) -> list[str]:
-    """The reasons why a cell is not published, one line each, with a hint."""
+    """The reasons why a cell is not published, each with its hint."""
     lines = [
         f"REFUSED: {refusal.text} ({refusal.kind})" + (f"\n  hint: {refusal.hint}" if refusal.hint else "")
         for refusal in row.refusals
@@ -88,31 +88,22 @@ def _failures(row: Publication, *, dry_run: bool) -> list[str]:
 
 
 def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dry_run: bool) -> str:
-    """The result of each cell: digest, claims, tags; then the counts, and a warning if nothing is signed."""
+    """Digest, claims and tags of each published cell, the counts, and a warning if nothing is signed."""
     lines: list[str] = []
     for row in rows if terminal.progress == "none" else ():  # else it was said when the cell ended
         lines += [f"{row.cell.id}: {text}" for text in _against(row)]
     for row in rows:
-        if (
-            row.state not in ("published", "unchanged", "planned")
-            or row.found is None
-            or row.decision is None
-        ):
+        wanted = row.state in ("published", "unchanged", "planned")
+        if not wanted or row.found is None or row.decision is None:
             continue
         lines.append(f"{row.cell.id}: {_WORDS[row.state]}")
         lines.append(f"  {row.target}@{row.found.staged.digest}")
         lines.append(f"  known to work on {', '.join(row.decision.claims)}")
-        for gpus, driver, day in sorted(
-            {
-                (
-                    ", ".join(name for name, _ in entry.key.gpus),
-                    entry.key.driver or "?",
-                    f"{entry.verified:%Y-%m-%d}",
-                )
-                for entry in row.decision.counted
-            }
-        ):
-            lines.append(f"    {gpus}, driver {driver}, {day}")
+        machines = {
+            (", ".join(name for name, _ in entry.key.gpus), entry.key.driver or "?", f"{entry.verified:%F}")
+            for entry in row.decision.counted
+        }
+        lines += [f"    {gpus}, driver {driver}, {day}" for gpus, driver, day in sorted(machines)]
         if row.decision.exempt:
             lines.append(f"  not claimed: {', '.join(row.decision.exempt)}")
         for step in row.steps:
@@ -126,11 +117,8 @@ def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dr
     said = any(not found.there for row in rows for found in row.failures)
     if (counts["published"] + counts["planned"] or said) and not signed:
         verb = "would be" if dry_run else "is"
-        lines.append(
-            terminal.style(
-                f"NOT SIGNED: the evidence {verb} a word without a signature under it. --key or --keyless "
-                "has cosign sign it.",
-                "33;1",
-            )
+        warning = (
+            f"NOT SIGNED: the evidence {verb} published without a signature. Sign it with --key or --keyless."
         )
+        lines.append(terminal.style(warning, "33;1"))
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What is said of a cell at its end, and of a run at its end, as text."""
+"""The text about a finished cell and about a finished run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def result_line(result: CellResult, terminal: Terminal) -> str:
 
 
 def error_text(error: RtbuildError) -> str:
-    """An error in three parts: what happened, the evidence, what to do."""
+    """An error in three parts: the event, the evidence, the remedy."""
     if isinstance(error, MatrixError):
         return error.message
     parts = [f"error: {error.message}"]
@@ -57,7 +57,7 @@ def error_text(error: RtbuildError) -> str:
 
 
 def failure_text(result: CellResult) -> str:
-    """Why the cell did not end well: its error, or what the probe found. Empty if it did."""
+    """Why the cell failed: its error, or the probe's finding. Empty if it succeeded."""
     if result.error is not None:
         return textwrap.indent(error_text(result.error), "  ")
     report = result.report
@@ -70,7 +70,7 @@ def failure_text(result: CellResult) -> str:
 
 
 def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
-    """The closing lines of a run: how many cells ended how, and loudly what was not verified."""
+    """The closing lines of a run: a count for each outcome, and a warning about unverified cells."""
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CellOutcome}
     words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
     lines = [f"{len(results)} cell{'s' if len(results) != 1 else ''}: " + ", ".join(words)]

@@ -1,4 +1,4 @@
-"""What this terminal can do, decided once: colour, a live board, symbols. stdout is data, stderr is talk."""
+"""The terminal's abilities: colour, a live board, symbols. Data goes to stdout, messages to stderr."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ProgressChoice = Literal["auto", "tty", "plain", "json", "none"]
 
 @dataclass(frozen=True, kw_only=True)
 class Terminal:
-    """How to talk on stderr. ``progress`` is never ``auto`` here."""
+    """How to write messages to stderr. ``progress`` is never ``auto`` here."""
 
     progress: Literal["tty", "plain", "json", "none"]
     color: bool
@@ -51,13 +51,13 @@ class Terminal:
         return speaks_unicode(sys.stderr)
 
     def symbol(self, outcome: str) -> str:
-        """A mark to put before a word, never instead of it."""
+        """A mark to put before a word, never in place of it."""
         fancy = {"ok": "✓", "bad": "✗", "skip": "⊘", "warn": "!", "run": "•"}
         plain = {"ok": "+", "bad": "x", "skip": "-", "warn": "!", "run": "*"}
         return (fancy if self.unicode else plain)[outcome]
 
     def console(self) -> Console:
-        """A rich console on stderr that emits no escape at all where colour is off."""
+        """A rich console on stderr that emits no escape sequence if colour is off."""
         from rich.console import Console
 
         live = self.progress == "tty"
@@ -71,12 +71,12 @@ class Terminal:
         )
 
     def say(self, text: str = "") -> None:
-        """One line of talk; on a terminal it is broken between words."""
+        """Write one line to stderr; on a terminal it is wrapped between words."""
         sys.stderr.write((wrapped(text, terminal_width()) if sys.stderr.isatty() else text) + "\n")
         sys.stderr.flush()
 
     def style(self, text: str, code: str) -> str:
-        """ANSI style (``1`` bold, ``31`` red …), only where colour is on."""
+        """``text`` in an ANSI style (``1`` bold, ``31`` red …) if colour is on."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
 
 
@@ -86,15 +86,10 @@ def print_json(document: Any) -> None:
     sys.stdout.flush()
 
 
-def print_text(text: str) -> None:
-    """Data for people on stdout; on a terminal it is broken between words."""
-    sys.stdout.write(wrapped(text, terminal_width()) if sys.stdout.isatty() else text)
-
-
 def print_json_rows(document: dict[str, Any], rows: str) -> None:
-    """The same for a document that is one long list: an entry of ``document[rows]`` a line.
+    """The same for a document with a long list: each entry of ``document[rows]`` takes one line.
 
-    A thousand cells with their findings take a third of a second to lay out any finer.
+    Indenting a thousand cells with their findings takes a third of a second.
     """
     plain = not speaks_unicode(sys.stdout)
     around = json.dumps(document | {rows: []}, indent=2, ensure_ascii=plain)
@@ -122,7 +117,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def seconds_left(taken: float, done: int | None, total: int | None) -> float | None:
-    """What is left of a stage at its pace so far; None before the pace is known."""
+    """Seconds left of a stage at its pace so far; None before the pace is known."""
     if not done or not total or taken < 2 or done >= total:
         return None
     return taken * (total - done) / done

@@ -12,9 +12,7 @@ import pytest
 import xmlschema
 
 from builder.console.case import Case, CaseStatus, cases_of
-from builder.console.job import SUMMARY_VARIABLE, write_job_files
-from builder.console.junit import junit_xml
-from builder.console.page import page
+from builder.console.job import SUMMARY_VARIABLE, junit_xml, page, write_job_files
 from builder.errors import CellError
 from builder.model import Base, Cell, Cuda, Image, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage
