@@ -1,16 +1,16 @@
-"""The commands, each prefix of the line from a matrix to a report one that can be stopped at."""
+"""The commands by name: each is a function in a module of its own, which is imported when it is asked for."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from builder import __version__
-from builder.cli import options as opt
 from builder.cli.boundary import guarded
 
 _EPILOG = """
@@ -19,7 +19,61 @@ Exit codes: 0 done as asked · 1 a cell failed · 2 usage, or a matrix that is w
 70 a bug in rtbuild · 130 interrupted
 """
 
+COMMANDS = {
+    "init": "Write a first matrix: the best cell for a framework, this card and this Python.",
+    "up": "Resolve a framework for this machine's card and driver, build and verify the image, and start it.",
+    "resolve": "Propose possible cells for given frameworks, best first, and print a matrix file of them.",
+    "venv": "Make the locked cell an environment here: its very wheels by hash, and cudnn- verify run in it.",
+    "list": "Show the cells of matrices: which are chosen, and why the others are not.",
+    "check": "Say in milliseconds which cells are possible, and why the others are not; nothing is built.",
+    "explain": "Say why a cell gets its verdict; or what a cause, or a text that a program printed, means.",
+    "lock": "Fix what cells resolve to: bases by digest, wheels and Debian packages by hash.",
+    "render": "Write the recipe of each cell: a folder that plain `docker build` accepts.",
+    "build": "Build every selected cell, and run cudnn-verify in each.",
+    "verify": "Run cudnn-verify in images built here or elsewhere; exit 0 only if all are known to work.",
+    "publish": "Put public tags on digests that are known to work, evidence beside them; else exit 6.",
+    "audit": "Say from the registry alone whether an image is known to work: exit 0 yes, 1 no.",
+    "run": "Start an image as this machine needs it: GPU, memory, folders, a port on loopback only.",
+    "devcontainer": "Write a devcontainer.json, so that VS Code and others work inside an image.",
+    "dispatch": "Have Slurm or Kubernetes verify each cell on each GPU that it claims and has no verdict of.",
+    "verify-digest": "Verify an image by its digest, and put the report beside it: what a node does.",
+    "catalogue": "Write a static site: which image, release and card work together, and how that is known.",
+    "diagnose": "Say which line of a text names which cause, and what mends it; nothing leaves this machine.",
+    "probe": "Print cudnn-verify, the one file that runs in an image, on Colab or on bare metal.",
+    "doctor": "Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; with remedies.",
+    "size": "Say how large a locked cell is: by layer, package and file; exit 1 if CUDA is in it twice.",
+    "cache": "Show what is kept between runs, and make it smaller.",
+    "schema": "Print a document's JSON schema; without a name, the names.",
+    "facts": "The compatibility tables that ship with rtbuild.",
+    "colab": "Google Colab's runtimes: import one as a matrix, and measure how near an image is to it.",
+}
+"""Their help, in its order. The module and the function of a command have its name, as Python writes it."""
+
+
+class _Commands(TyperGroup):
+    """Lists commands by their help, and imports the one that is to run."""
+
+    def __init__(self, **settings: Any) -> None:
+        known = {name: TyperCommand(name, help=text) for name, text in COMMANDS.items()}
+        super().__init__(**settings | {"commands": known})
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, loaded(name) if name and found else None, rest
+
+
+def loaded(name: str) -> Any:
+    """The command, or the group of commands, of that name."""
+    word = "list_" if name == "list" else name.replace("-", "_")
+    made = getattr(import_module(f"builder.cli.{word}"), word)
+    if not isinstance(made, typer.Typer):
+        function, made = made, typer.Typer(rich_markup_mode=None, add_completion=False)
+        made.command(name, help=COMMANDS[name])(function)
+    return typer.main.get_command(made)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="rtbuild",
     help="Images of CUDA, cuDNN, framework and Python that are known to work.",
     epilog=_EPILOG,
@@ -64,273 +118,3 @@ def _root(
 ) -> None:
     """Options that come before the command; both are read elsewhere, before and after parsing."""
     del version, debug
-
-
-@app.command("list")
-def list_(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    format_: Annotated[
-        Literal["table", "id", "image", "github"],
-        typer.Option("--format", help="A table; bare ids; image names; or job matrices for GitHub Actions."),
-    ] = "table",
-    json_: opt.Json = False,
-) -> int:
-    """Show the cells of matrices: which are chosen, and why the others are not."""
-    from builder.cli.listing import run
-
-    return run(opt.load_all(matrices), select, skip, style="json" if json_ else format_)
-
-
-@app.command()
-def check(
-    matrices: opt.Matrices = None,
-    select: opt.Select = None,
-    skip: opt.Skip = None,
-    driver: opt.Driver = None,
-    read: opt.Read = False,
-    deep: opt.Deep = False,
-    mirror: opt.Mirror = None,
-    fix: Annotated[
-        bool,
-        typer.Option(
-            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
-        ),
-    ] = False,
-    json_: opt.Json = False,
-    verbose: opt.Verbose = 0,
-) -> int:
-    """Say in milliseconds which cells are possible, and why the others are not; nothing is built."""
-    from builder.cli.checking import run
-
-    return run(
-        opt.load_all(matrices),
-        select,
-        skip,
-        driver=opt.driver(driver),
-        online=read or deep,
-        deep=deep,
-        mirrors=opt.mirrors(mirror),
-        json=json_,
-        verbose=verbose,
-        fix=fix,
-    )
-
-
-@app.command()
-def explain(
-    cell: opt.CellOrText,
-    matrices: opt.Matrices = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
-    read: opt.Read = False,
-    deep: opt.Deep = False,
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
-) -> int:
-    """Say why a cell gets its verdict; or what a cause, or a text that a program printed, means."""
-    from builder.cli.checking import explain_one
-    from builder.cli.probing import explain_text, is_text
-    from builder.errors import NothingSelectedError, UsageError
-
-    if is_text(cell) or not (matrices or opt.matrix_files()):
-        return explain_text(cell)
-    try:
-        return explain_one(
-            opt.load_all(matrices),
-            cell,
-            driver=opt.driver(driver),
-            online=read or deep,
-            deep=deep,
-            mirrors=opt.mirrors(mirror),
-            json=json_,
-        )
-    except NothingSelectedError as none:
-        try:
-            return explain_text(cell)
-        except UsageError:
-            raise none from None
-
-
-@app.command()
-def resolve(
-    requirements: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="REQUIREMENT...", help="Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
-        ),
-    ] = None,
-    requirement_file: Annotated[
-        list[Path] | None,
-        typer.Option("--requirement", "-r", metavar="FILE", help="A requirements.txt; may be repeated."),
-    ] = None,
-    pyproject: Annotated[
-        Path | None, typer.Option("--pyproject", metavar="FILE", help="The dependencies of a pyproject.toml.")
-    ] = None,
-    notebook: Annotated[
-        Path | None,
-        typer.Option("--notebook", metavar="FILE", help="The `!pip install` lines of a notebook."),
-    ] = None,
-    conda: Annotated[
-        Path | None,
-        typer.Option(
-            "--conda",
-            metavar="FILE",
-            help="A conda environment to tell in wheels: environment.yml, or `conda list --export`.",
-        ),
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="These Pythons only: 3.11, or '>=3.9,<3.12'.")
-    ] = None,
-    gpu: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--gpu",
-            help="A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
-            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
-        ),
-    ] = None,
-    driver: opt.Driver = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
-    name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no package index: the tables alone, without the resolver.")
-    ] = False,
-    json_: opt.Json = False,
-) -> int:
-    """Propose possible cells for given frameworks, best first, and print a matrix file of them."""
-    from builder.cli.resolving import Sources, machine, run, wishes
-    from builder.index.client import Index
-
-    asked = wishes(
-        Sources(
-            arguments=tuple(requirements or ()),
-            requirements=tuple(requirement_file or ()),
-            pyproject=pyproject,
-            notebook=notebook,
-            environment=conda,
-        )
-    )
-    return run(
-        asked,
-        machine(gpu or (), opt.driver(driver)),
-        python=python,
-        limit=limit,
-        name=name,
-        index=None if offline else Index.from_user(brief=True),
-        json=json_,
-    )
-
-
-facts = typer.Typer(
-    help="The compatibility tables that ship with rtbuild.", no_args_is_help=True, rich_markup_mode=None
-)
-app.add_typer(facts, name="facts")
-
-
-@facts.command("refresh")
-def facts_refresh(
-    check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 if something differs.")
-    ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="One framework's table; repeatable.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Read every release, not only missing and changed ones.")
-    ] = False,
-    mebibytes: Annotated[
-        int, typer.Option("--budget", metavar="MIB", help="Stop after so many MiB.")
-    ] = 16384,
-    minutes: Annotated[int, typer.Option("--minutes", help="Stop after so many minutes.")] = 360,
-    mirror: opt.Mirror = None,
-    json_: opt.Json = False,
-) -> int:
-    """Read again what the tables say of releases and of nvidia/cuda tags; show what differs and write it."""
-    from builder.cli.facts import run
-    from builder.facts.survey import Budget
-    from builder.index.client import Index
-    from builder.oci.registry import Registry
-
-    index, registry = Index.from_user(brief=True), Registry.from_user(opt.mirrors(mirror))
-    budget = Budget(bytes=mebibytes << 20, seconds=minutes * 60.0)
-    return run(
-        index=index,
-        registry=registry,
-        check=check_,
-        json=json_,
-        only=only or (),
-        again=again,
-        budget=budget,
-    )
-
-
-@app.command()
-def doctor(
-    fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet", metavar="FILE", help="Ask the scheduler about each class of the fleet instead."
-        ),
-    ] = None,
-    context: opt.Context = None,
-    color: opt.Color = "auto",
-    json_: opt.Json = False,
-) -> int:
-    """Look at this machine: engine, image store, disk, NVIDIA toolkit, driver; each with its remedy."""
-    if fleet is not None:
-        from builder.cli.fleet import try_fleet
-
-        return try_fleet(fleet, json=json_)
-    from builder.cli.doctoring import run
-
-    return run(context=context, color=opt.color(color), json=json_)
-
-
-@app.command()
-def size(
-    cell: opt.OneCell,
-    matrices: opt.Matrices = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="CELL", help="What it shares with another cell.")
-    ] = None,
-    json_: opt.Json = False,
-) -> int:
-    """Say how large a locked cell is: by layer, package and file; exit 1 where CUDA is in it twice."""
-    from builder.cli.sizing import run
-
-    return run(opt.load_all(matrices), cell, against=against, json=json_)
-
-
-@app.command()
-def cache(
-    prune: Annotated[
-        str | None,
-        typer.Option("--prune", metavar="SIZE", help="Remove the least recently used until it fits: 20GB."),
-    ] = None,
-    verify_: Annotated[
-        bool, typer.Option("--verify", help="Hash every layer, and remove what is damaged.")
-    ] = False,
-    json_: opt.Json = False,
-) -> int:
-    """Show what is kept between runs, and make it smaller."""
-    from builder.cli.caching import run
-
-    return run(prune=prune, verify=verify_, json=json_)
-
-
-@app.command()
-def probe(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it there; without, to stdout.")
-    ] = None,
-) -> int:
-    """Print cudnn-verify, the one file that runs in an image, on Colab or on bare metal."""
-    from builder.recipe.bundle import bundle
-
-    if output is None:
-        sys.stdout.buffer.write(bundle())
-    else:
-        output.write_bytes(bundle())
-        output.chmod(0o755)
-    return 0

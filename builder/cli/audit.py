@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from builder.cli import options as opt
-from builder.cli.app import app
 from builder.documents import MalformedError, parse_moment
 from builder.errors import UsageError
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from builder.evidence.cosign import Verifier
 
 
-@app.command()
 def audit(
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="REPOSITORY:TAG, or REPOSITORY@sha256:….")],
     gpu: Annotated[

@@ -12,10 +12,8 @@ import typer
 
 from builder import resources
 from builder.cli import options as opt
-from builder.cli.app import app
 
 
-@app.command()
 def catalogue(
     matrices: opt.Matrices = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("site"),

@@ -8,12 +8,10 @@ from typing import Annotated
 import typer
 
 from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
-from builder.cli.app import app
 from builder.cli.probing import ask_probe
 from builder.errors import UsageError
 
 
-@app.command()
 def diagnose(
     files: Annotated[
         list[str] | None,

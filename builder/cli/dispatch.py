@@ -7,14 +7,12 @@ import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from builder.cli import options as opt
-from builder.cli.app import app
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"}
 
 
-@app.command()
 def dispatch(
     matrices: opt.Matrices = None,
     fleet: Annotated[
@@ -96,37 +93,6 @@ def dispatch(
         _say("the tasks go on; the same command follows them again")
         return INTERRUPTED
     return exit_code(rows) if wait else 0
-
-
-@app.command("verify-digest")
-def verify_digest(
-    image: Annotated[str, typer.Argument(metavar="REPOSITORY@DIGEST")],
-    card: Annotated[str, typer.Option("--card", help="The class of GPU that this machine should have.")],
-    runtime: Annotated[
-        Literal["auto", "docker", "podman", "apptainer"],
-        typer.Option("--runtime", help="What runs the container."),
-    ] = "auto",
-    seconds: Annotated[int, typer.Option("--timeout", min=10, help="Time limit in seconds.")] = 2400,
-) -> int:
-    """Verify an image by its digest on this machine, and put the report beside it: what a cluster's node
-    runs.
-    """
-    from builder.dispatch.node import verify_digest as verify
-    from builder.oci.registry import Registry
-
-    repository, at, digest = image.partition("@")
-    if not at or not digest.startswith("sha256:"):
-        raise UsageError(f"{image} names no digest", hint="as in registry.example/staging@sha256:…")
-    found = verify(
-        Registry.to_write(),
-        repository,
-        digest,
-        card=card,
-        tool=None if runtime == "auto" else runtime,
-        seconds=seconds,
-    )
-    _say(found.message + (", the report is beside the image" if found.attached else ""))
-    return found.exit_code
 
 
 def _say(text: str) -> None:

@@ -7,9 +7,12 @@ import sys
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from builder import resources
+from builder.cli import options as opt
 from builder.console import print_json
 from builder.errors import UsageError
 from builder.facts import tables
@@ -20,6 +23,8 @@ from builder.facts.families import FAMILIES
 from builder.facts.refresh import origin_of, refresh
 from builder.facts.survey import Budget, survey, table_text
 from builder.files import write_whole
+from builder.index.client import Index
+from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,11 +32,52 @@ if TYPE_CHECKING:
 
     from builder.facts.refresh import Refresh
     from builder.facts.survey import Survey
-    from builder.index.client import Index
-    from builder.oci.registry import Registry
 
 _EVERY = 5.0
 """Seconds between two lines of progress."""
+
+
+facts = typer.Typer(
+    help="The compatibility tables that ship with rtbuild.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+)
+
+
+@facts.callback()
+def _group() -> None:
+    """A group, although it has one command."""
+
+
+@facts.command("refresh")
+def refresh_tables(
+    check_: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit 1 if something differs.")
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="One framework's table; repeatable.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read every release, not only missing and changed ones.")
+    ] = False,
+    mebibytes: Annotated[
+        int, typer.Option("--budget", metavar="MIB", help="Stop after so many MiB.")
+    ] = 16384,
+    minutes: Annotated[int, typer.Option("--minutes", help="Stop after so many minutes.")] = 360,
+    mirror: opt.Mirror = None,
+    json_: opt.Json = False,
+) -> int:
+    """Read again what the tables say of releases and of nvidia/cuda tags; show what differs and write it."""
+    return run(
+        index=Index.from_user(brief=True),
+        registry=Registry.from_user(opt.mirrors(mirror)),
+        check=check_,
+        json=json_,
+        only=only or (),
+        again=again,
+        budget=Budget(bytes=mebibytes << 20, seconds=minutes * 60.0),
+    )
 
 
 def run(

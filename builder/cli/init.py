@@ -10,12 +10,10 @@ from typing import Annotated
 import typer
 
 from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
-from builder.cli.app import app
 from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
 from builder.errors import UsageError
 
 
-@app.command()
 def init(
     words: opt.Words = None,
     python: opt.Python = None,

@@ -224,35 +224,6 @@ def mirrors(given: list[str] | None) -> dict[str, str]:
     return parse_mirrors([os.environ.get("RTBUILD_REGISTRY_MIRROR", ""), *(given or ())])
 
 
-def refuse_idle(
-    engine: str,
-    *,
-    output: Path | None,
-    push: str | None,
-    require_verified: bool,
-    check_reproducible: bool,
-) -> None:
-    """Raise UsageError for options of ``build`` that say nothing beside others."""
-    if engine == "docker" and output is not None:
-        raise UsageError(
-            "--output is for --engine none: an engine keeps images in its own store",
-            hint="docker save writes one of them to a file",
-        )
-    needing = {
-        "--require-verified": require_verified,
-        "--check-reproducible": check_reproducible,
-    }
-    for option, given in needing.items():
-        if engine == "none" and given:
-            raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
-    if check_reproducible and (push is not None or require_verified):
-        option = "--require-verified" if require_verified else "--push"
-        raise UsageError(
-            f"--check-reproducible only compares two builds: {option} has no part in it",
-            hint="run `rtbuild build` once more, without --check-reproducible",
-        )
-
-
 def driver(text: str | None) -> str | None:
     """``--driver`` checked: a branch or a full version, ``535`` or ``535.104.05``. Raises UsageError."""
     if text is None or re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}){0,2}", text):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder import resources
-from builder.cli.app import app
+from builder.cli.resolve import resolve
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,13 +49,18 @@ def matrix_text(wish: MatrixWish) -> str:
         UsageError: A word is no requirement, or names a framework that rtbuild does not cover.
         CellError: Nothing works here.
     """
-    arguments = ["resolve", *wish.words, "--limit", "1", "--name", wish.title, "--json"]
-    for option in ("python", "gpu", "driver"):
-        value = getattr(wish, option)
-        arguments += [f"--{option}", value] if value else []
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        app([*arguments, *(["--offline"] if wish.offline else [])], standalone_mode=False)
+        resolve(
+            list(wish.words),
+            python=wish.python,
+            gpu=[wish.gpu] if wish.gpu else None,
+            driver=wish.driver,
+            limit=1,
+            name=wish.title,
+            offline=wish.offline,
+            json_=True,
+        )
     text: str = json.loads(printed.getvalue())["matrix"]
     if wish.jupyter:
         text = text.replace("\ninclude:\n", "\ndefaults: {profile: colab}\n\ninclude:\n", 1)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from builder.cli import options as opt
-from builder.cli.app import app
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.errors import PublishRefusedError, UsageError
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from builder.publish.publication import Publication
 
 
-@app.command()
 def publish(
     matrices: opt.Matrices = None,
     select: opt.Select = None,

@@ -8,13 +8,11 @@ from typing import Annotated
 import typer
 
 from builder import resources
-from builder.cli.app import app
 from builder.errors import UsageError
 
 _ENDING = ".schema.json"
 
 
-@app.command()
 def schema(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="matrix, lock, report, run, publication …")

@@ -12,12 +12,14 @@ import typer
 
 from builder import __version__, resources
 from builder.cli import options as opt
-from builder.cli.app import app
+from builder.cli.build import build_cells
 from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
+from builder.cli.run import run
+from builder.engine.nvidia import nvidia_smi
 from builder.errors import UsageError
+from builder.pipeline.settings import Settings
 
 
-@app.command()
 def up(
     words: opt.Words = None,
     python: opt.Python = None,
@@ -50,8 +52,6 @@ def up(
 
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
     """The card and driver asked for; those of this machine where it has some."""
-    from builder.engine.nvidia import nvidia_smi
-
     cards, own = nvidia_smi()
     if gpu is None and cards:
         gpu = cards[0].compute_capability or cards[0].name
@@ -78,34 +78,10 @@ def _matrix(wish: MatrixWish, *, save: bool) -> Path:
 
 def _start(path: Path, *, shell: bool, port: int, context: str | None, terminal: tuple[str, str]) -> int:
     """Build what is not built yet, and run it until it ends."""
-    from builder.cli.running import Asked, run_image
-    from builder.cli.walking import build_cells
-    from builder.pipeline.settings import Settings
-
-    matrices = opt.load_all([path])
-    cell = opt.choose_one(matrices, "*")
+    loaded = opt.load_all([path])
+    cell = opt.choose_one(loaded, "*")
     settings = Settings(context=context, results=resources.cache() / "up" / "results")
-    done = build_cells(
-        matrices,
-        None,
-        None,
-        settings=settings,
-        terminal=opt.terminal(*terminal),
-        require_verified=False,
-        json=False,
-    )
+    done = build_cells(loaded, [cell], settings=settings, terminal=opt.terminal(*terminal))
     if done != 0:
         return done
-    asked = Asked(
-        image=cell.id,
-        mode="shell" if shell else "jupyter",
-        port=port,
-        content=None,
-        no_content=False,
-        volumes=(),
-        env=(),
-        publish=(),
-        user=None,
-        gpus="auto",
-    )
-    return run_image(asked, [path], context=context, dry_run=False, json=False)
+    return run(cell.id, [path], shell=shell, jupyter=not shell, port=port, context=context)

@@ -15,8 +15,12 @@ from uv import find_uv_bin
 
 from builder import resources
 from builder.cli import options as opt
-from builder.cli.app import app
+from builder.cli.lock import lock_cells
+from builder.console import print_json
 from builder.errors import CommandError, StaleLockError, UsageError
+from builder.lock import lock_path, pinned_cell, read_lock
+from builder.pipeline.settings import Settings
+from builder.recipe.bundle import kept_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +31,6 @@ _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nv
 """Causes that go away once the loader looks into the folders of NVIDIA's wheels."""
 
 
-@app.command()
 def venv(
     cell: Annotated[
         str, typer.Argument(metavar="[CELL]", help="A cell's id or glob, or a matrix file.")
@@ -49,8 +52,6 @@ def venv(
     python = _make(pinned, output, force=force)
     report = _verified(python, output)
     if json_:
-        from builder.console import print_json
-
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
     _say(chosen, output, report)
     return (
@@ -60,9 +61,6 @@ def venv(
 
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
     """The cell as its lock has it; locked now where it is not, unless ``locked`` forbids that."""
-    from builder.cli.walking import lock_cells
-    from builder.lock import lock_path, pinned_cell, read_lock
-
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     for attempt in (1, 2):
         lockfile = read_lock(lock_path(matrix.path))
@@ -70,16 +68,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
         if pinned is not None:
             return pinned
         if attempt == 1 and not locked:
-            lock_cells(
-                [matrix],
-                [cell.id],
-                None,
-                check=False,
-                upgrade=False,
-                mirrors=mirrors,
-                terminal=opt.terminal(),
-                json=False,
-            )
+            lock_cells([matrix], [cell], settings=Settings(mirrors=mirrors), terminal=opt.terminal())
     raise StaleLockError(f"{cell.id} is not locked", hint=f"rtbuild lock {matrix.path} -s {cell.id}")
 
 
@@ -144,8 +133,6 @@ def _uv(arguments: Sequence[str]) -> None:
 
 def _verified(python: Path, output: Path) -> dict[str, Any]:
     """What the probe says inside; the loader's path is set in ``activate`` where it needs one."""
-    from builder.recipe.bundle import kept_bundle
-
     probe = output / "bin" / "cudnn-verify"
     text = kept_bundle(resources.cache()).partition(b"\n")[2]
     probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builder.cli.colabing import _table
+from builder.cli.colab import _table
 from builder.colab.diff import Parity, ParityRow, ParityStatus
 
 CORE = (

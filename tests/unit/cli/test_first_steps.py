@@ -14,9 +14,8 @@ import rtbuild_command
 import yaml
 
 from builder import resources
-from builder.cli import running, up, venv, walking
+from builder.cli import up, venv
 from builder.cli.app import app
-from builder.engine import nvidia
 from builder.engine.facts import Gpu
 from builder.errors import UsageError
 from builder.matrix import load
@@ -59,7 +58,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = Gpu(name="Tesla T4", compute_capability="7.5")
-    monkeypatch.setattr(nvidia, "nvidia_smi", lambda: ((card,), "535.104.05"))
+    monkeypatch.setattr(up, "nvidia_smi", lambda: ((card,), "535.104.05"))
     monkeypatch.setattr(resources, "cache", lambda: tmp_path / "cache")
     monkeypatch.chdir(tmp_path)
     started = []
@@ -69,12 +68,16 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
         started.append(cell)
         return 0
 
-    monkeypatch.setattr(walking, "build_cells", build)
-    monkeypatch.setattr(running, "run_image", lambda asked, paths, **_: started.append((asked, paths)) or 0)
+    def run(image, paths, *, jupyter, **_: object) -> int:
+        started.append((image, jupyter, paths))
+        return 0
+
+    monkeypatch.setattr(up, "build_cells", build)
+    monkeypatch.setattr(up, "run", run)
     assert app(["up", "torch", "--offline", "--save"], standalone_mode=False) == 0
-    cell, (asked, paths) = started
-    assert asked.image == cell.id
-    assert asked.mode == "jupyter"
+    cell, (image, jupyter, paths) = started
+    assert image == cell.id
+    assert jupyter
     assert cell.profile == "colab"
     assert not cell.frameworks[0].startswith("torch==2.15")  # CUDA 13 needs a newer driver than 535
     assert paths == [Path("matrices/torch.yaml")]
@@ -82,7 +85,7 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     kept = next((tmp_path / "cache" / "up").glob("*/torch.yaml"))
     monkeypatch.setattr(up, "matrix_text", lambda _: pytest.fail("it was resolved before"))
     assert app(["up", "torch", "--offline"], standalone_mode=False) == 0
-    assert started[-1][1] == [kept]
+    assert started[-1][-1] == [kept]
 
 
 def pinned_cell(folder: Path, provider: str = "none") -> Pinned:

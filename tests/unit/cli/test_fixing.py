@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builder.cli import checking
+from builder.cli import check as command
 from builder.errors import UsageError
 from builder.matrix import load
 
@@ -27,8 +27,7 @@ def _own_cache(tmp_path, monkeypatch) -> None:
 
 
 def check(path, **options) -> int:
-    usual = {"driver": None, "online": False, "mirrors": {}, "json": True, "verbose": 0, "fix": True}
-    return checking.run([load(path)], None, None, **(usual | options))
+    return command.check([path], **({"json_": True, "fix": True} | options))
 
 
 @pytest.mark.parametrize(

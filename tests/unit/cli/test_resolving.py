@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from builder.cli import resolving
+from builder.cli import resolve as command
 from builder.engine.facts import Gpu
 from builder.errors import CellError, NoSolutionError, PackageIndexError, UsageError
 from builder.facts.availability import ask
@@ -95,12 +95,10 @@ def wheel(version: str, python: str = "311", name: str = "torch") -> str:
 
 
 def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **options) -> int:
-    asked = resolving.wishes(
-        resolving.Sources(arguments=requirements, environment=options.pop("conda", None))
-    )
+    asked = command.wishes(command.Sources(arguments=requirements, environment=options.pop("conda", None)))
     defaults = {"python": None, "limit": 5, "name": "resolved", "json": False}
-    return resolving.run(
-        asked, resolving.AskedMachine(gpus=gpus, driver=driver), index=index, **(defaults | options)
+    return command.propose(
+        asked, command.AskedMachine(gpus=gpus, driver=driver), index=index, **(defaults | options)
     )
 
 
@@ -298,11 +296,11 @@ def test_two_demands_that_clash_are_named_with_what_to_give_up() -> None:
 
 
 def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
-    monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((), None))
-    assert resolving.machine((), None) == resolving.AskedMachine()
+    monkeypatch.setattr(command, "nvidia_smi", lambda: ((), None))
+    assert command.machine((), None) == command.AskedMachine()
     double = Gpu(name="NVIDIA GeForce RTX 4090 Laptop GPU", compute_capability="8.9")
-    monkeypatch.setattr(resolving, "nvidia_smi", lambda: ((double, double), "575.57.08"))
-    mine = resolving.AskedMachine(gpus=("sm_89",), driver="575.57.08", found=True)
-    assert resolving.machine((), None) == mine
-    asked = resolving.machine(["Tesla T4", "8.6"], None)
-    assert asked == resolving.AskedMachine(gpus=("T4", "sm_86"), driver=None)
+    monkeypatch.setattr(command, "nvidia_smi", lambda: ((double, double), "575.57.08"))
+    mine = command.AskedMachine(gpus=("sm_89",), driver="575.57.08", found=True)
+    assert command.machine((), None) == mine
+    asked = command.machine(["Tesla T4", "8.6"], None)
+    assert asked == command.AskedMachine(gpus=("T4", "sm_86"), driver=None)

@@ -1,13 +1,17 @@
-"""``rtbuild check`` and ``rtbuild explain``: can these cells work, before anything is built?"""
+"""``rtbuild check``: can these cells work, before anything is built?"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from builder.cli.options import choose, choose_one
+import typer
+
+from builder.cli import options as opt
+from builder.cli.fixing import fix as rewrite
 from builder.console import Terminal, human_bytes, print_json_rows
-from builder.facts import Outcome, check, explain, summary
+from builder.facts import Outcome, summary
+from builder.facts import check as apply_rules
 from builder.facts.memory import Memory
 from builder.lock import lock_path, pinned_cell, read_lock
 
@@ -31,13 +35,13 @@ def judge(
     cells: Sequence[Cell],
     *,
     driver: str | None = None,
-    online: bool = False,
+    read: bool = False,
     deep: bool = False,
     mirrors: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, tuple[Finding, ...]], Reading | None]:
     """The rules over cells: findings by id, with what locks know and what was read; a stale lock is none.
 
-    ``online`` reads wheels and bases anew, with ``deep`` up to 16 MiB of a wheel; without it, what was read
+    ``read`` reads wheels and bases anew, with ``deep`` up to 16 MiB of a wheel; without it, what was read
     before counts, and no network is asked.
     """
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
@@ -49,46 +53,49 @@ def judge(
     pairs = [(cell, pinned_of(cell)) for cell in cells]
     memory = Memory(mirrors=mirrors)
     reading = None
-    if online:
-        from builder.facts.reading import read  # with an HTTP client: a tenth of a second
+    if read or deep:
+        from builder.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
         from builder.index.client import Index  # with an HTTP client: a tenth of a second
         from builder.oci.registry import Registry  # with an HTTP client: a tenth of a second
 
         registry = Registry.from_user(mirrors)
         index = Index.from_user(brief=True)
-        reading = read(pairs, index=index, registry=registry, memory=memory, deep=deep)
+        reading = read_all(pairs, index=index, registry=registry, memory=memory, deep=deep)
         truths = reading.truths
     else:
         truths = tuple(memory.truth(cell, pinned) for cell, pinned in pairs)
     return {
-        cell.id: check(cell, truth, driver=driver) for cell, truth in zip(cells, truths, strict=True)
+        cell.id: apply_rules(cell, truth, driver=driver) for cell, truth in zip(cells, truths, strict=True)
     }, reading
 
 
-def run(
-    matrices: list[Matrix],
-    select: list[str] | None,
-    skip: list[str] | None,
-    *,
-    driver: str | None,
-    online: bool,
-    deep: bool = False,
-    mirrors: Mapping[str, str],
-    json: bool,
-    verbose: int,
-    fix: bool = False,
+def check(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    driver: opt.Driver = None,
+    read: opt.Read = False,
+    deep: opt.Deep = False,
+    mirror: opt.Mirror = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
+        ),
+    ] = False,
+    json_: opt.Json = False,
+    verbose: opt.Verbose = 0,
 ) -> int:
     """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
-    cells = choose(matrices, select, skip).chosen
-    found, reading = judge(matrices, cells, driver=driver, online=online, deep=deep, mirrors=mirrors)
+    loaded = opt.load_all(matrices)
+    cells = opt.choose(loaded, select, skip).chosen
+    found, reading = judge(
+        loaded, cells, driver=opt.driver(driver), read=read, deep=deep, mirrors=opt.mirrors(mirror)
+    )
     refused = [cell for cell, findings in found.items() if summary(findings) is Outcome.IMPOSSIBLE]
-    helpless = refused
-    if fix:
-        from builder.cli.fixing import fix as rewrite
-
-        helpless = rewrite(matrices, found)
-    if json:
-        print_json_rows(_document(cells, found, reading), "cells")
+    helpless = rewrite(loaded, found) if fix else refused
+    if json_:
+        print_json_rows(document(cells, found, reading), "cells")
         return 1 if helpless else 0
     if reading is not None:
         _say_read(reading)
@@ -112,7 +119,7 @@ def run(
     return 1 if helpless else 0
 
 
-def _document(
+def document(
     cells: Sequence[Cell], found: Mapping[str, tuple[Finding, ...]], reading: Reading | None
 ) -> dict[str, Any]:
     rows = [
@@ -141,24 +148,3 @@ def _say_read(reading: Reading) -> None:
         f"read {reading.wheels} wheels ({human_bytes(reading.transferred)}) and {reading.bases} bases "
         f"in {reading.seconds:.1f} s\n"
     )
-
-
-def explain_one(
-    matrices: list[Matrix],
-    wanted: str,
-    *,
-    driver: str | None,
-    online: bool,
-    deep: bool = False,
-    mirrors: Mapping[str, str],
-    json: bool = False,
-) -> int:
-    """Everything about one cell's verdict; as JSON, what ``check`` has of that cell."""
-    cell = choose_one(matrices, wanted)
-    found, reading = judge(matrices, [cell], driver=driver, online=online, deep=deep, mirrors=mirrors)
-    findings = found[cell.id]
-    if json:
-        print_json_rows(_document([cell], found, reading), "cells")
-    else:
-        sys.stdout.write(explain(cell, findings))
-    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from builder import resources
+from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
 from builder.console import human_bytes, print_json
 from builder.errors import UsageError
 from builder.layers import LayerStore
@@ -29,22 +32,31 @@ _WHAT = {
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
-def run(*, prune: str | None, verify: bool, json: bool) -> int:
+def cache(
+    prune: Annotated[
+        str | None,
+        typer.Option("--prune", metavar="SIZE", help="Remove the least recently used until it fits: 20GB."),
+    ] = None,
+    verify_: Annotated[
+        bool, typer.Option("--verify", help="Hash every layer, and remove what is damaged.")
+    ] = False,
+    json_: opt.Json = False,
+) -> int:
     """Show the cache; with ``prune`` remove the least recently used until the size holds.
 
-    Exit 1 where ``verify`` found layers that are not what they claim to be; they are removed.
+    Exit 1 if ``--verify`` found layers that are not what they claim to be; they are removed.
     """
     folder = resources.cache()
     store = LayerStore(folder / "layers", limit=Settings().layer_limit)
     freed = 0
-    damaged = store.verify() if verify else []
+    damaged = store.verify() if verify_ else []
     if prune is not None:
         limit = size_of(prune)
         downloads = [folder / name for name in ("wheels", "debs", "rootfs")]
         freed = store.prune(max(0, limit - sum(map(_size, downloads))))
         freed += _prune_files(downloads, _size(folder / "layers") + sum(map(_size, downloads)) - limit)
     sizes = {path.name: _size(path) for path in sorted(folder.glob("*")) if path.is_dir()}
-    if json:
+    if json_:
         document: dict[str, Any] = {
             "schema": 1,
             "folder": str(folder),

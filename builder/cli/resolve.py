@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from typing import TYPE_CHECKING, Annotated, Any
 
-from builder.cli.options import card
+import typer
+
+from builder.cli import options as opt
 from builder.console import print_json
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
+from builder.index.client import Index
 from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
@@ -19,11 +23,9 @@ from builder.resolve.solve import search, to_matrix_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from builder.facts.availability import Offer
     from builder.facts.tables import Facts
-    from builder.index.client import Index
     from builder.resolve.proof import Proof, Proofs
     from builder.resolve.requirements import Wishes
 
@@ -53,10 +55,76 @@ class AskedMachine:
 def machine(gpus: Sequence[str], driver: str | None) -> AskedMachine:
     """The cards and the driver asked about; this machine's own, if nothing is asked and there are any."""
     if gpus or driver is not None:
-        return AskedMachine(gpus=tuple(dict.fromkeys(card(gpu) for gpu in gpus)), driver=driver)
+        return AskedMachine(gpus=tuple(dict.fromkeys(opt.card(gpu) for gpu in gpus)), driver=driver)
     cards, own = nvidia_smi()
-    names = dict.fromkeys(card(gpu.compute_capability or gpu.name) for gpu in cards)
+    names = dict.fromkeys(opt.card(gpu.compute_capability or gpu.name) for gpu in cards)
     return AskedMachine(gpus=tuple(names), driver=own, found=own is not None)
+
+
+def resolve(
+    requirements: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="REQUIREMENT...", help="Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
+        ),
+    ] = None,
+    requirement_file: Annotated[
+        list[Path] | None,
+        typer.Option("--requirement", "-r", metavar="FILE", help="A requirements.txt; may be repeated."),
+    ] = None,
+    pyproject: Annotated[
+        Path | None, typer.Option("--pyproject", metavar="FILE", help="The dependencies of a pyproject.toml.")
+    ] = None,
+    notebook: Annotated[
+        Path | None,
+        typer.Option("--notebook", metavar="FILE", help="The `!pip install` lines of a notebook."),
+    ] = None,
+    conda_: Annotated[
+        Path | None,
+        typer.Option(
+            "--conda",
+            metavar="FILE",
+            help="A conda environment to tell in wheels: environment.yml, or `conda list --export`.",
+        ),
+    ] = None,
+    python: Annotated[
+        str | None, typer.Option("--python", help="These Pythons only: 3.11, or '>=3.9,<3.12'.")
+    ] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gpu",
+            help="A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
+            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
+        ),
+    ] = None,
+    driver: opt.Driver = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
+    name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Ask no package index: the tables alone, without the resolver.")
+    ] = False,
+    json_: opt.Json = False,
+) -> int:
+    """Print a matrix of the cells; errors as of :func:`propose`."""
+    asked = wishes(
+        Sources(
+            arguments=tuple(requirements or ()),
+            requirements=tuple(requirement_file or ()),
+            pyproject=pyproject,
+            notebook=notebook,
+            environment=conda_,
+        )
+    )
+    return propose(
+        asked,
+        machine(gpu or (), opt.driver(driver)),
+        python=python,
+        limit=limit,
+        name=name,
+        index=None if offline else Index.from_user(brief=True),
+        json=json_,
+    )
 
 
 def wishes(sources: Sources) -> Wishes:
@@ -90,7 +158,7 @@ def _from_conda(path: Path) -> Wishes:
     return found
 
 
-def run(
+def propose(
     asked: Wishes,
     on: AskedMachine,
     *,

@@ -1,33 +1,31 @@
-"""``rtbuild run`` and ``rtbuild devcontainer``: an image, or a cell's, put to use on this machine."""
+"""``rtbuild run``: an image, or a cell's, started as this machine needs it."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from builder import resources
-from builder.cli import options as opt
-from builder.colab import devcontainer
-from builder.colab.launch import IMAGE_USER, LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
+from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli.images import ImageOrCell, find_image, is_colab
+from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
 from builder.console import print_json
 from builder.engine import Engine
 from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
-from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from builder.colab.launch import Mode
-    from builder.engine import StoredImage
 
 _NOT_STARTED = 125
 """Exit status of ``docker run`` where the engine refused: https://docs.docker.com/engine/containers/run/"""
@@ -35,37 +33,77 @@ _NOT_STARTED = 125
 _SECONDS_TO_STOP = 10
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The options of ``rtbuild run``."""
-
-    image: str
-    mode: str | None
-    port: int
-    content: Path | None
-    no_content: bool
-    volumes: tuple[str, ...]
-    env: tuple[str, ...]
-    publish: tuple[str, ...]
-    user: str | None
-    gpus: Literal["auto"] | bool
-
-
-def run_image(
-    asked: Asked, matrices: list[Path] | None, *, context: str | None, dry_run: bool, json: bool
+def run(
+    image: ImageOrCell,
+    matrices: opt.Matrices = None,
+    jupyter: Annotated[
+        bool, typer.Option("--jupyter", help="Start Jupyter: what images of the profile colab do anyway.")
+    ] = False,
+    shell: Annotated[bool, typer.Option("--shell", help="Start bash: what other images do anyway.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Run cudnn-verify, and end.")] = False,
+    port: Annotated[
+        int, typer.Option("--port", min=1024, max=65535, help="Jupyter's port on 127.0.0.1.")
+    ] = 8888,
+    content: Annotated[
+        Path | None,
+        typer.Option(
+            "--content", metavar="DIR", help="The folder to work in, /content there; by default this one."
+        ),
+    ] = None,
+    no_content: Annotated[bool, typer.Option("--no-content", help="Mount no folder to work in.")] = False,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--volume", "-v", metavar="HOST:CONTAINER", help="One more folder; as docker run has it."
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; without a value, your own."),
+    ] = None,
+    publish: Annotated[
+        list[str] | None,
+        typer.Option("--publish", "-p", metavar="HOST:CONTAINER", help="One more port, on 127.0.0.1."),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="UID:GID", help="Whose files it writes; by default yours.")
+    ] = None,
+    gpus: Annotated[
+        Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether it gets the GPUs.")
+    ] = "auto",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the docker command, and start nothing.")
+    ] = False,
+    context: opt.Context = None,
+    json_: opt.Json = False,
 ) -> int:
-    """Start it and stay until it ends; 0 where it was stopped on request."""
-    if asked.no_content and asked.content is not None:
+    """Stay until it ends; 0 if it was stopped on request."""
+    mode = _mode(jupyter=jupyter, shell=shell, verify=verify)
+    if no_content and content is not None:
         raise UsageError("--content and --no-content exclude each other")
     with Engine.connect(context=context) as engine:
-        stored = _find(asked.image, matrices, engine)
+        stored = find_image(image, matrices, engine)
         machine = _machine(engine)
-        planned = plan(_wish(asked, stored), machine)
+        wish = Wish(
+            image=stored.reference,
+            colab=is_colab(stored),
+            mode=mode,
+            port=port,
+            content=None if no_content else (content or Path()).resolve(),
+            content_given=content is not None,
+            volumes=tuple(volume or ()),
+            env=tuple(env or ()),
+            publish=tuple(publish or ()),
+            user=user,
+            terminal=sys.stdin.isatty(),
+            gpus={"auto": None, "all": True, "none": False}[gpus],
+        )
+        planned = plan(wish, machine)
     document = _document(stored.reference, planned)
     if dry_run:
         for note in planned.notes:
             _say(f"! {note}")
-        if json:
+        if json_:
             print_json(document)
         else:
             sys.stdout.write(shlex.join(planned.command) + "\n")
@@ -76,120 +114,15 @@ def run_image(
         _make(folder, planned)
     for note in planned.notes:
         _say(f"! {note}")
-    return _outcome(planned, _start(planned, document if json else None))
+    return _outcome(planned, _start(planned, document if json_ else None))
 
 
-def write_devcontainer(
-    name: str, matrices: list[Path] | None, *, output: Path, force: bool, context: str | None, json: bool
-) -> int:
-    """``rtbuild devcontainer``."""
-    with Engine.connect(context=context) as engine:
-        stored = _find(name, matrices, engine)
-        passwd = engine.read_file(stored.reference, "/etc/passwd") or b""
-        user = devcontainer.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
-        memory = engine.facts().memory
-    content = devcontainer.document(
-        stored.reference,
-        name=stored.label("io.rtbuild.cell") or stored.reference,
-        user=user if _is_colab(stored) else None,
-        memory=memory,
-    )
-    path = devcontainer.write(content, output, force=force)
-    if json:
-        print_json({"schema": 1, "path": str(path), "document": content})
-    if "remoteUser" in content and output.stat().st_uid == 0:
-        _say(f"! {output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)")
-    _say(f"{path}: reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)")
-    return 0
-
-
-# -- which image
-
-
-def _find(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
-    """The image of the cell whose id it is or matches; else the one of that name; else the one that holds it.
-
-    A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
-    mistyped cell would start whatever a public registry has by that name.
-    """
-    cell = None if set("/:@") & set(name) else _cell_image(name, matrices)
-    if cell is not None:
-        stored = engine.inspect(cell)
-        if stored is None:
-            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build -s '{name}'")
-        return stored
-    if set("*?[]{}") & set(name):
-        raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
-    stored = engine.inspect(name)
-    if stored is None and not set("/:@") & set(name):
-        stored = engine.inspect(_holding(name, engine))
-    elif stored is None:
-        _pull(name, engine)
-        stored = engine.inspect(name)
-    if stored is None:
-        raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
-    return stored
-
-
-def _holding(name: str, engine: Engine) -> str:
-    """The image here that holds it: a part of its cell's id begins with ``torch``, or ``torch==2.6``."""
-    wanted = name.replace("==", "").casefold()
-    here = engine.cells()
-    found = sorted(
-        image
-        for image, cell in here.items()
-        if cell.casefold().startswith(wanted) or f"-{wanted}" in cell.casefold()
-    )
-    if len(found) == 1:
-        return found[0]
-    if found:
-        several = "\n".join(f"  {image}" for image in found[:10])
-        raise UsageError(f"{len(found)} images here hold {name}:\n{several}", hint="name one of them")
-    near = difflib.get_close_matches(name, {*here, *here.values()}, n=3, cutoff=0.5)
-    raise UsageError(
-        f"there is no image {name} here, no cell of that name, and no image that holds it",
-        hint=f"did you mean {', '.join(near)}?"
-        if near
-        else "`rtbuild list` shows the cells, `docker images` the images here; a name with its repository or"
-        f" tag is pulled: {name}:latest",
-    )
-
-
-def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
-    """The name of the image of the cell that matches, where there is one; UsageError for several."""
-    from builder.matrix.globs import matches
-
-    if not matrices and not any(Path("matrices").glob("*.y*ml")):
-        return None
-    cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
-    exact = [cell for cell in cells if cell.id == name]
-    found = exact or [cell for cell in cells if matches(cell.id, name)]
-    if len(found) > 1:
-        ids = "\n".join(f"  {cell.id}" for cell in found[:10])
-        raise UsageError(
-            f"'{name}' matches {len(found)} cells, and one is started:\n{ids}", hint="name one of them"
-        )
-    return Settings().image_name(found[0].matrix, found[0].id) if found else None
-
-
-def _pull(name: str, engine: Engine) -> None:
-    command = [*engine.client_command, "pull", name]
-    _say(f"+ {shlex.join(command)}")
-    done = subprocess.run(command, stdout=sys.stderr, check=False)
-    if done.returncode != 0:
-        raise CommandError(
-            f"there is no image {name} here, no cell of that name, and it could not be pulled",
-            command=command,
-            returncode=done.returncode,
-            hint="`rtbuild list` shows the cells; `docker images` what is here",
-        )
-
-
-def _is_colab(stored: StoredImage) -> bool:
-    return stored.label("io.rtbuild.profile") == "colab"
-
-
-# -- this machine
+def _mode(*, jupyter: bool, shell: bool, verify: bool) -> Mode | None:
+    modes: tuple[tuple[Mode, bool], ...] = (("jupyter", jupyter), ("shell", shell), ("verify", verify))
+    chosen = [mode for mode, wanted in modes if wanted]
+    if len(chosen) > 1:
+        raise UsageError(f"--{chosen[0]} and --{chosen[1]} exclude each other")
+    return chosen[0] if chosen else None
 
 
 def _machine(engine: Engine) -> Machine:
@@ -204,24 +137,6 @@ def _machine(engine: Engine) -> Machine:
         cache=resources.cache().resolve(),
         authorities=ca_bundle(os.environ),
         proxies=tuple(sorted(proxies(os.environ).keys() & os.environ.keys())),
-    )
-
-
-def _wish(asked: Asked, stored: StoredImage) -> Wish:
-    content = None if asked.no_content else (asked.content or Path()).resolve()
-    return Wish(
-        image=stored.reference,
-        colab=_is_colab(stored),
-        mode=cast("Mode | None", asked.mode),
-        port=asked.port,
-        content=content,
-        content_given=asked.content is not None,
-        volumes=asked.volumes,
-        env=asked.env,
-        publish=asked.publish,
-        user=asked.user,
-        terminal=sys.stdin.isatty(),
-        gpus=None if asked.gpus == "auto" else asked.gpus,
     )
 
 

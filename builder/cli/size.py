@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from builder import resources
-from builder.cli.options import choose_one
+from builder.cli import options as opt
 from builder.console import human_bytes, print_json
 from builder.errors import StaleLockError
 from builder.index.client import cache_path
@@ -25,26 +27,34 @@ _PACKAGES = 15
 _FILES = 10
 
 
-def run(matrices: list[Matrix], cell: str, *, against: str | None, json: bool) -> int:
-    """Say how large a locked cell is. Exit 1 where a library of CUDA is in it twice."""
-    chosen = choose_one(matrices, cell)
-    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+def size(
+    cell: opt.OneCell,
+    matrices: opt.Matrices = None,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="CELL", help="What it shares with another cell.")
+    ] = None,
+    json_: opt.Json = False,
+) -> int:
+    """Exit 1 if a library of CUDA is in the cell twice."""
+    loaded = opt.load_all(matrices)
+    chosen = opt.choose_one(loaded, cell)
+    keepers = {matrix.name: LockKeeper(matrix) for matrix in loaded}
     one = _pinned(keepers, chosen)
-    size = _measure(one)
+    found = _measure(one)
     if against is not None:
-        other = _pinned(keepers, choose_one(matrices, against))
-        other_size = _measure(other)
-        if json:
-            print_json(_compared_document(one.cell.id, size, other.cell.id, other_size))
+        other = _pinned(keepers, opt.choose_one(loaded, against))
+        compared = (one.cell.id, found, other.cell.id, _measure(other))
+        if json_:
+            print_json(_compared_document(*compared))
         else:
-            _write(_compared(one.cell.id, size, other.cell.id, other_size))
+            _write(_compared(*compared))
         return 0
-    sharing = _sharing(matrices, keepers, one)
-    if json:
-        print_json({"schema": 1, "cell": one.cell.id, **_document(size, sharing)})
+    sharing = _sharing(loaded, keepers, one)
+    if json_:
+        print_json({"schema": 1, "cell": one.cell.id, **_document(found, sharing)})
     else:
-        _write(_page(one.cell.id, size, sharing))
-    return 1 if size.doubled else 0
+        _write(_page(one.cell.id, found, sharing))
+    return 1 if found.doubled else 0
 
 
 def _pinned(keepers: Mapping[str, LockKeeper], cell: Cell) -> Pinned:

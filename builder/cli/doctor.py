@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from typing import Annotated, Any
+
+import typer
 
 from builder import __version__, resources
+from builder.cli import options as opt
 from builder.console import Terminal, print_json
+from builder.dispatch.fleet import load_fleet
+from builder.dispatch.run import try_fleet
 from builder.engine import Engine, diagnose
 from builder.errors import MissingToolError
-
-if TYPE_CHECKING:
-    from builder.console.terminal import ColorChoice
 
 _MARKS = {"passed": ("ok", "32"), "failed": ("bad", "31;1"), "not_run": ("skip", "33")}
 
 
-def run(*, context: str | None, color: ColorChoice, json: bool) -> int:
-    """Exit 0 where everything that building needs is here, 5 where something is missing."""
+def doctor(
+    fleet: Annotated[
+        Path | None,
+        typer.Option(
+            "--fleet", metavar="FILE", help="Ask the scheduler about each class of the fleet instead."
+        ),
+    ] = None,
+    context: opt.Context = None,
+    color: opt.Color = "auto",
+    json_: opt.Json = False,
+) -> int:
+    """Exit 0 if everything that building needs is here, 5 if something is missing; or as ``_try_fleet``."""
+    if fleet is not None:
+        return _try_fleet(fleet, json=json_)
     engine: Engine | MissingToolError
     try:
         engine = Engine.connect(context=context)
@@ -25,11 +40,11 @@ def run(*, context: str | None, color: ColorChoice, json: bool) -> int:
         engine = error
     checks = diagnose(engine, cache=resources.cache())
     missing = [check for check in checks if check.required and check.outcome == "failed"]
-    if json:
+    if json_:
         rows: list[dict[str, Any]] = [dict(vars(check)) for check in checks]
         print_json({"schema": 1, "rtbuild": __version__, "ready": not missing, "checks": rows})
         return 5 if missing else 0
-    terminal = Terminal.of(color=color)
+    terminal = Terminal.of(color=opt.color(color))
     width = max(len(check.name) for check in checks)
     for check in checks:
         symbol, code = _MARKS[check.outcome]
@@ -41,3 +56,14 @@ def run(*, context: str | None, color: ColorChoice, json: bool) -> int:
             )
     sys.stdout.write("ready to build\n" if not missing else f"{len(missing)} to mend before building\n")
     return 5 if missing else 0
+
+
+def _try_fleet(path: Path, *, json: bool) -> int:
+    """Exit 0 if the scheduler would take a task of every class, else 5; nothing is submitted."""
+    answers = try_fleet(load_fleet(path))
+    if json:
+        print_json({"schema": 1, "classes": answers})
+    else:
+        for name, problem in answers.items():
+            sys.stdout.write(f"{name}: {problem or 'would be taken'}\n")
+    return 5 if any(answers.values()) else 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from builder.cli.options import choose
+import typer
+
+from builder.cli import options as opt
+from builder.console import print_json
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,27 +21,29 @@ GITHUB_LIMIT = 256
 """Jobs that one job matrix may have (GitHub Actions: "Usage limits", docs.github.com)."""
 
 
-def run(
-    matrices: list[Matrix],
-    select: list[str] | None,
-    skip: list[str] | None,
-    *,
-    style: Literal["table", "id", "image", "github", "json"],
+def list_(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    format_: Annotated[
+        Literal["table", "id", "image", "github"],
+        typer.Option("--format", help="A table; bare ids; image names; or job matrices for GitHub Actions."),
+    ] = "table",
+    json_: opt.Json = False,
 ) -> int:
-    """Print the selection. Raises NothingSelectedError where a selector matches nothing."""
-    selection = choose(matrices, select, skip)
+    """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
+    loaded = opt.load_all(matrices)
+    selection = opt.choose(loaded, select, skip)
     name_of = Settings().image_name
     write = sys.stdout.write
-    match style:
+    match "json" if json_ else format_:
         case "id":
             write("".join(f"{cell.id}\n" for cell in selection.chosen))
         case "image":
             write("".join(f"{name_of(cell.matrix, cell.id)}\n" for cell in selection.chosen))
         case "github":
-            write(json.dumps(_job_matrices(selection.chosen, matrices)) + "\n")
+            write(json.dumps(_job_matrices(selection.chosen, loaded)) + "\n")
         case "json":
-            from builder.console import print_json
-
             left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
             chosen = [{**describe(cell), "image": name_of(cell.matrix, cell.id)} for cell in selection.chosen]
             print_json({"schema": 1, "chosen": chosen, "left_out": left_out})

@@ -1,0 +1,224 @@
+"""``rtbuild build``: the line that every selected cell walks; or two builds of each, compared."""
+
+from __future__ import annotations
+
+import json as json_module
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from builder.cli import options as opt
+from builder.cli.walking import exit_code, recorded
+from builder.console import print_json, reporter, run_summary
+from builder.errors import UsageError
+from builder.pipeline import run as pipeline
+from builder.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builder.console import Terminal
+    from builder.model import Cell, Matrix
+    from builder.pipeline.reproduce import Comparison
+
+
+def build(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    locked: opt.Locked = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Cells at a time.")] = None,
+    verify_: Annotated[
+        bool, typer.Option("--verify/--no-verify", help="Run cudnn-verify in what was built.")
+    ] = True,
+    require_verified: Annotated[
+        bool, typer.Option("--require-verified", help="Exit 5 where no GPU could be asked.")
+    ] = False,
+    gpus: opt.Gpus = "auto",
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Build anew even where the image is there already.")
+    ] = False,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
+    ] = False,
+    push: opt.Push = None,
+    engine: Annotated[
+        Literal["docker", "none"],
+        typer.Option("--engine", help="none: put images together here and push them, without Docker."),
+    ] = "docker",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="With --engine none: write images there, as an OCI layout."),
+    ] = None,
+    layers_from: Annotated[
+        str | None,
+        typer.Option(
+            "--layers-from",
+            metavar="REPO",
+            help="Take ready-made layers from there that --layers-key signed.",
+            envvar="RTBUILD_LAYERS_FROM",
+        ),
+    ] = None,
+    layers_key: Annotated[
+        str | None,
+        typer.Option(
+            "--layers-key",
+            metavar="KEY",
+            help="Whose signature on such layers counts: cosign.pub, or a KMS URI.",
+            envvar="RTBUILD_LAYERS_KEY",
+        ),
+    ] = None,
+    sign_layers: Annotated[
+        str | None,
+        typer.Option(
+            "--sign-layers",
+            metavar="KEY",
+            help="Sign by cosign the layers that --push leaves for others.",
+            envvar="RTBUILD_SIGN_LAYERS",
+        ),
+    ] = None,
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cache-from",
+            metavar="TYPE=...",
+            help="As of docker buildx build; {cell} stands for the cell's id.",
+        ),
+    ] = None,
+    cache_to: Annotated[
+        list[str] | None, typer.Option("--cache-to", metavar="TYPE=...", help="As --cache-from.")
+    ] = None,
+    check_reproducible: Annotated[
+        bool,
+        typer.Option(
+            "--check-reproducible",
+            help="Build twice, the second time from nothing, and name every file that differs; no probe.",
+        ),
+    ] = False,
+    results: opt.Results = Path("results"),
+    mirror: opt.Mirror = None,
+    context: opt.Context = None,
+    builder: opt.Builder = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+    json_: opt.Json = False,
+) -> int:
+    """Exit 1 if a cell failed, 5 if this machine could not verify one that it had to."""
+    defaults = Settings()
+    settings = Settings(
+        jobs=jobs or defaults.jobs,
+        locked=locked,
+        refuse=not no_check,
+        engine=engine == "docker",
+        no_cache=no_cache,
+        verify=verify_,
+        gpus=opt.GPUS[gpus],
+        results=results,
+        mirrors=opt.mirrors(mirror),
+        context=context,
+        builder=builder,
+        push=push,
+        output=output,
+        layers_from=layers_from,
+        layers_key=layers_key,
+        sign_layers=sign_layers,
+        cache_from=tuple(cache_from or ()),
+        cache_to=tuple(cache_to or ()),
+    )
+    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    _refuse_idle(settings, require_verified=require_verified, check_reproducible=check_reproducible)
+    loaded = opt.load_all(matrices)
+    cells = opt.choose(loaded, select, skip).chosen
+    if check_reproducible:
+        return _compare_builds(loaded, cells, settings=settings, terminal=terminal, json=json_)
+    return build_cells(
+        loaded, cells, settings=settings, terminal=terminal, require_verified=require_verified, json=json_
+    )
+
+
+def build_cells(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    *,
+    settings: Settings,
+    terminal: Terminal,
+    require_verified: bool = False,
+    json: bool = False,
+) -> int:
+    """Build and verify these cells, and write the run's record; the exit code."""
+    return recorded(
+        terminal,
+        settings,
+        lambda emit, cancel: pipeline.build(matrices, cells, settings=settings, emit=emit, cancel=cancel),
+        require_verified=require_verified,
+        json=json,
+    )
+
+
+def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducible: bool) -> None:
+    """Raise UsageError for options that say nothing beside others."""
+    if settings.engine and settings.output is not None:
+        raise UsageError(
+            "--output is for --engine none: an engine keeps images in its own store",
+            hint="docker save writes one of them to a file",
+        )
+    needing = {"--require-verified": require_verified, "--check-reproducible": check_reproducible}
+    for option, given in needing.items():
+        if given and not settings.engine:
+            raise UsageError(f"{option} needs an engine", hint="leave out `--engine none`")
+    if check_reproducible and (settings.push is not None or require_verified):
+        option = "--require-verified" if require_verified else "--push"
+        raise UsageError(
+            f"--check-reproducible only compares two builds: {option} has no part in it",
+            hint="run `rtbuild build` once more, without --check-reproducible",
+        )
+
+
+def _compare_builds(
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, settings: Settings, terminal: Terminal, json: bool
+) -> int:
+    """Build every cell twice and compare; exit 1 if two builds of a cell differ.
+
+    The differences go to ``reproduce/<cell>.json`` below the results, whole.
+    """
+    from builder.pipeline.reproduce import check_reproducible
+
+    comparisons: dict[str, Comparison] = {}
+    with reporter(terminal) as report:
+        results = check_reproducible(
+            matrices,
+            cells,
+            settings=settings,
+            emit=report,
+            cancel=threading.Event(),
+            compared=comparisons.__setitem__,
+        )
+    documents = {cell: comparison.document() for cell, comparison in comparisons.items()}
+    folder = settings.results / "reproduce"
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell, document in documents.items():
+        text = json_module.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
+        (folder / f"{cell}.json").write_text(text, "utf-8")
+    if json:
+        print_json(
+            {
+                "schema": 1,
+                "cells": [
+                    {
+                        "id": result.cell.id,
+                        "outcome": result.outcome.value,
+                        "seconds": {stage.value: round(s, 2) for stage, s in result.seconds.items()},
+                        "notes": list(result.notes),
+                        "error": result.error.message if result.error else None,
+                        "comparison": documents.get(result.cell.id),
+                    }
+                    for result in results
+                ],
+            }
+        )
+    terminal.say(run_summary(results, terminal))
+    return exit_code(results)

@@ -1,0 +1,49 @@
+"""``rtbuild devcontainer``: work inside an image with VS Code and others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli.images import ImageOrCell, find_image, is_colab
+from builder.colab import devcontainer as writing
+from builder.colab.launch import IMAGE_USER
+from builder.console import print_json
+from builder.engine import Engine
+
+
+def devcontainer(
+    image: ImageOrCell,
+    matrices: opt.Matrices = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The project, which gets .devcontainer/devcontainer.json.")
+    ] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    context: opt.Context = None,
+    json_: opt.Json = False,
+) -> int:
+    """Say where the file is, and what is in the way of writing to its folder."""
+    with Engine.connect(context=context) as engine:
+        stored = find_image(image, matrices, engine)
+        passwd = engine.read_file(stored.reference, "/etc/passwd") or b""
+        user = writing.user_named(passwd.decode("utf-8", "replace"), IMAGE_USER[0])
+        memory = engine.facts().memory
+    content = writing.document(
+        stored.reference,
+        name=stored.label("io.rtbuild.cell") or stored.reference,
+        user=user if is_colab(stored) else None,
+        memory=memory,
+    )
+    path = writing.write(content, output, force=force)
+    if json_:
+        print_json({"schema": 1, "path": str(path), "document": content})
+    if "remoteUser" in content and output.stat().st_uid == 0:
+        owned = f"{output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)"
+        sys.stderr.write(f"! {owned}\n")
+    how = "reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)"
+    sys.stderr.write(f"{path}: {how}\n")
+    return 0

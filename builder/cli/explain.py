@@ -1,0 +1,47 @@
+"""``rtbuild explain``: why a cell gets its verdict, or what a cause or a message means."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from builder.cli import options as opt
+from builder.cli.check import document, judge
+from builder.cli.probing import explain_text, is_text
+from builder.console import print_json_rows
+from builder.errors import NothingSelectedError, UsageError
+from builder.facts import Outcome, summary
+from builder.facts import explain as page
+
+
+def explain(
+    cell: opt.CellOrText,
+    matrices: opt.Matrices = None,
+    driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
+    read: opt.Read = False,
+    deep: opt.Deep = False,
+    mirror: opt.Mirror = None,
+    json_: opt.Json = False,
+) -> int:
+    """Everything about one cell's verdict, as JSON what ``check`` has of it; exit 1 if it is impossible."""
+    if is_text(cell) or not (matrices or opt.matrix_files()):
+        return explain_text(cell)
+    loaded = opt.load_all(matrices)
+    try:
+        chosen = opt.choose_one(loaded, cell)
+    except NothingSelectedError as none:
+        try:
+            return explain_text(cell)
+        except UsageError:
+            raise none from None
+    found, reading = judge(
+        loaded, [chosen], driver=opt.driver(driver), read=read, deep=deep, mirrors=opt.mirrors(mirror)
+    )
+    findings = found[chosen.id]
+    if json_:
+        print_json_rows(document([chosen], found, reading), "cells")
+    else:
+        sys.stdout.write(page(chosen, findings))
+    return 1 if summary(findings) is Outcome.IMPOSSIBLE else 0

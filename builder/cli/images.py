@@ -1,0 +1,103 @@
+"""Which image a command means: a cell's, one by its name, or the one here that holds a framework."""
+
+from __future__ import annotations
+
+import difflib
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from builder.cli import options as opt
+from builder.errors import CommandError, UsageError
+from builder.matrix.globs import matches
+from builder.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from builder.engine import Engine, StoredImage
+
+ImageOrCell = Annotated[str, typer.Argument(metavar="IMAGE|CELL", help="An image, or a cell's id or glob.")]
+
+
+def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
+    """The image of the cell whose id it is or matches; else the one of that name; else the one that holds it.
+
+    A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
+    mistyped cell would start whatever a public registry has by that name.
+    """
+    cell = None if set("/:@") & set(name) else _cell_image(name, matrices)
+    if cell is not None:
+        stored = engine.inspect(cell)
+        if stored is None:
+            raise UsageError(f"there is no image {cell}", hint=f"build it first: rtbuild build -s '{name}'")
+        return stored
+    if set("*?[]{}") & set(name):
+        raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
+    stored = engine.inspect(name)
+    if stored is None and not set("/:@") & set(name):
+        stored = engine.inspect(_holding(name, engine))
+    elif stored is None:
+        _pull(name, engine)
+        stored = engine.inspect(name)
+    if stored is None:
+        raise UsageError(f"the engine listed or pulled {name}, and has no such image now")
+    return stored
+
+
+def _holding(name: str, engine: Engine) -> str:
+    """The image here that holds it: a part of its cell's id begins with ``torch``, or ``torch==2.6``."""
+    wanted = name.replace("==", "").casefold()
+    here = engine.cells()
+    found = sorted(
+        image
+        for image, cell in here.items()
+        if cell.casefold().startswith(wanted) or f"-{wanted}" in cell.casefold()
+    )
+    if len(found) == 1:
+        return found[0]
+    if found:
+        several = "\n".join(f"  {image}" for image in found[:10])
+        raise UsageError(f"{len(found)} images here hold {name}:\n{several}", hint="name one of them")
+    near = difflib.get_close_matches(name, {*here, *here.values()}, n=3, cutoff=0.5)
+    raise UsageError(
+        f"there is no image {name} here, no cell of that name, and no image that holds it",
+        hint=f"did you mean {', '.join(near)}?"
+        if near
+        else "`rtbuild list` shows the cells, `docker images` the images here; a name with its repository or"
+        f" tag is pulled: {name}:latest",
+    )
+
+
+def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
+    """The name of the image of the cell that matches, where there is one; UsageError for several."""
+    if not matrices and not any(Path("matrices").glob("*.y*ml")):
+        return None
+    cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
+    exact = [cell for cell in cells if cell.id == name]
+    found = exact or [cell for cell in cells if matches(cell.id, name)]
+    if len(found) > 1:
+        ids = "\n".join(f"  {cell.id}" for cell in found[:10])
+        raise UsageError(
+            f"'{name}' matches {len(found)} cells, and one is started:\n{ids}", hint="name one of them"
+        )
+    return Settings().image_name(found[0].matrix, found[0].id) if found else None
+
+
+def _pull(name: str, engine: Engine) -> None:
+    command = [*engine.client_command, "pull", name]
+    sys.stderr.write(f"+ {shlex.join(command)}\n")
+    done = subprocess.run(command, stdout=sys.stderr, check=False)
+    if done.returncode != 0:
+        raise CommandError(
+            f"there is no image {name} here, no cell of that name, and it could not be pulled",
+            command=command,
+            returncode=done.returncode,
+            hint="`rtbuild list` shows the cells; `docker images` what is here",
+        )
+
+
+def is_colab(stored: StoredImage) -> bool:
+    return stored.label("io.rtbuild.profile") == "colab"

@@ -1,0 +1,24 @@
+"""``rtbuild probe``: the one file that runs in an image, on Colab or on bare metal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from typing import Annotated
+
+import typer
+
+from builder.recipe.bundle import bundle
+
+
+def probe(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it there; without, to stdout.")
+    ] = None,
+) -> int:
+    if output is None:
+        sys.stdout.buffer.write(bundle())
+    else:
+        output.write_bytes(bundle())
+        output.chmod(0o755)
+    return 0

@@ -1,0 +1,68 @@
+"""``rtbuild verify``: the probe, in images built here or elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from builder.cli import options as opt
+from builder.cli.walking import recorded
+from builder.errors import UsageError
+from builder.pipeline import run as pipeline
+from builder.pipeline.settings import Settings
+
+
+def verify(
+    matrices: opt.Matrices = None,
+    select: opt.Select = None,
+    skip: opt.Skip = None,
+    gpus: opt.Gpus = "auto",
+    again: Annotated[
+        bool, typer.Option("--again", help="Run the probe even where its report is there already.")
+    ] = False,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="REPOSITORY",
+            help="Pull the images by digest from where `build --push` put them, and report there.",
+        ),
+    ] = None,
+    report: Annotated[
+        bool,
+        typer.Option("--report/--no-report", help="With --from: put the report beside the image, too."),
+    ] = True,
+    remove: Annotated[
+        bool, typer.Option("--rm", help="With --from: remove each image here after its verification.")
+    ] = False,
+    results: opt.Results = Path("results"),
+    context: opt.Context = None,
+    progress: opt.Progress = "auto",
+    color: opt.Color = "auto",
+    quiet: opt.Quiet = False,
+    verbose: opt.Verbose = 0,
+    json_: opt.Json = False,
+) -> int:
+    """Unlike ``build``, exit 5 if a cell stays unverified."""
+    if from_ is None and (remove or not report):
+        raise UsageError("--rm and --no-report are about images that --from pulled")
+    settings = Settings(
+        gpus=opt.GPUS[gpus],
+        no_cache=again,
+        results=results,
+        context=context,
+        source=from_,
+        share_reports=report,
+        remove=remove,
+    )
+    loaded = opt.load_all(matrices)
+    cells = opt.choose(loaded, select, skip).chosen
+    return recorded(
+        opt.terminal(progress, color, quiet=quiet, verbose=verbose),
+        settings,
+        lambda emit, cancel: pipeline.verify(loaded, cells, settings=settings, emit=emit, cancel=cancel),
+        require_verified=True,
+        json=json_,
+    )
