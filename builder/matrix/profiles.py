@@ -40,7 +40,10 @@ _PROFILES: Mapping[Profile, _Packages] = {
             "notebook==6.5.7",
             'setuptools; python_version >= "3.12"',  # notebook 6 imports distutils, which went with 3.12
         ),
-        apt=("tini",),  # PID 1: hands signals on, reaps what notebooks leave behind
+        # The commands that notebooks call most; Colab's own images have all of them:
+        # https://github.com/googlecolab/backend-info/blob/main/apt-list.txt
+        # tini is PID 1: it forwards signals, and reaps processes that notebooks leave behind.
+        apt=("curl", "git", "less", "procps", "tini", "unzip", "wget", "zip"),
         oldest_python=8,  # ipykernel 6.17, jupyter_server 2
     ),
 }

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from typing import Mapping
+from typing import IO, Mapping
 
 from .settings import LOOPBACK, StartError
 
@@ -55,15 +55,34 @@ class Server(object):
             env=own,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,  # its log is on stderr; here notebook 6 only advertises its successor
+            stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C comes to the start program, which stops it in order
         )
+        self._stopping = False
+        self._log = threading.Thread(target=self._relay, args=(self.process.stderr,), daemon=True)
+        self._log.start()
+
+    def _relay(self, log: IO[bytes]) -> None:
+        """Print Jupyter's log until it is asked to stop: an open tab's requests then end in tracebacks."""
+        with log:
+            for line in log:
+                if not self._stopping:
+                    sys.stderr.write(line.decode("utf-8", "replace"))
+                    sys.stderr.flush()
+
+    def poll(self) -> "int | None":
+        """The exit status, once Jupyter has ended and its last words are printed."""
+        status = self.process.poll()
+        if status is not None:
+            self._log.join(1.0)  # a kernel that outlives the server keeps the pipe open
+        return status
 
     def wait_until_it_answers(self, stop: threading.Event, seconds: float = 120.0) -> None:
         """Or until ``stop``. Raises StartError where it ends first, or does not answer in that time."""
         until = time.monotonic() + seconds
         try:
             while not stop.is_set() and not answers(self.port):
-                status = self.process.poll()
+                status = self.poll()
                 if status is not None:
                     raise StartError(
                         "Jupyter ended with status %d before it answered" % status,
@@ -80,6 +99,7 @@ class Server(object):
 
     def stop(self) -> None:
         """End it and its kernels: asked first, then not."""
+        self._stopping = True
         if self.process.poll() is not None:
             return
         self.process.send_signal(signal.SIGTERM)

@@ -72,7 +72,7 @@ def _watch(server: Server, stop: threading.Event) -> int:
         news = kills.news()
         if news:
             say("! " + news)
-        status = server.process.poll()
+        status = server.poll()
         if status is not None:
             say("error: Jupyter ended by itself with status %d; its own words are above" % status)
             return 1

@@ -226,7 +226,7 @@ def test_a_matrix_and_its_record(runtime, tmp_path):
     assert rootfs.cuda.packages == ("nvidia-cudnn-cu12==9.3.0.75",)
     assert "Pillow==11.2.1" in rootfs.pip
     assert {"libgl1", "libgomp1"} <= set(rootfs.apt)
-    assert "less" not in rootfs.apt
+    assert "vim" not in rootfs.apt
     assert (rootfs.dependencies, rootfs.profile, rootfs.python) == ("listed", "colab", "3.11")
     document = json.loads(record_text(imported))
     assert [(row["name"], row["reason"]) for row in document["missing"]] == [

@@ -338,5 +338,31 @@ def test_a_server_that_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []  # nor is the token left behind
 
 
+def test_what_jupyter_logs_while_it_stops_is_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An open tab asks for kernels that are gone, and Jupyter logs a traceback for each."""
+    (tmp_path / "talking_server.py").write_text(
+        "import signal, sys, time\n"
+        "def end(*_):\n"
+        "    print('Traceback (most recent call last)', file=sys.stderr, flush=True); sys.exit()\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('a warning', file=sys.stderr, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setattr(server, "find", lambda: "talking_server")
+    (tmp_path / "python").write_text(f'#!/bin/sh\nshift; PYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    started = server.Server(1, "127.0.0.1", "secret", str(tmp_path), dict(os.environ))
+    seen = ""
+    while "a warning" not in seen:
+        assert started.poll() is None, seen
+        seen += capfd.readouterr().err
+    started.stop()
+    assert started.poll() == 0
+    assert "Traceback" not in seen + capfd.readouterr().err
+
+
 def test_the_page_has_what_a_person_needs() -> None:
     assert "      http://127.0.0.1:9000/?token=abc\n" in start.page(9000, "abc", "/content")
