@@ -6,17 +6,20 @@ import configparser
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
 from builder.catalogue.values import Catalogue, CataloguedImage, Cause, DatedRuntime, Part, Run
 from builder.colab.listed import listed
+from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
 from builder.facts import check, tables
 from builder.facts.gpus import class_of
 from builder.lock.file import lock_path, read_lock
+from builder.oci.spec import is_digest, parse_reference
 from builder.verify import Damaged, ReportStore
 from builder.verify.document import parse
 
@@ -39,22 +42,28 @@ _CAUSES = (
 )
 _PUBLICATIONS = 1000
 """Publication records that are read, the newest first."""
-_LARGEST = 64 << 20
-"""Bytes of a record that is read."""
 
 
 def collect(
-    matrices: Sequence[Matrix], *, results: Path, runtimes: Path, probe: bytes, facts: Facts | None = None
+    matrices: Sequence[Matrix],
+    *,
+    results: Path,
+    runtimes: Path,
+    probe: bytes,
+    facts: Facts | None = None,
+    registered: Sequence[CataloguedImage] = (),
+    notes: Iterable[str] = (),
 ) -> Catalogue:
     """Everything that lies in these places. What cannot be read is named in the catalogue's notes.
 
     Args:
+        registered: Images out of registries (:func:`builder.catalogue.registry.images_of`).
         results: Folder of reports and of ``publication-*.json``; it may be missing.
         runtimes: Folder of ``colab-*.runtime.json``.
         probe: The one-file probe, which knows the causes.
     """
     known = facts or tables.load()
-    notes: list[str] = []
+    notes = [*notes]
     runs = _runs(ReportStore(results / "reports").entries(), known, notes)
     published = _published(results, notes)
     images = []
@@ -62,22 +71,26 @@ def collect(
         locked = _locked(matrix, notes)
         for cell in matrix.cells:
             if cell.excluded is None:
-                target, digest = published.get((matrix.name, cell.id), (None, None))
+                target, digest, earlier = published.get((matrix.name, cell.id), (None, None, ()))
                 mine = runs.get((matrix.name, cell.id), ())
                 images.append(
                     CataloguedImage(
                         cell=cell,
                         possible=judgement(check(cell, facts=known, suggest=False)),
                         parts=_parts(locked.get(cell.id)),
-                        runs=tuple(sorted(mine, key=lambda run: run.when, reverse=True)),
+                        packages={w.name: w.version for w in locked[cell.id].wheels}
+                        if cell.id in locked
+                        else {},
+                        runs=_newest_first(mine),
                         published=target,
                         digest=digest,
+                        earlier=earlier,
                     )
                 )
     return Catalogue(
         releases=tuple(releases_of(known)),
         cards=cards_of(known),
-        images=tuple(images),
+        images=_together(images, registered, notes),
         causes=causes_of(probe),
         runtimes=_runtimes(runtimes, notes),
         notes=tuple(notes),
@@ -115,21 +128,70 @@ def _runs(
     return found
 
 
-def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tuple[str, str]]:
-    """Where each cell was published last, its name and digest; of two publications the later one counts."""
-    found: dict[tuple[str, str], tuple[str, str, str]] = {}
+def _together(
+    images: Sequence[CataloguedImage], registered: Sequence[CataloguedImage], notes: list[str]
+) -> tuple[CataloguedImage, ...]:
+    """Cells and registries' images as one list. A cell's image is the one with its tag; others are beside."""
+    by_cell = {(image.cell.matrix, image.cell.id): image for image in images}
+    beside: list[CataloguedImage] = []
+    by_digest: dict[str | None, CataloguedImage] = {}
+    for image in sorted(registered, key=lambda one: not _has_its_tag(one)):
+        known = by_digest.get(image.digest)
+        runs = _newest_first([*(known.runs if known else ()), *image.runs])
+        by_digest[image.digest] = replace(known or image, runs=runs)
+    for image in by_digest.values():
+        key = image.cell.matrix, image.cell.id
+        there = by_cell.get(key)
+        if there is None:
+            by_cell[key] = image
+        elif there.digest in (None, image.digest) and there.cell.span is not None:
+            by_cell[key] = replace(
+                image,
+                cell=there.cell,
+                possible=there.possible,
+                runs=_newest_first([*image.runs, *there.runs]),
+            )
+        else:
+            beside.append(replace(image, beside=True))
+            if _has_its_tag(image):
+                notes.append(
+                    f"{there.published} and {image.published} are two images of one cell: each has a page"
+                )
+    return (*by_cell.values(), *beside)
+
+
+def _has_its_tag(image: CataloguedImage) -> bool:
+    return (image.published or "").endswith(f":{image.cell.id}")
+
+
+def _newest_first(runs: Iterable[Run]) -> tuple[Run, ...]:
+    return tuple(sorted(dict.fromkeys(runs), key=lambda run: run.when, reverse=True))
+
+
+def _published(results: Path, notes: list[str]) -> Mapping[tuple[str, str], tuple[str, str, tuple[str, ...]]]:
+    """Where each cell was published last: its name, digest, and the digests that it had before."""
+    found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for path in sorted(results.glob("publication-*.json"), reverse=True)[:_PUBLICATIONS]:
         try:
-            for key, row in _publications(path):
-                if key not in found or row[0] > found[key][0]:
-                    found[key] = row
-        except CellError as error:
+            for key, (started, target, digest) in _publications(path):
+                digests = found.setdefault(key, {})
+                digests[digest] = max(digests.get(digest, ("", "")), (started, target))
+        except RtbuildError as error:
             notes.append(f"{path} is not shown: {error.message}")
-    return {key: (target, digest) for key, (_, target, digest) in found.items()}
+    last = {}
+    for key, digests in found.items():
+        (newest, (started, target)), *others = sorted(digests.items(), key=lambda row: row[1], reverse=True)
+        if any(when == started for _, (when, _) in others):
+            notes.append(f"{target} was published twice at {started}, with different digests")
+        last[key] = target, newest, tuple(digest for digest, _ in others)
+    return last
 
 
 def _publications(path: Path) -> list[tuple[tuple[str, str], tuple[str, str, str]]]:
-    document = _read_json(path)
+    try:
+        document = parse_object(read_file(path), strict=True)
+    except (OSError, MalformedError) as error:
+        raise CellError(f"it cannot be read ({error})") from error
     if document.get("schema") != 1 or document.get("kind") != "publication":
         raise CellError("it is no publication of a schema that this rtbuild knows")
     rows = []
@@ -138,22 +200,13 @@ def _publications(path: Path) -> list[tuple[tuple[str, str], tuple[str, str, str
             if cell["outcome"] in {"published", "unchanged"}:
                 key = str(cell["matrix"]), str(cell["id"])
                 target = f"{cell['target']}:{cell['id']}"
+                if not is_digest(cell["digest"]):
+                    raise CellError(f"{shown(str(cell['digest']))} is no digest")
+                parse_reference(target)
                 rows.append((key, (str(document["started"]), target, str(cell["digest"]))))
     except (LookupError, TypeError) as error:
-        raise CellError(f"it lacks what a publication has ({error!r})") from error
+        raise CellError(f"it lacks what a publication has ({shown(repr(error))})") from error
     return rows
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            raise CellError("it is no file of a sensible size")
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise CellError(f"it cannot be read ({error})") from error
-    if not isinstance(document, dict):
-        raise CellError("it is no JSON object")
-    return document
 
 
 def _locked(matrix: Matrix, notes: list[str]) -> Mapping[str, LockEntry]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
+import shlex
 from typing import TYPE_CHECKING, Any
 
 import jinja2
 
 from builder import __version__, resources
 from builder.catalogue.collect import cell_frameworks
-from builder.facts.versions import key
+from builder.catalogue.values import slug
+from builder.documents import shown
 from builder.files import write_whole
 
 if TYPE_CHECKING:
@@ -57,13 +58,18 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=no_gap,
     )
-    environment.filters["slug"] = slug
+    environment.filters |= {"slug": _page_name, "shell": shlex.quote, "row": _row}
     return environment
 
 
-def slug(text: str) -> str:
-    """A text as the name of a page: nothing in it leaves its folder."""
-    return re.sub(r"[^a-z0-9.+]+", "-", text.casefold()).strip("-.") or "x"
+def _page_name(text: str) -> str:
+    """Of a card, a cause, a framework or a release: no two of one kind differ by case alone."""
+    return slug(text.casefold().strip("-"))
+
+
+def _row(text: str) -> str:
+    """Text in a cell of a Markdown table."""
+    return shown(text).replace("|", "\\|").replace("`", "'")
 
 
 def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
@@ -86,19 +92,19 @@ def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
     yield "index.html", page("index.html.j2", catalogue=catalogue, frameworks=by_framework)
     yield "catalogue.md", page("catalogue.md.j2", catalogue=catalogue)
     for name, releases in by_framework.items():
-        yield f"data/{slug(name)}.js", _framework_data(name, releases, catalogue)
+        yield f"data/{_page_name(name)}.js", _framework_data(name, releases, catalogue)
         yield (
-            f"frameworks/{slug(name)}.html",
+            f"frameworks/{_page_name(name)}.html",
             page(
                 "framework.html.j2", 1, releases=releases, capabilities=capabilities, title=releases[0].title
             ),
         )
     yield "images/index.html", page("images.html.j2", 1, catalogue=catalogue)
     for image in catalogue.images:
-        yield f"images/{image_page(image)}", page("image.html.j2", 1, **_image(image, catalogue))
+        yield f"images/{image.page}", page("image.html.j2", 1, **_image(image, catalogue))
     yield "causes/index.html", page("causes.html.j2", 1, catalogue=catalogue)
     for cause in catalogue.causes:
-        yield f"causes/{slug(cause.id)}.html", page("cause.html.j2", 1, cause=cause)
+        yield f"causes/{_page_name(cause.id)}.html", page("cause.html.j2", 1, cause=cause)
     yield "cards/index.html", page("cards.html.j2", 1, capabilities=capabilities)
     for card in catalogue.cards:
         newest = {
@@ -106,32 +112,30 @@ def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
             for name, releases in by_framework.items()
         }
         ran = [image for image in catalogue.images if card.name in image.works_on]
-        yield f"cards/{slug(card.name)}.html", page("card.html.j2", 1, card=card, newest=newest, ran=ran)
-
-
-def image_page(image: CataloguedImage) -> str:
-    """The page's name: a cell's id is a legal tag, and two matrices may have the same."""
-    return f"{slug(image.cell.matrix)}--{slug(image.cell.id)}.html"
+        yield (
+            f"cards/{_page_name(card.name)}.html",
+            page("card.html.j2", 1, card=card, newest=newest, ran=ran),
+        )
 
 
 def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
     drawn = list(image.parts[:_BARS])
     rest = sum(part.size for part in image.parts[_BARS:])
-    packages = {part.name: part.version for part in image.parts if part.name != "base"}
+    packages = dict(image.packages)
     mine = {name for name, _ in cell_frameworks(image.cell)}
     near = [
         other
         for other in catalogue.images
-        if other is not image and other.parts and mine & {name for name, _ in cell_frameworks(other.cell)}
+        if other is not image and other.packages and mine & {name for name, _ in cell_frameworks(other.cell)}
     ][:_NEIGHBOURS]
     return {
         "image": image,
         "drawn": drawn,
         "rest": rest,
-        "whole": sum(part.size for part in image.parts),
+        "whole": image.size,
         "packages": sorted(packages.items()),
         "neighbours": [
-            (image_page(other), other.cell.id, _difference(packages, _packages(other))) for other in near
+            (other.page, other.cell.id, _difference(packages, dict(other.packages))) for other in near
         ],
         "colab": [
             (runtime.name, _difference(packages, {k: v for k, v in runtime.packages.items() if v}))
@@ -139,10 +143,6 @@ def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
             if image.cell.profile == "colab"
         ],
     }
-
-
-def _packages(image: CataloguedImage) -> dict[str, str]:
-    return {part.name: part.version for part in image.parts if part.name != "base"}
 
 
 def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
@@ -162,26 +162,39 @@ def _difference(mine: dict[str, str], other: dict[str, str]) -> dict[str, Any]:
 def _common_data(catalogue: Catalogue) -> str:
     """What the picker needs before a framework is chosen."""
     data = {
-        "capabilities": _capabilities(catalogue),
+        "capabilities": list(_models(catalogue)),
         "cards": [[card.name, card.capability] for card in catalogue.cards],
         "titles": {release.framework: release.title for release in catalogue.releases},
-        "files": {release.framework: f"data/{slug(release.framework)}.js" for release in catalogue.releases},
+        "files": {
+            release.framework: f"data/{_page_name(release.framework)}.js" for release in catalogue.releases
+        },
         "frameworks": {},
     }
     return f"const RTBUILD = {_script(data)};\n"
 
 
 def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue) -> str:
-    """One framework's releases and images, with short keys and each reason once."""
-    reasons: dict[tuple[str, str], int] = {}
+    """One framework's releases and images, with short keys and each reason once.
+
+    The release and the card are left open in a reason: "{v} has no code for {m}" serves many of both. So is
+    an image's id in its page and its name. ``picker.js`` fills them in.
+    """
+    models = _models(catalogue)
+    sources: dict[str, int] = {}
+    reasons: dict[tuple[str, int], int] = {}
     rows = []
     for release in releases:
-        found = [release.cards[capability] for capability in _capabilities(catalogue)]
-        why = [reasons.setdefault((one.reason, one.source), len(reasons)) for one in found]
+        label = release.version + (f"+{release.variant}" if release.variant else "")
+        found = [release.cards[capability] for capability in models]
+        why = []
+        for one, model in zip(found, models.values(), strict=True):
+            text = one.reason.replace(label, "{v}").replace(model, "{m}")
+            row = text, sources.setdefault(one.source, len(sources))
+            why.append(reasons.setdefault(row, len(reasons)))
         rows.append(
             {
                 "f": release.framework,
-                "v": release.version + (f"+{release.variant}" if release.variant else ""),
+                "v": label,
                 "r": release.requirement,
                 "x": list(release.index),
                 "p": list(release.pythons),
@@ -195,29 +208,38 @@ def _framework_data(name: str, releases: Sequence[Release], catalogue: Catalogue
             }
         )
     images = [
-        {
-            "id": image.cell.id,
-            "page": f"images/{image_page(image)}",
-            "py": image.cell.python,
-            "v": version,
-            "name": image.published,
-            "colab": image.cell.profile == "colab",
-            "runs": [
+        [
+            image.cell.id,
+            image.page.replace(image.cell.id, "{i}"),
+            image.cell.python,
+            version,
+            shlex.quote(image.published).replace(image.cell.id, "{i}") if image.published else "",
+            int(image.cell.profile == "colab"),
+            *(
                 [run.card, run.driver, run.when.date().isoformat(), run.gpu]
                 for run in image.runs
                 if run.card in image.works_on and run.verdict == "works"
-            ],
-        }
+            ),
+        ]
         for image in catalogue.images
         for framework, version in cell_frameworks(image.cell)
         if framework.partition("-cuda")[0] == name and (image.published or image.runs or image.parts)
     ]
-    data = {"reasons": [list(pair) for pair in reasons], "releases": rows, "images": images}
+    data = {
+        "sources": list(sources),
+        "reasons": [list(pair) for pair in reasons],
+        "releases": rows,
+        "images": images,
+    }
     return f"RTBUILD.frameworks[{_script(name)}] = {_script(data)};\n"
 
 
-def _capabilities(catalogue: Catalogue) -> list[str]:
-    return sorted({card.capability for card in catalogue.cards}, key=key)
+def _models(catalogue: Catalogue) -> dict[str, str]:
+    """By compute capability the model for which :func:`builder.catalogue.releases.releases_of` asked."""
+    found: dict[str, str] = {}
+    for card in catalogue.cards:
+        found.setdefault(card.capability, card.name)
+    return found
 
 
 def _script(data: Any) -> str:

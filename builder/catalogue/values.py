@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
 
 Answer = Literal["possible", "impossible", "unknown"]
 """What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""
+
+
+def slug(text: str) -> str:
+    """A text as a part of a file's name: nothing in it leaves its folder, and no two texts have the same."""
+    made = re.sub(r"[^a-z0-9.+_]+", "-", text.casefold()).strip("-.")
+    return (
+        made if made == text else f"{made[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".lstrip("-")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +87,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A wheel or the base of an image; ``size`` is in bytes, as downloaded."""
+    """A wheel, the base, or a layer as a registry has it; ``size`` is in bytes, as downloaded."""
 
     name: str
     version: str
@@ -94,17 +104,34 @@ class DatedRuntime:
 
 @dataclass(frozen=True, kw_only=True)
 class CataloguedImage:
-    """One cell of a matrix: what it holds, where it is published, on which cards it ran."""
+    """One cell of a matrix, or an image of a registry: what it holds, where it is, on which cards it ran."""
 
     cell: Cell
     possible: Judgement
     parts: tuple[Part, ...]
-    """Largest first; empty if the cell is not locked."""
+    """Largest first; empty if the cell is not locked and no registry was asked."""
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """Python packages and their versions, by the lock or the SBOM."""
     runs: tuple[Run, ...] = ()
     """Newest first."""
     published: str | None = None
     """``repository:tag``."""
     digest: str | None = None
+    earlier: tuple[str, ...] = ()
+    """Digests of earlier publications of this cell, which the tag has left."""
+    beside: bool = False
+    """Another image has the cell's name as well, and the plain page: this one's page has the digest in it."""
+
+    @property
+    def size(self) -> int:
+        """Bytes to download; 0 if nobody knows."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def page(self) -> str:
+        """The page's name; a cell's id is a legal tag, and two matrices may have the same."""
+        name = f"{slug(self.cell.matrix)}--{slug(self.cell.id)}"
+        return f"{name}--{slug((self.digest or '')[7:19])}.html" if self.beside else f"{name}.html"
 
     @property
     def works_on(self) -> tuple[str, ...]:

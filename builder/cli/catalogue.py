@@ -6,18 +6,37 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from builder import resources
 from builder.cli import options as opt
+from builder.documents import shown
+
+if TYPE_CHECKING:
+    from builder.catalogue.values import CataloguedImage
 
 
 def catalogue(
     matrices: opt.Matrices = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("site"),
     results: opt.Results = Path("results"),
+    repositories: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="REPOSITORY",
+            help="Show this repository's images by the evidence beside them; without MATRICES those alone.",
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="FILE|URI", help="With --from: count only what this public key signed."
+        ),
+    ] = None,
+    mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
@@ -25,16 +44,20 @@ def catalogue(
     from builder.console import print_json
     from builder.recipe.bundle import kept_bundle
 
-    chosen = opt.load_all(matrices) if matrices or any(Path("matrices").glob("*.y*ml")) else []
+    own = any(Path("matrices").glob("*.y*ml")) and not repositories
+    chosen = opt.load_all(matrices) if matrices or own else []
+    registered, notes = _registered(repositories or [], key, mirror)
     found = collect(
         chosen,
         results=results,
         runtimes=chosen[0].path.parent if chosen else resources.matrices(),
         probe=kept_bundle(resources.cache()),
+        registered=registered,
+        notes=notes,
     )
     pages = write_site(found, output, made=_today(), say=_say)
     for note in found.notes:
-        sys.stderr.write(f"warning: {note}\n")
+        _say(f"warning: {shown(note, most=1000)}")
     if json_:
         print_json(
             {
@@ -51,6 +74,30 @@ def catalogue(
         sys.stdout.write(f"{output / 'index.html'}: {len(pages)} pages, {len(found.releases)} releases, ")
         sys.stdout.write(f"{len(found.images)} images\n")
     return 0
+
+
+def _registered(
+    repositories: list[str], key: str | None, mirror: list[str] | None
+) -> tuple[list[CataloguedImage], list[str]]:
+    from builder.catalogue.registry import images_of
+    from builder.evidence.cosign import Verifier
+    from builder.facts import tables
+    from builder.oci.registry import Registry
+    from builder.oci.staging import repository_of
+
+    registry, found, notes = Registry.from_user(opt.mirrors(mirror)), [], []
+    for text in repositories:
+        images, doubts = images_of(
+            registry,
+            repository_of(text),
+            tables.load(),
+            now=datetime.now(UTC),
+            verifier=Verifier(key=key) if key else None,
+            say=_say,
+        )
+        found += images
+        notes += doubts
+    return found, notes
 
 
 def _say(text: str) -> None:

@@ -3,10 +3,17 @@
 (function () {
   const $ = (id) => document.getElementById(id);
   const fields = ["framework", "version", "python", "card", "driver"];
-  let own = { releases: [], images: [], reasons: [] }; // of the chosen framework
+  let own = { releases: [], images: [], reasons: [], sources: [] }; // of the chosen framework
+
+  function image(row) {
+    if (!Array.isArray(row)) return row;
+    const [id, page, py, v, name, colab, ...runs] = row;
+    const filled = (text) => text.replaceAll("{i}", () => id);
+    return { id, page: "images/" + filled(page), py, v, name: filled(name), colab, runs };
+  }
 
   function load(framework, then) {
-    const ready = () => { own = RTBUILD.frameworks[framework]; then(); };
+    const ready = () => { own = RTBUILD.frameworks[framework]; own.images = own.images.map(image); then(); };
     if (RTBUILD.frameworks[framework]) { ready(); return; }
     const script = element("script", "", { src: RTBUILD.files[framework] });
     script.addEventListener("load", ready);
@@ -46,7 +53,8 @@
     const ran = images.flatMap((i) => i.runs.filter((run) => run[0] === card && !(driver && older(driver, run[1]))).map((run) => [i, run]));
     if (ran.length) return { state: "ran", image: ran[0][0], run: ran[0][1] };
     const word = { p: "possible", i: "impossible", u: "unknown" }[release.a[at]];
-    const [reason, source] = own.reasons[release.w.length > 1 ? release.w[at] : release.w[0]];
+    const [text, from] = own.reasons[release.w.length > 1 ? release.w[at] : release.w[0]];
+    const [reason, source] = [text.replaceAll("{v}", () => release.v).replaceAll("{m}", () => card), own.sources[from]];
     if (word === "possible" && driver && release.d && older(driver, release.d))
       return { state: "impossible", reason: "driver " + driver + " is older than " + release.d + ", which its CUDA needs", source: "" };
     if (word === "possible" && driver && !release.d)

@@ -1,0 +1,248 @@
+"""Images straight from a registry: what its tags lead to, and what lies beside each of them.
+
+Nothing is believed of a tag's name. An image says by its labels which cell it is, its evidence is found by
+its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is named and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from builder.audit import Question
+from builder.audit.judged import judge_all
+from builder.catalogue.releases import judgement
+from builder.catalogue.values import CataloguedImage, Judgement, Part, Run
+from builder.documents import parse_object, shown
+from builder.errors import RtbuildError
+from builder.evidence.cosign import Cosign
+from builder.evidence.gather import check_signatures, gather
+from builder.evidence.judgement import Policy, judge
+from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
+from builder.evidence.travel import shared
+from builder.facts import check
+from builder.matrix import load
+from builder.model import Base, Cell, Cuda
+from builder.oci.spec import parse_reference
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, read_image
+from builder.verify import Damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import datetime
+
+    from builder.evidence.cosign import Verifier
+    from builder.evidence.judgement import JudgedReport
+    from builder.facts.tables import Facts
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+MOST = 5000
+"""Tags of one repository that are followed."""
+_AT_ONCE = 8
+_LISTS = "sha256-"
+"""Tags under which clients keep what hangs on an image."""
+
+
+def images_of(
+    registry: Registry,
+    repository: str,
+    facts: Facts,
+    *,
+    now: datetime,
+    verifier: Verifier | None = None,
+    say: Callable[[str], None] = lambda _text: None,
+) -> tuple[list[CataloguedImage], list[str]]:
+    """The images that the repository's tags lead to, by matrix and cell, and notes on what is left out.
+
+    With ``verifier`` only statements that it accepts say that something ran. Raises RegistryError if the
+    repository cannot be listed.
+    """
+    tags = sorted(tag for tag in registry.tags(repository) if not tag.startswith(_LISTS))
+    notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
+    names: dict[str, list[str]] = {}
+    found: list[CataloguedImage] = []
+    by = _Judge(facts=facts, now=now, verifier=verifier)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        say(f"{repository}: {len(tags)} tags")
+        resolved = pool.map(lambda tag: _digest(registry, f"{repository}:{tag}"), tags[:MOST])
+        for tag, digest in zip(tags, resolved, strict=False):
+            if isinstance(digest, str):
+                names.setdefault(digest, []).append(tag)
+            else:
+                notes.append(f"{repository}:{tag} is not shown: {digest.message if digest else 'it is gone'}")
+        jobs = [
+            pool.submit(_read, registry, f"{repository}@{digest}", tuple(mine), by)
+            for digest, mine in names.items()
+        ]
+        for number, (digest, job) in enumerate(zip(names, jobs, strict=True), 1):
+            try:
+                image, doubts = job.result()
+            except RtbuildError as error:
+                notes.append(f"{repository}:{names[digest][0]} is not shown: {shown(error.message)}")
+                continue
+            found.append(image)
+            notes += [f"{repository}@{digest[:19]}…: {shown(doubt)}" for doubt in doubts]
+            if number % 50 == 0:
+                say(f"{repository}: {number} of {len(names)} images")
+    return found, notes
+
+
+def _digest(registry: Registry, reference: str) -> str | RtbuildError | None:
+    try:
+        return registry.digest_of(reference)
+    except RtbuildError as error:
+        return error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """By what an image and its evidence are judged."""
+
+    facts: Facts
+    now: datetime
+    verifier: Verifier | None
+
+
+def _read(
+    registry: Registry, reference: str, tags: tuple[str, ...], by: _Judge
+) -> tuple[CataloguedImage, list[str]]:
+    """One image and doubts about what hangs on it. Raises RegistryError if it is none of ours."""
+    repository, _, digest = reference.partition("@")
+    image = read_image(registry, repository, digest)
+    cell_id, matrix = image.label(CELL_LABEL), image.label(MATRIX_LABEL)
+    if not cell_id or not matrix:
+        raise NoImageError(f"it has no label {CELL_LABEL} or {MATRIX_LABEL}: rtbuild did not make it")
+    gathered = gather(registry, parse_reference(reference))
+    if by.verifier is not None:
+        kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
+        address = f"{registry.address(repository)}@{digest}"
+        gathered, _ = check_signatures(gathered, Cosign.find(), address, by.verifier, kinds)
+    weighed = judge_all(gathered, image, Question(verifier=by.verifier), by.now)
+    doubts = [f"{row.kind} does not count: {row.reason}" for row in weighed.held if not row.holds]
+    doubts += [row.reason for row in gathered.refused]
+    words = [*weighed.verified, *weighed.against]
+    if by.verifier is None:
+        words += _reports(registry, image, by.now, doubts)
+    held = {
+        row.kind: piece.statement.predicate
+        for piece, row in zip(gathered.pieces, weighed.held, strict=True)
+        if row.holds
+    }
+    cell, possible = _cell(cell_id, matrix, image, held.get("provenance"), by.facts)
+    public = [tag for tag in tags if not tag.startswith(PREFIX)]
+    # Else the longest: the immutable tag ends in the digest, and short ones such as "latest" move.
+    name = cell_id if cell_id in public else max(public, key=lambda tag: (len(tag), tag), default=None)
+    runs = dict.fromkeys(_runs(words, repository))
+    return (
+        CataloguedImage(
+            cell=cell,
+            possible=possible,
+            parts=_layers(registry, image),
+            packages=_packages(held.get("sbom"), doubts),
+            runs=tuple(sorted(runs, key=lambda run: run.when, reverse=True)),
+            published=f"{repository}:{name}" if name else reference,
+            digest=digest,
+        ),
+        doubts,
+    )
+
+
+def _reports(registry: Registry, image: Staged, now: datetime, doubts: list[str]) -> Iterator[JudgedReport]:
+    """Reports that verifying machines put beside a staged image."""
+    for report in shared(registry, image):
+        if isinstance(report, Damaged):
+            doubts.append(report.why)
+            continue
+        word = judge(report, image, Policy(now=now))
+        if word.side != "neither":
+            yield word
+        elif word.reason is not None and word.gpus:
+            doubts.append(word.reason.text)
+
+
+def _runs(words: list[JudgedReport], repository: str) -> Iterator[Run]:
+    for word in words:
+        if word.gpus:
+            yield Run(
+                gpu=word.gpu,
+                card=word.gpu_class,
+                driver=word.driver or "unknown",
+                when=word.when,
+                verdict=word.verdict,
+                cause=word.report.cause,
+                digest=word.key.digest,
+                evidence=f"{repository}@{word.key.digest}",
+            )
+
+
+def _cell(
+    cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None, facts: Facts
+) -> tuple[Cell, Judgement]:
+    """The cell that the provenance names, read as strictly as a matrix file, and what the rules say of it."""
+    unread = Cell(
+        id=cell_id,
+        matrix=matrix,
+        frameworks=(),
+        python="unknown",
+        base=Base(kind="registry", name=image.label("org.opencontainers.image.base.name") or "unknown"),
+        cuda=Cuda(provider="none"),
+    )
+    if provenance is None:
+        return unread, Judgement(answer="unknown", reason="no provenance lies beside it")
+    try:
+        stated = dict(provenance["buildDefinition"]["externalParameters"]["cell"])
+        keys = ("python", "base", "platform", "pip", "apt", "index", "dependencies", "profile", "gpus")
+        entry = {key: stated[key] for key in keys if stated.get(key)}
+        cuda = dict(stated["cuda"])
+        from_wheels = {"from": "wheels", "packages": cuda["packages"]} if cuda["packages"] else "wheels"
+        entry["cuda"] = from_wheels if cuda["provider"] == "wheels" else cuda["provider"]
+        entry["framework"] = stated["frameworks"]
+        document = {"version": 1, "name": "provenance", "include": [entry]}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "provenance.yaml"
+            path.write_text(json.dumps(document, indent=1), "utf-8")
+            (cell,) = load(path).cells
+    except (LookupError, TypeError, ValueError) as error:
+        return unread, Judgement(
+            answer="unknown", reason=f"its provenance names no cell ({shown(repr(error))})"
+        )
+    except RtbuildError as error:
+        reason = shown(error.message.partition("error: ")[2] or error.message)
+        return unread, Judgement(answer="unknown", reason=f"its provenance names no cell: {reason}")
+    cell = replace(cell, id=cell_id, matrix=matrix, span=None)
+    return cell, judgement(check(cell, facts=facts, suggest=False))
+
+
+def _layers(registry: Registry, image: Staged) -> tuple[Part, ...]:
+    """The layers as the manifest has them, named by the history of the image's config; the largest first."""
+    config = parse_object(registry.blob(image.repository, image.config_digest))
+    sizes = [size for _, size in image.blobs[1:]]
+    history = config.get("history")
+    steps = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else []
+    titles = [str(row.get("created_by", "")) for row in steps if not row.get("empty_layer")]
+    if len(titles) != len(sizes):
+        titles = [f"layer {number}" for number in range(1, len(sizes) + 1)]
+    parts = (
+        Part(name=shown(title.removeprefix("rtbuild: "), most=80) or "layer", version="", size=size)
+        for title, size in zip(titles, sizes, strict=True)
+    )
+    return tuple(sorted(parts, key=lambda part: (-part.size, part.name)))
+
+
+def _packages(sbom: Mapping[str, Any] | None, doubts: list[str]) -> dict[str, str]:
+    """Python packages by the SBOM."""
+    try:
+        rows = sbom["components"] if sbom is not None else ()
+        return {
+            str(row["name"]): str(row["version"])
+            for row in rows
+            if str(row.get("purl")).startswith("pkg:pypi/")
+        }
+    except (LookupError, TypeError, AttributeError) as error:
+        doubts.append(f"its SBOM is none that rtbuild wrote ({error!r})")
+        return {}

@@ -1,0 +1,24 @@
+"""The releases of the tables, judged once for all tests of the room: that takes seconds."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+from evidence_fixtures import pushed, registry, server
+
+from builder.catalogue import collect
+from builder.catalogue.releases import releases_of
+from builder.facts import tables
+
+__all__ = ["pushed", "registry", "server"]
+
+
+@functools.cache
+def releases() -> tuple[object, ...]:
+    return tuple(releases_of(tables.load()))
+
+
+@pytest.fixture(autouse=True)
+def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(collect.__globals__, "releases_of", lambda _facts: releases())

@@ -1,0 +1,226 @@
+"""The catalogue out of a registry: by labels and evidence alone, and nothing that is there can harm it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import evidence_doubles as doubles
+import pytest
+from catalogue_scene import PROBE
+from registry_double import INDEX, RegistryDouble
+
+from builder.catalogue import collect, write_site
+from builder.catalogue.registry import images_of
+from builder.errors import RegistryError
+from builder.evidence.attach import attach_all
+from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
+from builder.evidence.travel import REPORT_TYPE, share
+from builder.facts import tables
+from builder.oci.referrers import Artifact, Descriptor, attach
+from builder.oci.spec import MANIFEST, parse_reference
+from builder.verify.document import parse
+from builder.verify.entry import key_of, read_entry, seal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.catalogue.values import Catalogue, CataloguedImage
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+
+EVIL = "<script>alert(1)</script>\"'{{ 7*7 }}|`$(id)`\x1b[31m</pre><!--"
+CELL = doubles.CELL
+
+
+def found(registry: Registry, repository: str) -> tuple[list[CataloguedImage], list[str]]:
+    return images_of(registry, repository, tables.load(), now=datetime.now(UTC))
+
+
+def catalogued(registry: Registry, repository: str, folder: Path) -> Catalogue:
+    images, notes = found(registry, repository)
+    return collect([], results=folder, runtimes=folder, probe=PROBE, registered=images, notes=notes)
+
+
+def hang(registry: Registry, image: Staged, content: bytes, kind: str = MEDIA_TYPE) -> None:
+    subject = Descriptor(media_type=MANIFEST, digest=image.digest, size=len(image.manifest))
+    attach(registry, parse_reference(image.reference), subject, Artifact(artifact_type=kind, content=content))
+
+
+def stated(image: Staged, predicate: dict[str, Any], kind: str = TEST_RESULT) -> bytes:
+    return Statement(subjects=(image.digest,), predicate_type=kind, predicate=predicate).content
+
+
+def tag(registry: Registry, image: Staged, name: str) -> None:
+    registry.put_manifest(f"{image.repository}:{name}", image.manifest, image.media_type)
+
+
+def test_a_published_image_tells_cell_card_packages_and_layers(
+    registry: Registry, pushed: Staged, tmp_path: Path
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    tag(registry, pushed, CELL)
+    (image,), notes = found(registry, pushed.repository)
+    assert notes == []
+    assert (image.cell.id, image.cell.frameworks) == (CELL, ("tensorflow==2.15.1",))
+    assert str(image.cell.base) == "rootfs:debian/bookworm"
+    assert image.works_on == ("T4",)
+    assert image.published == f"{pushed.repository}:{CELL}"
+    assert image.packages["numpy"] == "1.26.4"
+    assert image.size == sum(size for _, size in pushed.blobs[1:])
+    made = catalogued(registry, pushed.repository, tmp_path)
+    pages = {
+        str(p.relative_to(tmp_path)): p.read_text() for p in write_site(made, tmp_path, made="2026-01-02")
+    }
+    page = pages[f"images/{made.images[0].page}"]
+    assert "ran on a GPU" in page
+    assert "docker run --rm --gpus all" in page
+    assert "rtbuild build" not in page, "no matrix is here to build it from"
+    assert "ran on a GPU | T4" in pages["catalogue.md"]
+
+
+def test_without_evidence_it_is_unknown(registry: Registry, pushed: Staged) -> None:
+    (image,), _ = found(registry, pushed.repository)
+    assert (image.works_on, image.possible.answer) == ((), "unknown")
+
+
+def test_reports_beside_a_staged_image_count(registry: Registry, pushed: Staged) -> None:
+    document = doubles.double_report()
+    key = key_of(pushed.content, parse(json.dumps(document)), pushed.digest)
+    assert key is not None
+    text = seal(key, document, cell=CELL, matrix="tf", verified=doubles.moment(days=1))
+    share(registry, pushed, [read_entry(text, "x.json")])
+    (image,), notes = found(registry, pushed.repository)
+    assert image.works_on == ("T4",)
+    assert notes == []
+    hang(registry, pushed, text.encode()[:-40], REPORT_TYPE)
+    (image,), notes = found(registry, pushed.repository)
+    assert image.works_on == ("T4",)
+    assert "cannot be read" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "said"),
+    [
+        ({"result": "PASSED"}, "it is no test result of rtbuild"),
+        ({"result": EVIL}, "it is no test result of rtbuild"),
+    ],
+)
+def test_statements_of_another_kind_make_no_yes(
+    registry: Registry, pushed: Staged, predicate: dict[str, Any], said: str
+) -> None:
+    hang(registry, pushed, stated(pushed, predicate))
+    (image,), notes = found(registry, pushed.repository)
+    assert image.works_on == ()
+    assert said in notes[0]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"half', b"[" * 5000, b'{"_type": "https://in-toto.io/Statement/v9"}', b"\xff\xfe"]
+)
+def test_half_a_statement_is_named(registry: Registry, pushed: Staged, content: bytes) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    hang(registry, pushed, content)
+    (image,), notes = found(registry, pushed.repository)
+    assert image.works_on == ("T4",)
+    assert len(notes) == 1
+    assert pushed.digest[:19] in notes[0]
+
+
+@pytest.mark.parametrize(
+    "stated_cell",
+    [
+        {},
+        {"frameworks": EVIL, "python": EVIL, "base": EVIL, "cuda": {"provider": EVIL, "packages": []}},
+        {"frameworks": ["x"] * 50, "python": [[["3"]]], "base": {}, "cuda": []},
+        {
+            "frameworks": "\ud800",
+            "python": "3.11",
+            "base": "../../x",
+            "cuda": {"provider": "none", "packages": 0},
+        },
+    ],
+)
+def test_a_provenance_that_names_no_cell_is_no_answer(
+    registry: Registry, pushed: Staged, stated_cell: dict[str, Any]
+) -> None:
+    predicate = {
+        "buildDefinition": {
+            "externalParameters": {"cell": stated_cell},
+            "internalParameters": {"content": pushed.content, "inputs": pushed.inputs},
+        }
+    }
+    if "\ud800" not in str(stated_cell.get("frameworks")):
+        hang(registry, pushed, stated(pushed, predicate, PROVENANCE))
+    (image,), _ = found(registry, pushed.repository)
+    assert image.possible.answer == "unknown"
+    assert image.cell.frameworks == ()
+
+
+def test_two_digests_of_one_cell_both_have_a_page(
+    server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    tag(registry, pushed, CELL)
+    (tmp_path / "other").mkdir()
+    other = doubles.push_image(
+        registry, pushed.repository, tmp_path / "other", layers=(doubles.LAYERS[0],), tag="older"
+    )
+    found = catalogued(registry, pushed.repository, tmp_path)
+    assert [image.digest for image in found.images] == [pushed.digest, other.digest]
+    assert [image.works_on for image in found.images] == [("T4",), ()], "each has its own evidence"
+    assert len({image.page for image in found.images}) == 2
+
+
+def test_what_rtbuild_did_not_make_is_named_and_survived(
+    server: RegistryDouble, registry: Registry, pushed: Staged, tmp_path: Path
+) -> None:
+    attach_all(registry, pushed, doubles.evidence(pushed))
+    (tmp_path / "other").mkdir()
+    doubles.push_image(
+        registry,
+        pushed.repository,
+        tmp_path / "other",
+        labels={"io.rtbuild.cell": "", "io.rtbuild.matrix": ""},
+        tag="foreign",
+    )
+    registry.put_manifest(f"{pushed.repository}:index", b'{"schemaVersion": 2, "manifests": []}', INDEX)
+    server.tags["gone"] = "sha256:" + "9" * 64
+    images, notes = found(registry, pushed.repository)
+    assert [image.digest for image in images] == [pushed.digest]
+    assert [note.partition(" is not shown")[0].rpartition(":")[2] for note in sorted(notes)] == [
+        "foreign",
+        "gone",
+        "index",
+    ]
+
+
+def test_hostile_labels_stay_text(registry: Registry, server: RegistryDouble, tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    labels = {"io.rtbuild.cell": f"../../../x{EVIL}\n| y", "io.rtbuild.matrix": "../" + EVIL}
+    doubles.push_image(registry, f"{server.host}/team/tf", tmp_path / "image", labels=labels, tag="x")
+    site = tmp_path / "a" / "b" / "site"
+    made = catalogued(registry, f"{server.host}/team/tf", tmp_path)
+    pages = write_site(made, site, made="2026-01-02")
+    assert len(made.images) == 1
+    for path in pages:
+        assert path.resolve().is_relative_to(site)
+        text = path.read_text()
+        assert "<script>alert" not in text
+        assert "49" not in text.partition("alert(1)")[2][:40]
+    (row,) = (site / "catalogue.md").read_text().splitlines()[2:]
+    assert row.count(" | ") == 5
+    assert "\x1b" not in row
+
+
+def test_an_empty_repository_is_a_catalogue(
+    registry: Registry, server: RegistryDouble, tmp_path: Path
+) -> None:
+    made = catalogued(registry, f"{server.host}/team/tf", tmp_path)
+    assert (made.images, made.notes) == ((), ())
+
+
+def test_a_registry_that_does_not_answer_is_an_error(registry: Registry) -> None:
+    with pytest.raises(RegistryError):
+        found(registry, "127.0.0.1:1/team/tf")
