@@ -6,16 +6,12 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from builder.layers.tar import MTIME
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from builder.layers.types import BaseLayers, Layer, SystemLayers
     from builder.recipe.values import Recipe, RecipeSetting
 
-_CREATED = datetime.fromtimestamp(MTIME, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-"""As old as every file in a layer: the image's own date is its newest step's in the history."""
 _CONFIG_ORDER = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
     *("ArgsEscaped", "Healthcheck", "OnBuild", "StopTimeout", "Shell"),
@@ -39,14 +35,15 @@ def final_config(
     system: SystemLayers,
     added: Sequence[Layer],
 ) -> bytes:
-    """The image's config as BuildKit writes it, byte for byte.
+    """The image's config as BuildKit writes it, byte for byte, dated by the lock.
 
     ``stacked`` are the layers of base and wheels, lowest first; those of a base with a history are lowest.
     """
     created = datetime.fromtimestamp(recipe.pinned.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     by_kit = {"created": created, "comment": "buildkit.dockerfile.v0"}
     history = list(base.config.get("history") or ())
-    history += map(_by_rtbuild, stacked[len(base.layers) :] if history else stacked)
+    ours = stacked[len(base.layers) :] if history else stacked
+    history += [{"created": created, "created_by": f"rtbuild: {layer.title}"} for layer in ours]
     history += system.history
     history += [{**by_kit, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
     history += [{**by_kit, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
@@ -54,15 +51,11 @@ def final_config(
     document = {
         **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
         "config": _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER),
-        "created": _CREATED,
+        "created": created,
         "history": [_ordered(entry, _HISTORY_ORDER) for entry in history],
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
     }
     return go_json(dict(sorted(document.items())))
-
-
-def _by_rtbuild(layer: Layer) -> dict[str, Any]:
-    return {"created": _CREATED, "created_by": f"rtbuild: {layer.title}"}
 
 
 def settings_of(base: BaseLayers) -> dict[str, Any]:
