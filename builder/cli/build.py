@@ -13,7 +13,7 @@ from builder.cli import options as opt
 from builder.cli.walking import exit_code, recorded
 from builder.console import print_json, reporter, run_summary
 from builder.errors import UsageError
-from builder.pipeline import run as pipeline
+from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from builder.colab.measure import measure
 from builder.colab.runtimes import read_runtime
 from builder.console import print_json, reporter, run_summary
 from builder.debian.archive import Debian
-from builder.engine import Engine
+from builder.engine.engine import Engine
 from builder.errors import UsageError
 from builder.index.client import Index
 from builder.matrix import load

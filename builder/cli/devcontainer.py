@@ -13,7 +13,7 @@ from builder.cli.images import ImageOrCell, find_image, is_colab
 from builder.colab import devcontainer as writing
 from builder.colab.launch import IMAGE_USER
 from builder.console import print_json
-from builder.engine import Engine
+from builder.engine.engine import Engine
 
 
 def devcontainer(

@@ -13,7 +13,8 @@ from builder.cli import options as opt
 from builder.console import Terminal, print_json
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.run import try_fleet
-from builder.engine import Engine, diagnose
+from builder.engine.doctor import diagnose
+from builder.engine.engine import Engine
 from builder.errors import MissingToolError
 
 _MARKS = {"passed": ("ok", "32"), "failed": ("bad", "31;1"), "not_run": ("skip", "33")}

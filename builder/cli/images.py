@@ -17,7 +17,8 @@ from builder.matrix.globs import matches
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from builder.engine import Engine, StoredImage
+    from builder.engine.engine import Engine
+    from builder.engine.images import StoredImage
 
 ImageOrCell = Annotated[str, typer.Argument(metavar="IMAGE|CELL", help="An image, or a cell's id or glob.")]
 

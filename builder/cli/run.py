@@ -18,7 +18,7 @@ from builder.cli import options as opt  # noqa: TC001 - typer reads annotations 
 from builder.cli.images import ImageOrCell, find_image, is_colab
 from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
 from builder.console import print_json
-from builder.engine import Engine
+from builder.engine.engine import Engine
 from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from builder.engine import EngineFacts
+    from builder.engine.facts import EngineFacts
 
 Mode = Literal["jupyter", "shell", "verify"]
 

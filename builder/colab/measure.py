@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
 
-    from builder.engine import Engine
+    from builder.engine.engine import Engine
     from builder.verify.document import ProbeDocument
 
 _SECONDS = 120.0

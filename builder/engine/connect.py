@@ -18,11 +18,12 @@ import docker
 import requests
 from docker.tls import TLSConfig
 
-from builder.engine.ssh import SshDoor, ssh_command
 from builder.errors import MissingToolError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from builder.engine.ssh import SshDoor
 
 MINIMUM_ENGINE = (23, 0)
 """The first Engine whose own Dockerfile frontend knows named build contexts and ``COPY --link``
@@ -31,6 +32,7 @@ MINIMUM_ENGINE = (23, 0)
 MINIMUM_BUILDX = (0, 13)
 """The oldest buildx that rtbuild is tested with."""
 
+_USUAL = "unix:///var/run/docker.sock"
 _SECONDS_TO_ANSWER = 20
 _SECONDS_TO_WORK = 600
 """Removing an image of many gigabytes, or making a container while the disk is busy, takes minutes."""
@@ -64,7 +66,6 @@ class Connection:
     docker: tuple[str, ...]
     """``("docker",)`` or ``("docker", "--context", NAME)``: what every docker command begins with."""
     version: str
-    buildx: str
     builder: str = "default"
     """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
     builder_driver: str = "docker"
@@ -81,12 +82,16 @@ class Connection:
 def connect(context: str | None = None, builder: str | None = None) -> Connection:
     """Connect as the docker client would: ``--context``, ``DOCKER_HOST``, ``DOCKER_CONTEXT``, its config.
 
-    Raises MissingToolError with the one command that helps where there is no client, no engine, no
-    permission, no buildx, or where one of them is too old.
+    Raises MissingToolError with the one command that helps if there is no client, no engine, no permission,
+    or an engine that is too old.
     """
     command = _client_command(context)
     endpoint = _endpoint(command, context)
-    door = SshDoor(ssh_command(endpoint.host)) if endpoint.host.startswith("ssh://") else None
+    door = None
+    if endpoint.host.startswith("ssh://"):
+        from builder.engine.ssh import SshDoor, ssh_command
+
+        door = SshDoor(ssh_command(endpoint.host))
     client, version = _reach(endpoint, door)
     try:
         _check_engine(version, endpoint)
@@ -95,7 +100,6 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
             endpoint=endpoint,
             docker=command,
             version=version,
-            buildx=_buildx_version(command),
             builder=builder or endpoint.context,  # an engine's own builder has the name of its context
             builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
             door=door,
@@ -119,14 +123,16 @@ def _check_engine(version: str, endpoint: Endpoint) -> None:
 def _client_command(context: str | None) -> tuple[str, ...]:
     if shutil.which("docker") is None:
         raise MissingToolError(
-            "the docker client is not on PATH, and rtbuild builds with docker buildx",
+            "the docker client is not on PATH",
             hint=f"install Docker: {_install_command()}",
         )
     return ("docker", "--context", context) if context else ("docker",)
 
 
 def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
-    """What ``docker context inspect`` says, which knows all the places where an engine can be configured."""
+    """This machine's own engine if nothing names another, else as ``docker context inspect`` says."""
+    if not (context or _another_is_named()):
+        return Endpoint(host=_USUAL)
     done = _run([*command[:1], "context", "inspect", *([context] if context else [])])
     if done.returncode != 0:
         raise MissingToolError(
@@ -135,9 +141,25 @@ def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
         )
     found = json.loads(done.stdout)[0]
     endpoint = found["Endpoints"]["docker"]
-    host = endpoint.get("Host") or "unix:///var/run/docker.sock"
+    host = endpoint.get("Host") or _USUAL
     tls = _context_tls(found, endpoint) or _environment_tls()
     return Endpoint(host=host, tls=tls, context=found.get("Name") or "default")
+
+
+def _another_is_named() -> bool:
+    """Whether the environment or the client's configuration may lead elsewhere: starting the client to hear
+    that they do not takes longer than asking the engine.
+    """
+    if os.environ.get("DOCKER_HOST") or os.environ.get("DOCKER_CONTEXT"):
+        return True
+    folder = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    try:
+        current = json.loads((folder / "config.json").read_bytes()).get("currentContext")
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, AttributeError):
+        return True  # the client says what is wrong with it
+    return current not in {None, "", "default"}
 
 
 def _context_tls(found: dict[str, dict[str, str]], endpoint: dict[str, object]) -> TLSConfig | None:
@@ -234,7 +256,8 @@ def _root_cause(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _buildx_version(command: tuple[str, ...]) -> str:
+def buildx_version(command: tuple[str, ...]) -> str:
+    """The version of buildx. MissingToolError if there is none, or an old one."""
     done = subprocess.run(
         [*command, "buildx", "version"],
         capture_output=True,

@@ -44,11 +44,11 @@ def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]
     """Check the engine (or the error that connecting to it gave), tools, disk and GPU of this machine."""
     if isinstance(engine, RtbuildError):
         lost = DoctorCheck(name="engine", outcome="failed", found=engine.message, remedy=engine.hint)
-        checks = [lost, *map(_not_asked, ("buildx", "image store", "engine disk"))]
+        checks = [lost, *map(_not_asked, ("image store", "engine disk", "buildx"))]
         gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
     else:
         facts = engine.facts()
-        checks, gpu = _engine_checks(facts), gpu_checks(facts.gpu)
+        checks, gpu = [*_engine_checks(facts), _buildx(engine)], gpu_checks(facts.gpu)
     return [*checks, _cache_disk(cache), *_tools(), *gpu]
 
 
@@ -103,7 +103,6 @@ def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
     containerd = facts.store == "containerd"
     return [
         DoctorCheck(name="engine", outcome="passed", found=f"Docker Engine {facts.version} at {facts.host}"),
-        DoctorCheck(name="buildx", outcome="passed", found=facts.buildx),
         DoctorCheck(
             name="image store",
             outcome="passed" if containerd else "failed",
@@ -116,6 +115,14 @@ def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
         ),
         _disk("engine disk", facts.root, facts.disk_free, ROOM_FOR_AN_IMAGE, "docker system df"),
     ]
+
+
+def _buildx(engine: Engine) -> DoctorCheck:
+    try:
+        return DoctorCheck(name="buildx", outcome="passed", found=engine.buildx, required=False)
+    except MissingToolError as lack:
+        remedy = f"{lack.hint}   (for bases out of a registry)"
+        return DoctorCheck(name="buildx", outcome="failed", found=lack.message, remedy=remedy, required=False)
 
 
 def _cache_disk(cache: Path) -> DoctorCheck:

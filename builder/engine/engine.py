@@ -8,14 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from builder.engine import container, images
-from builder.engine import pull as pulling
-from builder.engine.build import command_line, run_build
-from builder.engine.connect import Connection, connect
+from builder.engine import images
+from builder.engine.connect import Connection, buildx_version, connect
 from builder.engine.facts import EngineFacts
-from builder.engine.nvidia import gpu_facts
-from builder.engine.receive import receive
-from builder.engine.turn import turn, turn_file
 from builder.errors import CancelledError, CellError
 
 if TYPE_CHECKING:
@@ -70,13 +65,19 @@ class Engine:
         return self._facts
 
     @cached_property
+    def buildx(self) -> str:
+        """The version of buildx, which builds. MissingToolError if it is missing or old."""
+        return buildx_version(self._connection.docker)
+
+    @cached_property
     def _facts(self) -> EngineFacts:
+        from builder.engine.nvidia import gpu_facts
+
         info = self._info()
         local = self._connection.endpoint.local
         containerd = ["driver-type", _CONTAINERD] in (info.get("DriverStatus") or ())
         return EngineFacts(
             version=self._connection.version,
-            buildx=self._connection.buildx,
             store="containerd" if containerd else "graphdriver",
             driver=str(info.get("Driver", "")),
             root=str(info.get("DockerRootDir", "")),
@@ -108,6 +109,9 @@ class Engine:
         Raises CommandError with the exact command and the last lines of the step that failed, or
         CancelledError soon after ``cancel`` is set.
         """
+        from builder.engine.build import command_line, run_build
+
+        _ = self.buildx
         command = command_line(request, docker=self._connection.docker, facts=self.facts())
         run_build(command, request, log=log, on_line=on_line, cancel=cancel)
 
@@ -149,6 +153,8 @@ class Engine:
         digests; ``memory`` is a folder where manifests that engines were given are remembered; ``progress``
         is told of bytes that are sent. Raises CommandError with the engine's words, or CancelledError.
         """
+        from builder.engine.receive import receive
+
         while not self._receiving.acquire(timeout=_POLL):
             if cancel.is_set():
                 raise CancelledError(f"{name} was not given to the engine")
@@ -179,7 +185,9 @@ class Engine:
         cancel: threading.Event | None = None,
     ) -> None:
         """Pull ``repository@sha256:…`` into the engine's store."""
-        pulling.pull(self._client, reference, progress=progress, cancel=cancel)
+        from builder.engine.pull import pull
+
+        pull(self._client, reference, progress=progress, cancel=cancel)
 
     def remove(self, reference: str) -> bool:
         """Remove a name, and the image with its last one; False where there was none."""
@@ -218,6 +226,9 @@ class Engine:
         none, so that its own refusal says why. One such run has them at a time, and others wait for it, which
         ``waits`` is told. ``timeout`` is in seconds and hard; ``mounts`` are read-only.
         """
+        from builder.engine import container
+        from builder.engine.turn import turn, turn_file
+
         request = container.ContainerRequest(
             reference=reference,
             argv=argv,

@@ -47,7 +47,6 @@ class EngineFacts:
     """What ``docker info`` and the machine say."""
 
     version: str
-    buildx: str
     store: Literal["containerd", "graphdriver"]
     driver: str
     """The storage driver or snapshotter: ``overlay2``, ``overlayfs``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
@@ -13,7 +13,7 @@ from builder.layers.stack import ready_wheels
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from builder.model import Pinned
@@ -69,6 +69,20 @@ def fetched(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
 def ready(cells: Iterable[Pinned], site: Site) -> frozenset[str]:
     """The wheels whose layers the cache holds, by sha256."""
     return frozenset(sha256 for cell in cells for sha256 in ready_wheels(cell, site.layers))
+
+
+def check_room(site: Site, missing: Sequence[Pinned]) -> None:
+    """Raise MissingToolError if the disk has no room for the images of these cells."""
+    if not missing:
+        return
+    engine = site.engine
+    need = estimate(missing, cached=fetched(missing, site), ready=ready(missing, site))
+    refuse_full(
+        need if engine is not None else replace(need, engine=0),
+        engine_free=engine.disk_free() if engine is not None else None,
+        engine_root=engine.facts().root if engine is not None else "",
+        cache=site.settings.cache,
+    )
 
 
 def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache: Path) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
 
-    from builder.engine import Engine
+    from builder.engine.engine import Engine
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import LayerStore, Lease, Record
     from builder.model import Cell
@@ -61,7 +61,8 @@ class EngineSteps:
         self._engine = engine
 
     def check(self) -> None:
-        """An engine that answers runs steps."""
+        """An engine that answers runs steps, by buildx."""
+        _ = self._engine.buildx
 
     def run(
         self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event

@@ -25,14 +25,14 @@ from builder.pipeline.uploads import Uploads
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
-    from builder.engine import Engine, StoredImage
+    from builder.engine.engine import Engine
+    from builder.engine.images import StoredImage
     from builder.layers import BaseLayers, Layer
     from builder.layers.finish import Workbench
     from builder.layers.image import ComposedImage
     from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.layers.types import Runner
-    from builder.model import Pinned
     from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -53,19 +53,6 @@ def runner_for(engine: Engine | None) -> Runner:
     return here
 
 
-def refuse_engine_work(pinned: Pinned) -> None:
-    """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
-    cell = pinned.cell
-    if isinstance(pinned.base, RegistryBase):
-        packages = f"the packages {', '.join(cell.apt)}, and " if cell.apt else ""
-        raise CellError(
-            f"{cell.id} stands on {cell.base}, where apt-get has to install {packages}Python where the base "
-            "lacks it: that runs in the base, which needs an engine",
-            hint="build it where Docker is (leave out `--engine none`), or take a base of "
-            "rootfs:debian/<suite>, whose packages are in the lock",
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Maker:
     """Makes the images of a run's cells. Threads may share one."""
@@ -80,17 +67,13 @@ class Maker:
         recipe: Recipe,
         log: Path,
         *,
-        there: StoredImage | None = None,
         staged: Staged | None = None,
     ) -> Image:
         """The image of ``recipe``: in the engine, in the repository, in the layout, as the settings say.
 
-        ``there`` is an image of the same inputs that the engine has, ``staged`` one that the repository has.
-        Raises CellError and its kinds.
+        ``staged`` is an image of the same inputs that the repository has. Raises CellError and its kinds.
         """
         site, settings = self.site, self.site.settings
-        if there is not None and (settings.push is None or (staged is not None and _same(staged, there))):
-            return self._reused(walk, there, staged)
         with ExitStack() as stack:
             lease = site.layers.lease()
             stack.callback(lease.release)
@@ -108,19 +91,6 @@ class Maker:
                 self._written(walk, image, lease)
         reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
-
-    def _reused(self, walk: Walk, there: StoredImage, staged: Staged | None) -> Image:
-        engine, name = self.site.engine, self._name(walk)
-        with walk.stage(Stage.BUILD):
-            if engine is not None and there.reference != name:
-                engine.tag(there.reference, name)
-            walk.done("there already, nothing to build")
-        image = image_of(walk.cell, name, there, reused=True)
-        if staged is None or self.site.settings.push is None:
-            return image
-        with walk.stage(Stage.PUSH):
-            walk.done(f"there already, {staged.digest[:19]}")
-        return replace(image, pushed=staged.reference)
 
     def _layers(self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known."""
@@ -262,8 +232,3 @@ class Maker:
 
     def _name(self, walk: Walk) -> str:
         return self.site.settings.image_name(walk.cell.matrix, walk.cell.id)
-
-
-def _same(staged: Staged, there: StoredImage) -> bool:
-    """Whether the registry's image is the engine's: manifest, or config where that is the engine's id."""
-    return there.digest in {staged.digest, staged.config_digest} and staged.content == there.content

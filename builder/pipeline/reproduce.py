@@ -10,17 +10,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.engine import Engine
+from builder.engine.engine import Engine
 from builder.errors import CellError
-from builder.layers import LayerStore
 from builder.layers.differ import ImageDifference, SavedImage, compare
 from builder.layers.finish import Workbench
 from builder.pipeline import stages
+from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
-from builder.pipeline.run import log_path, open_site
 from builder.pipeline.schedule import Walk, each
+from builder.pipeline.site import open_site
 
 if TYPE_CHECKING:
     import threading
@@ -175,11 +175,11 @@ def _set_aside(site: Site) -> Iterator[Site]:
         for name in _DOWNLOADS:
             (cache / name).mkdir(exist_ok=True)
             (fresh / name).symlink_to(cache / name)
-        settings = replace(site.settings, cache=fresh, repository=f"{site.settings.repository}-again")
+        repository = f"{site.settings.repository}-again"
+        settings = replace(site.settings, cache=fresh, repository=repository, layers_from=None, push=None)
         before = os.umask(0o077)
         try:
-            layers = LayerStore(fresh / "layers")
-            yield replace(site, settings=settings, layers=layers, shared=None, leaving=None)
+            yield site.set_aside(settings)
         finally:
             os.umask(before)
 

@@ -1,52 +1,164 @@
-"""What a run works with."""
+"""The outer world and rtbuild's stores, as a run's settings and the user's configuration say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+import threading
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
-from builder.oci.registry import Registry
-from builder.recipe.bundle import kept_bundle
-from builder.sdist import Workshop
+from builder.errors import UsageError
+from builder.pipeline.events import Note
+from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from builder.debian.archive import Debian
-    from builder.engine import Engine
+    from builder.engine.engine import Engine
     from builder.index.client import Index
-    from builder.layers import LayerStore
-    from builder.pipeline.locks import LockKeeper
-    from builder.pipeline.schedule import Walk
+    from builder.layers.store import LayerStore
+    from builder.model import Matrix
+    from builder.oci.registry import Registry
+    from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings
     from builder.pipeline.sharing import SharedLayers
-    from builder.verify import ReportStore
+    from builder.sdist.workshop import Workshop
+    from builder.verify.store import ReportStore
+
+T = TypeVar("T")
+_GUARD = threading.RLock()
 
 
-@dataclass(frozen=True, kw_only=True)
+class _Door(cached_property[T]):
+    """Opened by the first thread that asks; functools' own has no lock since Python 3.12."""
+
+    if not TYPE_CHECKING:  # the types are those of functools
+
+        def __get__(self, instance: Any, owner: Any = None) -> Any:
+            with _GUARD:
+                return super().__get__(instance, owner)
+
+
 class Site:
-    """What the stages work with: the outer world by its four doors, and rtbuild's own stores."""
+    """What the stages work with. Doors and stores open when they are needed: most runs need few of them."""
 
-    settings: Settings
-    registry: Registry
-    debian: Debian
-    index: Index
-    keepers: Mapping[str, LockKeeper]
-    probe: bytes = field(default_factory=lambda: kept_bundle(resources.cache()))
-    """``cudnn-verify``, the one file."""
-    layers: LayerStore
-    reports: ReportStore
-    engine: Engine | None = None
-    shared: SharedLayers | None = None
-    """Where layers are looked for that this machine has not made."""
-    leaving: SharedLayers | None = None
-    """Where layers are left for others: beside the images that are pushed."""
-    writing: Registry = field(default_factory=Registry.to_write)
-    """The door to repositories that are pushed to, and never to a mirror."""
+    def __init__(
+        self,
+        settings: Settings,
+        emit: Emit,
+        *,
+        keepers: Mapping[str, LockKeeper] | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.keepers = keepers or {}
+        self._emit = emit
+
+    @_Door
+    def registry(self) -> Registry:
+        from builder.oci.registry import Registry
+
+        return Registry.from_user(self.settings.mirrors)
+
+    @_Door
+    def writing(self) -> Registry:
+        """The door to repositories that are pushed to, and never to a mirror."""
+        from builder.oci.registry import Registry
+
+        return Registry.to_write()
+
+    @_Door
+    def debian(self) -> Debian:
+        from builder.debian.archive import Debian
+
+        return Debian.from_user(cache=self.settings.cache, note=self._note)
+
+    @_Door
+    def index(self) -> Index:
+        from builder.index.client import Index
+
+        return Index.from_user(note=self._note)
+
+    @_Door
+    def layers(self) -> LayerStore:
+        from builder.layers.store import LayerStore
+
+        return LayerStore(self.settings.cache / "layers", limit=self.settings.layer_limit)
+
+    @_Door
+    def reports(self) -> ReportStore:
+        from builder.verify.store import ReportStore
+
+        return ReportStore(self.settings.results / "reports")
+
+    @_Door
+    def probe(self) -> bytes:
+        """``cudnn-verify``, the one file."""
+        from builder.recipe.bundle import kept_bundle
+
+        return kept_bundle(resources.cache())
+
+    @_Door
+    def shared(self) -> SharedLayers | None:
+        """Where layers are looked for that this machine has not made."""
+        if self.settings.layers_from is None:
+            return None
+        from builder.evidence.cosign import Verifier
+
+        return self._layers_in(self.settings.layers_from, trusted=Verifier(key=self.settings.layers_key))
+
+    @_Door
+    def leaving(self) -> SharedLayers | None:
+        """Where layers are left for others: beside the images that are pushed."""
+        if self.settings.push is None:
+            return None
+        from builder.evidence.cosign import Signer
+
+        key = self.settings.sign_layers
+        return self._layers_in(self.settings.push, signer=Signer(key=key) if key else None)
+
+    def _layers_in(self, repository: str, **who: Any) -> SharedLayers:
+        from builder.oci.staging import repository_of
+        from builder.pipeline.sharing import SharedLayers
+
+        return SharedLayers(
+            registry=self.writing,
+            repository=repository_of(repository),
+            store=self.layers,
+            warn=lambda text: self._emit(Note(text=text, warning=True)),
+            **who,
+        )
 
     def workshop(self, walk: Walk) -> Workshop:
         """Where a cell's wheels are built from sources."""
+        from builder.sdist.workshop import Workshop
+
         return Workshop(
             debian=self.debian, cache=self.settings.cache, cancel=walk.cancel, progress=walk.progress
         )
+
+    def set_aside(self, settings: Settings) -> Site:
+        """The same world with other stores."""
+        return Site(settings, self._emit, keepers=self.keepers, engine=self.engine)
+
+    def _note(self, text: str) -> None:
+        self._emit(Note(text=text))
+
+
+def open_site(
+    matrices: Sequence[Matrix], settings: Settings, emit: Emit, *, engine: Engine | None = None
+) -> Site:
+    """The site of a run. Raises UsageError and MissingToolError for signatures that cannot be checked."""
+    if settings.layers_from and not settings.layers_key:
+        raise UsageError(
+            "--layers-from takes layers that somebody else made, and nobody can see what they were made of",
+            hint="name whose signature counts: --layers-key cosign.pub; they sign by --sign-layers KEY",
+        )
+    if settings.layers_key or settings.sign_layers:
+        from builder.evidence.cosign import Cosign
+
+        Cosign.find()
+    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+    return Site(settings, emit, keepers=keepers, engine=engine)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.files import write_whole
 from builder.model import Image
-from builder.oci.staging import find_staged
 from builder.pipeline.events import CellOutcome, Note, Stage
-from builder.pipeline.stages import ended
+from builder.pipeline.stages import ended, image_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from builder.engine import StoredImage
+    from builder.engine.images import StoredImage
     from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
@@ -70,6 +69,7 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
     repository = site.settings.push
     if repository is None or site.settings.no_cache:
         return {}
+    from builder.oci.staging import find_staged
 
     registry = _Remembering(site.writing, site.settings.cache / "configs")
 
@@ -111,6 +111,26 @@ class _Remembering:
         with contextlib.suppress(OSError):  # a cache that cannot be written costs time, nothing else
             write_whole(path, content)
         return content
+
+
+def same_image(staged: Staged, there: StoredImage) -> bool:
+    """Whether the registry's image is the engine's, which may call it by its manifest or its config."""
+    return there.digest in {staged.digest, staged.config_digest} and staged.content == there.content
+
+
+def reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> Image:
+    """The image that the engine has, under the cell's name; ``staged`` is the same in the repository."""
+    name = site.settings.image_name(walk.cell.matrix, walk.cell.id)
+    with walk.stage(Stage.BUILD):
+        if site.engine is not None and there.reference != name:
+            site.engine.tag(there.reference, name)
+        walk.done("there already, nothing to build")
+    image = image_of(walk.cell, name, there, reused=True)
+    if staged is None or site.settings.push is None:
+        return image
+    with walk.stage(Stage.PUSH):
+        walk.done(f"there already, {staged.digest[:19]}")
+    return replace(image, pushed=staged.reference)
 
 
 def end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:

@@ -10,17 +10,14 @@ from builder.errors import CellError
 from builder.facts import Outcome as Judgement
 from builder.facts import check, summary
 from builder.facts.memory import Memory
-from builder.lock.resolve import pin
 from builder.model import Image
 from builder.pipeline.events import CellOutcome, CellResult, Stage
-from builder.pipeline.stacking import fetch_blobs
 from builder.recipe import render, write
-from builder.verify import Expectation, verify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.engine import StoredImage
+    from builder.engine.images import StoredImage
     from builder.model import Cell, Pinned, Report
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -56,6 +53,8 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
         keeper = site.keepers[walk.cell.matrix]
         pinned = keeper.pinned(walk.cell)
         if pinned is None or site.settings.upgrade:
+            from builder.lock.resolve import pin
+
             walk.progress("resolving", quiet=False)
             pinned = keeper.pin(
                 walk.cell,
@@ -94,15 +93,21 @@ def refuse_large(pinned: Pinned, size: int) -> None:
         )
 
 
-def verify_cell(walk: Walk, site: Site, image: Image, expect: Expectation) -> Report:
-    """Run the probe in the image, or find a report about this very content, probe, GPU and driver."""
-    assert site.engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
+def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> Report:
+    """Run the probe in the image, or find a report about this very content, probe, GPU and driver.
+
+    ``pinned`` says what has to be in the image; None if no lock does.
+    """
+    from builder.verify import Expectation, verify
+
+    if site.engine is None:
+        raise TypeError("images are verified in an engine")
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)
         report = verify(
             image,
             engine=site.engine,
-            expect=expect,
+            expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=site.settings.gpus,
             timeout=site.settings.timeout,
             store=site.reports,
@@ -163,4 +168,6 @@ def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_o
     if text_only:
         write(replace(recipe, blobs={}), target, blobs={})
         return
+    from builder.pipeline.stacking import fetch_blobs
+
     write(recipe, target, blobs=fetch_blobs(walk, site, recipe, ()))

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping
 
-    from builder.engine import Engine, GpuFacts, ProbeRun
+    from builder.engine.container import ProbeRun
+    from builder.engine.engine import Engine
+    from builder.engine.facts import GpuFacts
     from builder.verify.store import ReportStore
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"

@@ -15,8 +15,11 @@ import pytest
 import tiny
 import zstandard
 
-from builder.engine import BuildRequest, Engine, diagnose, user_network
+from builder.engine.build import BuildRequest
 from builder.engine.container import LABEL, MAX_OUTPUT
+from builder.engine.doctor import diagnose
+from builder.engine.engine import Engine
+from builder.engine.network import user_network
 from builder.errors import CancelledError, CellError, CommandError
 
 pytestmark = pytest.mark.docker

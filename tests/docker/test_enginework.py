@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tiny
 
-from builder.engine import Engine
+from builder.engine.engine import Engine
 from builder.errors import CommandError, MissingToolError
 from builder.layers import LayerStore
 from builder.layers.finish import Workbench

@@ -14,7 +14,8 @@ import pytest
 import tiny
 
 from builder.digests import canonical_json, digest_of, sha256_of
-from builder.engine import Engine, receive
+from builder.engine import receive
+from builder.engine.engine import Engine
 from builder.errors import CancelledError, CommandError
 from builder.layers import BaseLayers, LayerStore
 from builder.layers.base import tar_layer
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from builder.engine import StoredImage
+    from builder.engine.images import StoredImage
     from builder.layers import Layer
 
 pytestmark = pytest.mark.docker

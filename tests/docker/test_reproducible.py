@@ -11,19 +11,14 @@ import engines
 import pytest
 import tiny
 
-from builder.debian.archive import Debian
-from builder.engine import Engine
+from builder.engine.engine import Engine
 from builder.errors import CellError
-from builder.index.client import Index
-from builder.layers import LayerStore
-from builder.oci.registry import Registry
 from builder.pipeline import stacking
 from builder.pipeline.reproduce import compare_builds, refuse_difference
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
 from builder.pipeline.site import Site
 from builder.recipe.values import Recipe, RecipeSetting, RecipeStep
-from builder.verify import ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,16 +72,7 @@ def site_with(engine: Engine, tmp_path: Path) -> Iterator[Site]:
         results=tmp_path / "results",
         repository="rtbuild-test",
     )
-    yield Site(
-        settings=settings,
-        registry=Registry.from_user({}),
-        debian=Debian.from_user(cache=settings.cache),
-        index=Index.from_user(),
-        keepers={},
-        engine=engine,
-        layers=LayerStore(settings.cache / "layers"),
-        reports=ReportStore(settings.results / "reports"),
-    )
+    yield Site(settings, lambda _event: None, engine=engine)
     engine.remove(settings.image_name("reproducible-test", "reproducible"))
 
 

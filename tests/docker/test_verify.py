@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 import tiny
 
-from builder.engine import BuildRequest, Engine
+from builder.engine.build import BuildRequest
+from builder.engine.engine import Engine
 from builder.errors import CommandError
 from builder.model import Base, Cell, Cuda, Image, Verdict
 from builder.verify import Expectation, ReportStore, verify

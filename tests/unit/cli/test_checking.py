@@ -74,16 +74,7 @@ def test_explain_tells_what_the_registry_said(matrix: Matrix, capsys) -> None:
 
 def test_build_stops_a_cell_whose_base_is_gone(matrix: Matrix) -> None:
     said(BaseTruth(reference=TAG, exists=False))
-    site = Site(
-        settings=Settings(),
-        registry=None,
-        debian=None,
-        index=None,
-        keepers={"m": LockKeeper(matrix)},
-        probe=b"",
-        layers=None,
-        reports=None,
-    )
+    site = Site(Settings(), lambda _event: None, keepers={"m": LockKeeper(matrix)})
     walk = Walk(matrix.cells[0], lambda _event: None, threading.Event())
     with pytest.raises(CellError, match=f"the registry has no {TAG}"):
         check_cell(walk, site)

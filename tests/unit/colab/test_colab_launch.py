@@ -12,14 +12,13 @@ import pytest
 
 from builder.colab import devcontainer
 from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, mount, parse_user, plan, verdict_exit
-from builder.engine import EngineFacts, GpuFacts
+from builder.engine.facts import EngineFacts, GpuFacts
 from builder.errors import CellError, UsageError
 
 NO_GPU = GpuFacts(request=None, traces=())
 TOOLKIT = GpuFacts(request="gpus", traces=("/dev/nvidia0",), toolkit="1.17.8", driver="550.54.15")
 ENGINE = EngineFacts(
     version="26.1.5",
-    buildx="0.13.1",
     store="containerd",
     driver="overlayfs",
     root="/var/lib/docker",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from builder.engine import EngineFacts
 from builder.engine.build import _ESCALATION, BuildRequest, command_line, run_build
+from builder.engine.facts import EngineFacts
 from builder.errors import CancelledError, CellError, CommandError
 
 DATA = Path(__file__).parent / "data"
@@ -31,7 +31,7 @@ def request(**changes: object) -> BuildRequest:
 
 
 def facts(**changes: object) -> EngineFacts:
-    known: dict = {"version": "26.1.5", "buildx": "0.13.1", "store": "containerd", "driver": "overlayfs"}
+    known: dict = {"version": "26.1.5", "store": "containerd", "driver": "overlayfs"}
     known |= {"root": "/", "disk_free": None, "platform": "linux/amd64", "host": "unix:///x"}
     return EngineFacts(**known | changes)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.engine.connect import connect
+from builder.engine.connect import _another_is_named, buildx_version, connect
 from builder.errors import MissingToolError
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         program.write_text(CLIENT.format(socket=socket, buildx=buildx))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+        monkeypatch.setenv("DOCKER_CONTEXT", "a double")
 
     return install
 
@@ -84,11 +85,8 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 def test_an_engine_that_answers(engine, client) -> None:
     client(engine("26.1.5+dfsg1"))
     connection = connect()
-    assert (connection.version, connection.buildx, connection.builder_driver) == (
-        "26.1.5+dfsg1",
-        "0.13.1",
-        "docker",
-    )
+    assert (connection.version, connection.builder_driver) == ("26.1.5+dfsg1", "docker")
+    assert buildx_version(connection.docker) == "0.13.1"
     assert connection.endpoint.local
     connection.client.close()
 
@@ -155,16 +153,41 @@ def test_an_engine_too_old(engine, client, version: str) -> None:
 def test_no_buildx(engine, client) -> None:
     client(engine("26.1.5"), buildx="echo 'docker: buildx is not a docker command' >&2; exit 1")
     with pytest.raises(MissingToolError, match="no buildx plugin") as caught:
-        connect()
+        buildx_version(("docker",))
     assert "docker-buildx" in str(caught.value.hint)
 
 
 def test_a_buildx_too_old(engine, client) -> None:
     client(engine("26.1.5"), buildx="echo 'github.com/docker/buildx v0.11.2 abc'")
     with pytest.raises(MissingToolError, match=r"buildx 0\.11\.2 is too old"):
-        connect()
+        buildx_version(("docker",))
 
 
 def test_a_development_buildx_counts_as_new(engine, client) -> None:
     client(engine("dev"), buildx="echo 'github.com/docker/buildx master-abc abc'")
     connect().client.close()
+    assert buildx_version(("docker",)) == "master-abc"
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (None, False),
+        ("{}", False),
+        ('{"currentContext": "default"}', False),
+        ('{"currentContext": "far"}', True),
+        ("[]", True),
+        ("{", True),
+    ],
+)
+def test_the_client_is_asked_only_if_something_may_lead_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str | None, named: bool
+) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    if config is not None:
+        (tmp_path / "config.json").write_text(config)
+    assert _another_is_named() is named
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
+    assert _another_is_named()

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 class EngineDouble:
     """A test double that knows its facts."""
 
+    buildx = "0.13.1"
+
     def __init__(self, **changes: object) -> None:
         settings: dict = {
             "version": "26.1.5",
-            "buildx": "0.13.1",
             "store": "containerd",
             "driver": "overlayfs",
         }

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder.engine import Engine, EngineFacts, GpuFacts, container
+from builder.engine import container
+from builder.engine.engine import Engine
+from builder.engine.facts import EngineFacts, GpuFacts
 from builder.engine.turn import turn, turn_file
 from builder.errors import CancelledError, CellError
 
@@ -73,7 +75,7 @@ class Machine:
     def engine(self, **gpu: Any) -> Engine:
         engine = Engine(SimpleNamespace(client=None))  # type: ignore[arg-type]
         facts = EngineFacts(
-            version="26", buildx="0.13", store="containerd", driver="overlayfs", root="/", disk_free=None,
+            version="26", store="containerd", driver="overlayfs", root="/", disk_free=None,
             platform="linux/amd64", host="unix:///docker.sock",
             gpu=GpuFacts(request="gpus", traces=("/dev/nvidia0",), **gpu),
         )  # fmt: skip

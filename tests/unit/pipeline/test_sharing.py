@@ -20,9 +20,9 @@ from builder.layers import Layer, LayerStore, shared
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES
 from builder.oci.registry import Registry
-from builder.pipeline.run import open_site
 from builder.pipeline.settings import Settings
 from builder.pipeline.sharing import SharedLayers
+from builder.pipeline.site import open_site
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "layers"))
