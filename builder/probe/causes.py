@@ -1,12 +1,30 @@
-"""The closed list of causes: every failed verdict names exactly one of these."""
+"""The closed list of causes: every failed verdict names exactly one of these.
 
-from .causes_cudnn import CUDNN_CAUSES
-from .causes_framework import FRAMEWORK_CAUSES
-from .causes_host import HOST_CAUSES
-from .checks_table import CHECKS, JUDGED, PROOFS
-from .data import read_signatures
+``causes.ini`` and ``checks.ini`` say what their fields mean.
+"""
 
-CAUSES = {cause.id: cause for cause in CUDNN_CAUSES + FRAMEWORK_CAUSES + HOST_CAUSES}
+from collections import namedtuple
+
+from .data import beside, read_sections, read_signatures
+
+CAUSETABLE = beside("causes.ini")
+CHECKTABLE = beside("checks.ini")
+
+Cause = namedtuple("Cause", "id side title remedy explanation proof judged source")
+CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
+
+
+def _ini_row(kind, section):
+    texts = {key: " ".join(value.split()) for key, value in section.items()}
+    return kind(section.name, *(texts.get(field, "") for field in kind._fields[1:]))
+
+
+def read_checks():
+    """All checks, in the order of the file."""
+    return [_ini_row(CheckRow, section) for section in read_sections(CHECKTABLE)]
+
+
+CAUSES = {section.name: _ini_row(Cause, section) for section in read_sections(CAUSETABLE)}
 
 VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
@@ -48,21 +66,22 @@ def causes_page():
     lines = [
         "# Causes",
         "",
-        "Generated from `builder/probe/causes*.py` by `cudnn-verify --explain all`; a test compares.",
+        "Generated from `builder/probe/causes.ini` by `cudnn-verify --explain all`; a test compares.",
         "",
         "A failed verdict names one of these %d causes. The first layer that fails is the cause; what"
         % len(CAUSES),
         "follows from it is listed as a consequence.",
     ]
+    rows = read_checks()
     for side, title, verdict in _SIDES:
         lines += ["", "## %s" % title, "", "Verdict %s" % verdict]
         for cause in CAUSES.values():
             if cause.side == side:
                 lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
-                checks = [row.id for row in CHECKS if cause.id in row.causes.split()]
-                checks += ["whatever loads something"] if cause.id in JUDGED else []
+                checks = [row.id for row in rows if cause.id in row.causes.split()]
+                checks += ["whatever loads something"] if cause.judged else []
                 lines += [
-                    "Known by: %s." % PROOFS[cause.id],
+                    "Known by: %s." % cause.proof,
                     "",
                     "Named by [checks](checks.md): %s." % ", ".join(checks),
                 ]

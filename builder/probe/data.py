@@ -29,11 +29,16 @@ SIGNATURES = beside("signatures.ini")
 BUILDS = beside("builds.jsonl")
 
 
+def read_sections(text):
+    """The sections of a data file in INI format, in its order."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    parser.read_string(text)
+    return [parser[name] for name in parser.sections()]
+
+
 def read_signatures():
     """All signatures, in the order of the file."""
-    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
-    parser.read_string(SIGNATURES)
-    return [_signature(parser[name]) for name in parser.sections()]
+    return [_signature(section) for section in read_sections(SIGNATURES)]
 
 
 def _signature(section):

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builder.probe.checks_table import may_name
+from builder.probe.causes import CAUSES, read_checks
 
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}
 PACKAGES = Path(__file__).resolve().parent / "doubles" / "packages"
@@ -38,8 +38,13 @@ class Outcome:
 
     def unlisted(self) -> list[tuple[str, str]]:
         """Causes named by checks that, by the probe's own table, may not name them."""
-        failed = [c for c in self.report["checks"] if c["outcome"] == "failed"]
-        return [(c["id"], c["cause"]) for c in failed if not may_name(c["id"], c["cause"])]
+        rows = {row.id: row for row in read_checks()}
+        failed = [(c["id"], c["cause"]) for c in self.report["checks"] if c["outcome"] == "failed"]
+        return [
+            (check, cause)
+            for check, cause in failed
+            if cause not in rows[check].causes.split() and not (rows[check].loads and CAUSES[cause].judged)
+        ]
 
     def checks(self, outcome: str) -> list[tuple[str, str]]:
         return [(c["stage"], c["id"]) for c in self.report["checks"] if c["outcome"] == outcome]

@@ -1,0 +1,36 @@
+"""The page ``docs/checks.md``, made from ``builder/probe/checks.ini``."""
+
+from __future__ import annotations
+
+from builder.probe.causes import CAUSES, read_checks
+
+_HEAD = """\
+# Checks
+
+Generated from `builder/probe/checks.ini`; tests compare, and hold that no report names a cause that its\
+ check may not name. **judged**: the causes at the end, too.
+
+| check | looks at | needs | decides on | causes |
+|---|---|---|---|---|
+"""
+_JUDGED = """
+## Judged
+
+A check that loads something has the cause that a counter-test, the loader's answer, the machine or a\
+ package proves:
+
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    lines = []
+    for row in read_checks():
+        causes = [_link(cause) for cause in row.causes.split()] + (["**judged**"] if row.loads else [])
+        lines.append(f"| {row.id} | {row.title} | {row.needs} | {row.decides} | {', '.join(causes)} |\n")
+    judged = ", ".join(_link(cause.id) for cause in sorted(CAUSES.values()) if cause.judged)
+    return f"{_HEAD}{''.join(lines)}{_JUDGED}{judged}.\n"
+
+
+def _link(cause: str) -> str:
+    return f"[`{cause}`](causes.md#{cause})"
