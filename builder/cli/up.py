@@ -17,6 +17,7 @@ from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
 from builder.cli.run import run
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import UsageError
+from builder.oci.registry import Registry
 from builder.pipeline.settings import Settings
 
 
@@ -31,12 +32,18 @@ def up(
     ] = 8888,
     save: Annotated[bool, typer.Option("--save", help="Write the matrix and its lock to matrices/.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the matrix, and build nothing.")] = False,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="REPOSITORY", help="Pull the image if it is published there; else build it."
+        ),
+    ] = None,
     offline: opt.Offline = False,
     context: opt.Context = None,
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
 ) -> int:
-    """Resolve a framework for this machine's card and driver, build and verify the image, and start it."""
+    """Resolve a framework for this machine's card and driver, build or pull its image, and start it."""
     if not words:
         raise UsageError("no framework is named", hint="as in `rtbuild up torch`")
     gpu, driver = _this_machine(gpu, driver)
@@ -47,7 +54,15 @@ def up(
     if dry_run:
         sys.stdout.write(path.read_text("utf-8"))
         return 0
-    return _start(path, shell=shell, port=port, context=context, terminal=(progress, color))
+    loaded = opt.load_all([path])
+    cell = opt.choose_one(loaded, "*")
+    image = _published(repository, cell.id) if repository else None
+    if image is None:
+        settings = Settings(context=context, results=resources.cache() / "up" / "results")
+        done = build_cells(loaded, [cell], settings=settings, terminal=opt.terminal(progress, color))
+        if done != 0:
+            return done
+    return run(image or cell.id, [path], shell=shell, jupyter=not shell, port=port, context=context)
 
 
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
@@ -76,12 +91,12 @@ def _matrix(wish: MatrixWish, *, save: bool) -> Path:
     return path
 
 
-def _start(path: Path, *, shell: bool, port: int, context: str | None, terminal: tuple[str, str]) -> int:
-    """Build what is not built yet, and run it until it ends."""
-    loaded = opt.load_all([path])
-    cell = opt.choose_one(loaded, "*")
-    settings = Settings(context=context, results=resources.cache() / "up" / "results")
-    done = build_cells(loaded, [cell], settings=settings, terminal=opt.terminal(*terminal))
-    if done != 0:
-        return done
-    return run(cell.id, [path], shell=shell, jupyter=not shell, port=port, context=context)
+def _published(repository: str, cell: str) -> str | None:
+    """The image by digest that the cell's tag in the repository names; None without such a tag."""
+    tag = f"{repository}:{cell}"
+    digest = Registry.from_user().digest_of(tag)
+    if digest is None:
+        sys.stderr.write(f"{tag} is not published: building it\n")
+        return None
+    sys.stderr.write(f"{tag} is published; who verified it: rtbuild audit {tag} --key KEY\n")
+    return f"{repository}@{digest}"

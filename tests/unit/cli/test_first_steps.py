@@ -87,6 +87,14 @@ def test_up_goes_by_this_machines_card_and_driver_and_starts_what_it_built(
     assert app(["up", "torch", "--offline"], standalone_mode=False) == 0
     assert started[-1][-1] == [kept]
 
+    published = {f"here.test/runtimes:{cell.id}": "sha256:" + "a" * 64}
+    monkeypatch.setattr(up.Registry, "digest_of", lambda _, tag: published.get(tag))
+    assert app(["up", "torch", "--offline", "--from", "here.test/runtimes"], standalone_mode=False) == 0
+    assert started[-2][0] == cell.id  # run before, and nothing built in between
+    assert started[-1][0] == f"here.test/runtimes@sha256:{'a' * 64}"
+    assert app(["up", "torch", "--offline", "--from", "here.test/others"], standalone_mode=False) == 0
+    assert [type(one).__name__ for one in started[-2:]] == ["Cell", "tuple"]
+
 
 def pinned_cell(folder: Path, provider: str = "none") -> Pinned:
     (folder / "m.yaml").write_text(
