@@ -25,6 +25,8 @@ from builder.verify.entry import ReportKey, SealedReport
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from builder.evidence.cosign import Signer, Verifier
+
 PROBE = "ab" * 32
 INPUTS = "sha256:" + "1" * 64
 CELL = "tf2.15.1-py3.11-cuda12.2-cudnn8.9"
@@ -297,3 +299,20 @@ def evidence(image: Staged, **changes: Any) -> Evidence:
 
 def _sha256(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+class SigningDouble:
+    """A test double of cosign: what it calls a signature, anybody can write."""
+
+    @staticmethod
+    def sign_text(text: bytes, signer: Signer) -> str:
+        return f"{signer.key} {hashlib.sha256(text).hexdigest()}"
+
+    @staticmethod
+    def public_key(key: str) -> bytes:
+        return key.encode()
+
+    @staticmethod
+    def verify_text(text: bytes, signature: str, verifier: Verifier) -> str:
+        right = f"{verifier.key} {hashlib.sha256(text).hexdigest()}"
+        return "" if signature == right else "another key signed it"

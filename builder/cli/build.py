@@ -70,13 +70,13 @@ def build(
             envvar="RTBUILD_LAYERS_KEY",
         ),
     ] = None,
-    sign_layers: Annotated[
+    key: Annotated[
         str | None,
         typer.Option(
-            "--sign-layers",
+            "--key",
             metavar="KEY",
-            help="Sign by cosign the layers that --push leaves for others.",
-            envvar="RTBUILD_SIGN_LAYERS",
+            help="Sign by cosign what --push leaves: the images, and layers for others.",
+            envvar="RTBUILD_BUILD_KEY",
         ),
     ] = None,
     cache_from: Annotated[
@@ -125,7 +125,7 @@ def build(
         output=output,
         layers_from=layers_from,
         layers_key=layers_key,
-        sign_layers=sign_layers,
+        key=key,
         cache_from=tuple(cache_from or ()),
         cache_to=tuple(cache_to or ()),
     )

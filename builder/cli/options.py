@@ -112,6 +112,15 @@ Push = Annotated[
         help="Push every image that was built to this repository, by digest and under an unlisted tag.",
     ),
 ]
+BuiltBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--built-by",
+        metavar="KEY",
+        help="Take only images that this public key signed at `build`, or this machine made; repeatable.",
+        envvar="RTBUILD_BUILT_BY",
+    ),
+]
 OneCell = Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")]
 CellOrText = Annotated[
     str,

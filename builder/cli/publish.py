@@ -16,6 +16,8 @@ from builder.errors import PublishRefusedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from builder.evidence.cosign import Signer
+    from builder.evidence.signatures import People
     from builder.publish.publication import Publication
 
 
@@ -57,6 +59,23 @@ def publish(
     keyless: Annotated[
         bool, typer.Option("--keyless", help="Sign the evidence by cosign with the identity of the CI.")
     ] = False,
+    built_by: opt.BuiltBy = None,
+    reported_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reported-by",
+            metavar="KEY",
+            help="Count only reports that this public key signed at `verify`; repeatable.",
+            envvar="RTBUILD_REPORTED_BY",
+        ),
+    ] = None,
+    require_signed: Annotated[
+        bool,
+        typer.Option(
+            "--require-signed",
+            help="Demand both; of whom nobody is named, the key itself has to have signed.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Move also tags that another matrix or another tool has put."),
@@ -81,6 +100,7 @@ def publish(
     if key and keyless:
         raise UsageError("--key and --keyless exclude each other", hint="take one of them")
     signer = Signer(key=key) if key or keyless else None
+    builders, reporters = _people(signer, built_by, reported_by, both=require_signed)
     order = Order(
         source=source,
         target=target,
@@ -89,6 +109,8 @@ def publish(
         dry_run=dry_run,
         overwrite=overwrite,
         signer=signer,
+        builders=builders,
+        reporters=reporters,
         jobs=jobs,
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
@@ -108,6 +130,27 @@ def publish(
     if where is not None:
         terminal.say(f"record: {where}")
     return exit_code(rows)
+
+
+def _people(
+    signer: Signer | None, built_by: list[str] | None, reported_by: list[str] | None, *, both: bool
+) -> tuple[People | None, People | None]:
+    """Whose signature an image and a report need. Raises UsageError."""
+    from builder.evidence.signatures import People
+
+    named = [
+        People.named(keys or (), option)
+        for keys, option in ((built_by, "--built-by"), (reported_by, "--reported-by"))
+    ]
+    if both and None in named:
+        if signer is None or signer.key is None:
+            raise UsageError(
+                "--require-signed, and nobody is named whose signature would count",
+                hint="--built-by cosign.pub and --reported-by cosign.pub; or --key, whose holder did both",
+            )
+        own = People.holding(signer)
+        named = [people or own for people in named]
+    return named[0], named[1]
 
 
 def exit_code(rows: Sequence[Publication]) -> int:

@@ -30,6 +30,16 @@ def verify(
             help="Pull the images by digest from where `build --push` put them, and report there.",
         ),
     ] = None,
+    built_by: opt.BuiltBy = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Sign the reports by cosign with this key: a file, or a KMS URI.",
+            envvar="RTBUILD_VERIFY_KEY",
+        ),
+    ] = None,
     report: Annotated[
         bool,
         typer.Option("--report/--no-report", help="With --from: put the report beside the image, too."),
@@ -46,8 +56,8 @@ def verify(
     json_: opt.Json = False,
 ) -> int:
     """Unlike ``build``, exit 5 if a cell stays unverified."""
-    if from_ is None and (remove or not report):
-        raise UsageError("--rm and --no-report are about images that --from pulled")
+    if from_ is None and (remove or not report or built_by):
+        raise UsageError("--rm, --no-report and --built-by are about images that --from pulled")
     settings = Settings(
         gpus=opt.GPUS[gpus],
         no_cache=again,
@@ -56,6 +66,8 @@ def verify(
         source=from_,
         share_reports=report,
         remove=remove,
+        built_by=tuple(built_by or ()),
+        key=key,
     )
     loaded = opt.load_all(matrices)
     cells = opt.choose(loaded, select, skip).chosen

@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,8 @@ class Verifier:
     """The accepted signer: a public key, or an identity and its issuer."""
 
     key: str | None = None
+    public: bytes | None = None
+    """The key itself, if ``key`` names a private one."""
     identity: str | None = None
     issuer: str | None = None
     transparency_log: bool | None = None
@@ -154,6 +156,9 @@ class Cosign:
             blob, bundle = Path(folder) / "text", Path(folder) / "bundle"
             blob.write_bytes(text)
             bundle.write_text(signature, "utf-8")
+            if verifier.public is not None:
+                (Path(folder) / "key").write_bytes(verifier.public)
+                verifier = replace(verifier, key=f"{folder}/key")
             command = [self.program, "verify-blob", "--bundle", str(bundle), *verifier.arguments(), str(blob)]
             done = self._run(command)
         return "" if done.returncode == 0 else _last(done.stderr) or f"exit status {done.returncode}"

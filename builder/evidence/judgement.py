@@ -31,6 +31,7 @@ from builder.verify.expectation import Expectation, compare
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from builder.evidence.signatures import People
     from builder.evidence.verification import TestResult
     from builder.oci.staging import Staged
     from builder.verify.document import ProbeDocument
@@ -56,6 +57,12 @@ class Policy:
     """sha256 of the probe that the image carries, 64 hex digits. None: not known."""
     expect: Expectation = field(default_factory=Expectation)
     """What the lock asks of the image. A statement is not compared with it."""
+    reporters: People | None = None
+    """Whose signature a sealed report needs. None: nobody's. A statement has its own."""
+
+    def accepts(self, report: SealedReport) -> bool:
+        """Whether somebody who may have signed the report, or nobody had to."""
+        return self.reporters is None or bool(self.reporters.who(report.text.encode(), report.signature))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ Kind = Literal[
     "unknown-gpu",
     "clock",
     "not-staged",
+    "unproven",
+    "unsigned",
     "moved",
     "other-image",
     "tag",

@@ -1,14 +1,17 @@
 """Reports travel beside the image, from the machine that verifies to the one that publishes.
 
 A report is attached to the staged image as an OCI artifact, one for each GPU, driver and time. Whoever may
-push to the staging repository can attach one, and so is trusted to verify.
+push to the staging repository can attach one, and is trusted to verify unless the publisher demands the
+signature of somebody whom he named.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, RegistryError
+from builder.evidence.signatures import SIGNATURE, signature_in
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
 from builder.oci.spec import parse_reference
 from builder.verify.entry import Damaged, SealedReport, read_entry
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from builder.oci.staging import Staged
 
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
+_MOST_SIGNATURES = 128
+"""Reports of one image whose signature is checked: each costs a process."""
 
 
 def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) -> int:
@@ -35,6 +40,7 @@ def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) ->
             "io.rtbuild.gpus": ", ".join(name for name, _ in entry.key.gpus),
             "io.rtbuild.driver": entry.key.driver or "",
             "org.opencontainers.image.created": entry.verified.isoformat(timespec="seconds"),
+            SIGNATURE: entry.signature,
         }
         annotations = tuple(sorted((name, value) for name, value in notes.items() if value))
         artifact = Artifact(artifact_type=REPORT_TYPE, content=entry.text.encode(), annotations=annotations)
@@ -49,6 +55,7 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
     against the image.
     """
     found: list[SealedReport | Damaged] = []
+    signatures = 0
     listing = referrers(registry, parse_reference(image.reference))
     if not listing.complete:
         raise RegistryError(
@@ -66,6 +73,13 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
             continue
         if entry is not None:
             found.append(entry)
+            signatures += bool(entry.signature)
+    if signatures > _MOST_SIGNATURES:
+        raise RegistryError(
+            f"{signatures} signed reports are attached to {image.reference}, and no more than "
+            f"{_MOST_SIGNATURES} are checked",
+            hint="remove what does not belong there, or push the image to another staging repository",
+        )
     return found
 
 
@@ -82,4 +96,4 @@ def _read(registry: Registry, image: Staged, where: str) -> SealedReport | None:
     entry = read_entry(content, where)
     if entry.key.digest != image.digest:
         raise CellError(f"{where} is attached to {image.digest}, and is about {entry.key.digest}")
-    return entry
+    return replace(entry, signature=signature_in(document))

@@ -21,7 +21,7 @@ from builder.pipeline.events import Stage
 from builder.pipeline.sharing import share_composed
 from builder.pipeline.stacking import BaseFrom, fetch_missing, plan_layers
 from builder.pipeline.stages import image_of, refuse_large
-from builder.pipeline.uploads import Uploads
+from builder.pipeline.uploads import Uploads, sign_pushed
 from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
@@ -81,6 +81,7 @@ class Maker:
             planned, base = self._layers(walk, recipe, lease, uploads)
             with walk.stage(Stage.BUILD):
                 image = self._composed(walk, recipe, planned, base, log)
+                site.made.remember(recipe.inputs, image)
                 made = self._kept(walk, recipe, image, lease)
             if settings.push is not None:
                 made = replace(
@@ -182,6 +183,7 @@ class Maker:
         repository = str(site.settings.push)
         with walk.stage(Stage.PUSH), tempfile.TemporaryDirectory(prefix="rtbuild-push-") as folder:
             if staged is not None and staged.digest == image.digest:
+                sign_pushed(site, staged.reference)
                 walk.done(f"there already, {staged.digest[:19]}")
                 return staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
@@ -212,6 +214,7 @@ class Maker:
                 advance=advance,
             )
             share_composed(walk, site.leaving, image.made_of)
+            sign_pushed(site, f"{repository}@{digest}")
             walk.done(f"{digest[:19]}, {sent} blobs sent")
         return f"{repository}@{digest}"
 

@@ -55,8 +55,10 @@ class Settings:
     """The repository where ready-made layers are looked for. None: they are made here, also for ``push``."""
     layers_key: str | None = None
     """The public key whose signature on a layer there counts: a file, or a key service's URI."""
-    sign_layers: str | None = None
-    """The key that signs the layers which ``push`` leaves for others."""
+    key: str | None = None
+    """The key that signs what is pushed: images, and layers for others; or the reports of a verification."""
+    built_by: tuple[str, ...] = ()
+    """Public keys: who may have built an image that ``source`` has and this machine did not make."""
     cache_from: tuple[str, ...] = ()
     """Where buildx takes its own cache from, in its own words: ``type=registry,ref=…``."""
     cache_to: tuple[str, ...] = ()

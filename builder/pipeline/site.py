@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from builder.debian.archive import Debian
     from builder.engine.engine import Engine
+    from builder.evidence.made import MadeImages
+    from builder.evidence.signatures import People
     from builder.index.client import Index
     from builder.layers.store import LayerStore
     from builder.model import Matrix
@@ -87,11 +89,44 @@ class Site:
 
         return LayerStore(self.settings.cache / "layers", limit=self.settings.layer_limit)
 
+    @property
+    def made(self) -> MadeImages:
+        """What was made with this cache."""
+        from builder.evidence.made import MadeImages
+
+        return MadeImages(self.settings.cache / "made")
+
+    @_Door
+    def own(self) -> People | None:
+        """Whoever holds the key that signs here."""
+        from builder.evidence.cosign import Signer
+        from builder.evidence.signatures import People
+
+        return People.holding(Signer(key=self.settings.key)) if self.settings.key else None
+
+    @_Door
+    def builders(self) -> People | None:
+        """Whose signature a staged image needs that was not made here. None: nobody's is looked at."""
+        from builder.evidence.signatures import People
+
+        settings = self.settings
+        return People.named(settings.built_by, "--built-by") if settings.source else self.own
+
     @_Door
     def reports(self) -> ReportStore:
         from builder.verify.store import ReportStore
 
-        return ReportStore(self.settings.results / "reports")
+        folder, own = self.settings.results / "reports", self.own
+        if own is None:
+            return ReportStore(folder)
+        from builder.evidence.cosign import Cosign, Signer
+
+        cosign, signer = Cosign.find(), Signer(key=self.settings.key)
+        return ReportStore(
+            folder,
+            sign=lambda text: cosign.sign_text(text, signer),
+            signed=lambda report: bool(own.who(report.text.encode(), report.signature)),
+        )
 
     @_Door
     def probe(self) -> bytes:
@@ -116,7 +151,7 @@ class Site:
             return None
         from builder.evidence.cosign import Signer
 
-        key = self.settings.sign_layers
+        key = self.settings.key
         return self._layers_in(self.settings.push, signer=Signer(key=key) if key else None)
 
     def _layers_in(self, repository: str, **who: Any) -> SharedLayers:
@@ -154,11 +189,14 @@ def open_site(
     if settings.layers_from and not settings.layers_key:
         raise UsageError(
             "--layers-from takes layers that somebody else made, and nobody can see what they were made of",
-            hint="name whose signature counts: --layers-key cosign.pub; they sign by --sign-layers KEY",
+            hint="name whose signature counts: --layers-key cosign.pub; they sign by `build --key KEY`",
         )
-    if settings.layers_key or settings.sign_layers:
+    if settings.layers_key:
         from builder.evidence.cosign import Cosign
 
         Cosign.find()
     keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
-    return Site(settings, emit, keepers=keepers, engine=engine)
+    site = Site(settings, emit, keepers=keepers, engine=engine)
+    if settings.key or settings.built_by:  # a key that cannot be read is said now
+        _ = site.own, site.builders
+    return site

@@ -33,7 +33,9 @@ _TO_ENGINE = 8
 
 
 def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage]:
-    """The images that the engine has, by the inputs of their recipes; the image's own label decides.
+    """The images that the engine has, by the inputs of their recipes.
+
+    A label finds them, and whether this machine made them decides: an engine also has what was pulled.
 
     They are looked for under their cells' own names, and only the others in a list of all images: for one,
     Engine 26.1 with the containerd store adds up the sizes of every image, which takes longer than
@@ -57,14 +59,19 @@ def built_before(site: Site, recipes: Iterable[Recipe]) -> dict[str, StoredImage
             for inputs, image in found.items()
             if image is None
         }
-    return {inputs: image for inputs, image in found.items() if image is not None}
+    return {
+        inputs: image
+        for inputs, image in found.items()
+        if image is not None and image.content == site.made.content(inputs)
+    }
 
 
 def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str, Staged]:
     """The images that the repository to push to has, by the inputs of their recipes.
 
-    The label in the image's own config decides; a tag that leads elsewhere counts as no image, and is put
-    right by the push. Raises RegistryError where the registry does not answer.
+    A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
+    which this machine made another, or that is not proven if a key is given. Raises RegistryError where the
+    registry does not answer.
     """
     repository = site.settings.push
     if repository is None or site.settings.no_cache:
@@ -75,12 +82,22 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
 
     def look(recipe: Recipe) -> Staged | None:
         try:
-            return find_staged(registry, repository, recipe.inputs)
-        except RegistryError as problem:
-            if site.writing.digest_of(f"{repository}:nothing") is None:  # it answers: the image is at fault
-                emit(Note(cell=recipe.cell.id, text=f"built again: {problem.message}", warning=True))
+            found = find_staged(registry, repository, recipe.inputs)
+            if found is None:
                 return None
-            raise
+            from builder.evidence.origin import origin_of
+
+            origin = origin_of(site.writing, found, recipe, made=site.made, builders=site.builders)
+        except RegistryError as problem:
+            if site.writing.digest_of(f"{repository}:nothing") is not None:
+                raise
+            why = problem.message  # it answers: the image is at fault
+        else:
+            if origin.refused is None:
+                return found
+            why = origin.refused.text
+        emit(Note(cell=recipe.cell.id, text=f"built again: {why}", warning=True))
+        return None
 
     wanted = list(recipes)
     with ThreadPoolExecutor(_QUESTIONS, thread_name_prefix="staged") as pool:
@@ -129,6 +146,10 @@ def reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> 
     if staged is None or site.settings.push is None:
         return image
     with walk.stage(Stage.PUSH):
+        if site.own is not None:
+            from builder.pipeline.uploads import sign_pushed
+
+            sign_pushed(site, staged.reference)
         walk.done(f"there already, {staged.digest[:19]}")
     return replace(image, pushed=staged.reference)
 

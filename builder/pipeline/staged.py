@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, ImageMissingError, RegistryError
+from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
 from builder.model import Image
 from builder.oci.staging import find_staged, staged_reference
@@ -29,6 +30,11 @@ def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
     recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
     with walk.stage(Stage.PULL):
         staged = _find(site, repository, recipe.inputs)
+        origin = origin_of(site.writing, staged, recipe, made=site.made, builders=site.builders)
+        if origin.refused is not None:
+            raise CellError(origin.refused.text, hint=origin.refused.hint)
+        if not origin.proven:
+            walk.note(f"{staged.digest[:19]}…: {origin.text}", warning=True)
         image = _pull(walk, engine, staged)
     report = None
     try:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Self
 
+from builder.evidence.cosign import Signer
+from builder.evidence.origin import sign_built
+from builder.oci.staging import read_image
+
 if TYPE_CHECKING:
     from builder.layers import Layer, LayerStore
     from builder.oci.registry import Registry
     from builder.pipeline.sharing import SharedLayers
+    from builder.pipeline.site import Site
 
 _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""
@@ -48,3 +53,11 @@ class Uploads:
     def wait(self) -> int:
         """Until all are there. How many were sent; raises what went wrong with one."""
         return sum(future.result() for future in self._futures)
+
+
+def sign_pushed(site: Site, reference: str) -> None:
+    """Sign an image that was pushed, if there is a key. Raises CommandError and RegistryError."""
+    if site.own is not None:
+        repository, _, digest = reference.partition("@")
+        image = read_image(site.writing, repository, digest)
+        sign_built(site.writing, image, Signer(key=site.settings.key), site.own)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from builder.evidence.cosign import Signer
+    from builder.evidence.signatures import People
     from builder.evidence.statement import Statement
     from builder.model import Cell
     from builder.oci.registry import Registry
@@ -66,13 +67,16 @@ def find_failures(
     *,
     names: Sequence[str],
     reports: Sequence[SealedReport | Damaged],
+    reporters: People | None = None,
     warn: Warn,
 ) -> tuple[Failing, ...]:
     """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
-    ``names`` are the tags that move with the cell, ``reports`` those of this machine.
+    ``names`` are the tags that move with the cell, ``reports`` those of this machine, ``reporters`` whose
+    reports are repeated in public.
     """
     cell, now = row.cell, datetime.now(UTC)
+    policy = Policy(now=now, reporters=reporters)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
     own = [report for report in reports if isinstance(report, SealedReport) and _names(report, cell)]
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
@@ -85,7 +89,9 @@ def find_failures(
             image = _public(registry, row.target, digest, cell) if against else None
         else:
             image = _public(registry, row.target, digest, cell)
-            against = _against(registry, row, image, own, now=now, warn=warn) if image is not None else ()
+            against = (
+                _against(registry, row, image, own, policy=policy, warn=warn) if image is not None else ()
+            )
         if image is not None and against:
             tags = tuple(name for name in names if on[name] == digest)
             found += _failing(registry, image, against, tags, now=now, warn=warn)
@@ -131,7 +137,7 @@ def _against(
     image: Staged,
     own: Sequence[SealedReport],
     *,
-    now: datetime,
+    policy: Policy,
     warn: Warn,
 ) -> tuple[SealedReport, ...]:
     """The reports that stand against an image which is not the one that is staged now.
@@ -145,7 +151,7 @@ def _against(
     for report in reports:
         if isinstance(report, Damaged):
             warn(f"{report.why}: it may say something against {image.reference}, which is public")
-    return decide(row.cell, image, reports, policy=Policy(now=now)).against
+    return decide(row.cell, image, reports, policy=policy).against
 
 
 def _failing(

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.evidence.judgement import CLOCKS
+from builder.evidence.origin import ImageOrigin, origin_of
 from builder.evidence.refusal import Refusal
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
 
 if TYPE_CHECKING:
+    from builder.evidence.made import MadeImages
+    from builder.evidence.signatures import People
     from builder.model import Cell
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -26,10 +29,22 @@ class Found:
     recipe: Recipe
     probe: str
     """sha256 of the probe that the recipe puts into the image, 64 hex digits."""
+    origin: ImageOrigin
 
 
-def find(registry: Registry, source: str, cell: Cell, recipe: Recipe, probe: bytes) -> Found | Refusal:
-    """The image that the cell's matrix and lock give, in ``source``. Raises RegistryError."""
+def find(
+    registry: Registry,
+    source: str,
+    cell: Cell,
+    recipe: Recipe,
+    probe: bytes,
+    *,
+    made: MadeImages,
+    builders: People | None,
+) -> Found | Refusal:
+    """The image that the cell's matrix and lock give, in ``source``; ``made`` and ``builders``: see
+    :func:`~builder.evidence.origin.origin_of`. Raises RegistryError.
+    """
     try:
         staged = find_staged(registry, source, recipe.inputs)
     except MovedTagError as error:
@@ -56,9 +71,13 @@ def find(registry: Registry, source: str, cell: Cell, recipe: Recipe, probe: byt
             text=f"{staged.reference} says of itself that it is {labels[1]} of {labels[0]} for {labels[2]}",
             hint="push the image again: rtbuild build --no-cache --push",
         )
+    origin = origin_of(registry, staged, recipe, made=made, builders=builders)
+    if origin.refused is not None:
+        return origin.refused
     return Found(
         cell=cell,
         staged=staged,
         recipe=recipe,
         probe=hashlib.sha256(probe).hexdigest(),
+        origin=origin,
     )

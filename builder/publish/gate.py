@@ -42,7 +42,8 @@ class Decision:
     as_of: datetime | None = None
     """The time of the newest report about the image, whatever it says."""
     against: tuple[SealedReport, ...] = ()
-    """Reports that speak against this very image, and that no newer one has mended."""
+    """Reports that speak against this very image, and that no newer one has mended; signed if they have to
+    be, since the publisher repeats them in public."""
 
     @property
     def open(self) -> bool:
@@ -63,8 +64,12 @@ def decide(
     ``published`` is what stands against it beside the public image, if it was published before.
     """
     entries, unreadable = _about(cell, image, reports)
+    words = [(judge(entry, image, policy), policy.accepts(entry)) for entry in entries]
+    # A report that nobody who counts has signed makes no yes; a no of its keeps the cell back all the same.
+    heard = [word for word, signed in words if signed or word.side == "against"]
+    unsigned = [_unsigned(word) for word, signed in words if not signed and word.side != "against"]
     # In this order, so that of a report and its own publication the report is the one that stands.
-    judged = standing([*published, *(judge(entry, image, policy) for entry in entries)])
+    judged = standing([*published, *heard])
     counting = [row for row in judged if row.reason is None]
     exempt = _exempt(cell, exemptions)
     classes = {row.gpu_class for row in judged if row.reason is None}
@@ -73,13 +78,13 @@ def decide(
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
     refusals += [_damaged(row) for row in unreadable]  # each may be one that said broken
     if counting:
-        refusals += _uncovered(cell, judged, exempt)
+        refusals += _uncovered(cell, [*judged, *unsigned], exempt)
         refusals += _contradicted(judged, claims)
         refusals += unlike
         if not claims and not refusals:
             refusals.append(_nothing_to_claim(cell, counting, classes))
     else:
-        refusals += [row.reason for row in judged if row.reason is not None]
+        refusals += [row.reason for row in (*judged, *unsigned) if row.reason is not None]
     if not counting and not refusals:
         refusals.append(_missing(image))
     return Decision(
@@ -92,13 +97,28 @@ def decide(
         as_of=max(
             (entry.verified for entry in entries if entry.verified <= policy.now + CLOCKS), default=None
         ),
-        against=_sealed([row for row in judged if row.side == "against"]),
+        against=_sealed(
+            [
+                row
+                for row in standing([*published, *(word for word, signed in words if signed)])
+                if row.side == "against"
+            ]
+        ),
     )
 
 
 def _sealed(judged: Sequence[JudgedReport]) -> tuple[SealedReport, ...]:
     """The reports themselves; a statement beside the public image is none."""
     return tuple(row.sealed for row in judged if row.sealed is not None)
+
+
+def _unsigned(word: JudgedReport) -> JudgedReport:
+    """A report that would count if somebody who was named had signed it."""
+    if word.reason is not None or word.sealed is None:
+        return word
+    text = f"{word.sealed.where}: nobody who was named signed this report"
+    hint = "verify it where the key is: rtbuild verify --from … --key KEY"
+    return replace(word, reason=Refusal(kind="unsigned", text=text, hint=hint))
 
 
 def _about(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from builder import resources
+
 if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from builder.evidence.documents import Attached
     from builder.evidence.judgement import JudgedReport
     from builder.evidence.refusal import Refusal
+    from builder.evidence.signatures import People
     from builder.model import Cell
     from builder.oci.copying import Tally
     from builder.oci.staging import Staged
@@ -38,6 +41,11 @@ class Order:
     """Move also tags that another matrix, or no rtbuild at all, has put."""
     signer: Signer | None = None
     """None: the evidence is not signed."""
+    builders: People | None = None
+    """Whose signature a staged image needs that this machine did not make. None: nobody's is looked at."""
+    reporters: People | None = None
+    """Whose signature a report needs. None: nobody's."""
+    cache: Path = field(default_factory=resources.cache)
     jobs: int = 2
     """Images at a time."""
 

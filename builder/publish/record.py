@@ -44,6 +44,7 @@ def _cell(row: Publication) -> dict[str, Any]:
         "digest": staged.digest if staged else None,
         "content": staged.content if staged else None,
         "inputs": row.found.recipe.inputs if row.found else None,
+        "origin": row.found.origin.kind if row.found else None,
         "claims": list(decision.claims) if decision else [],
         "exempt": list(decision.exempt) if decision else [],
         "reports": [_report(entry) for entry in decision.counted] if decision else [],

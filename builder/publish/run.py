@@ -19,6 +19,7 @@ from builder.evidence.attach import attach_all, statements
 from builder.evidence.cosign import Cosign
 from builder.evidence.documents import Evidence
 from builder.evidence.judgement import Policy
+from builder.evidence.made import MadeImages
 from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
 from builder.lock import lock_path
@@ -187,11 +188,21 @@ class _Line:
         if pinned is None:  # the lock was changed since refuse_stale looked
             raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
         recipe = render(pinned, probe=self.probe, version=__version__)
-        found = find(self.registry, row.source, cell, recipe, self.probe)
+        found = find(
+            self.registry,
+            row.source,
+            cell,
+            recipe,
+            self.probe,
+            made=MadeImages(self.order.cache / "made"),
+            builders=self.order.builders,
+        )
         if isinstance(found, Refusal):
             row.refusals.append(found)
             return
         row.found = found
+        if not found.origin.proven:
+            walk.note(f"{found.staged.digest[:19]}…: {found.origin.text}", warning=True)
         row.decision = self._decide(row, found)
         row.refusals += row.decision.refusals
         measured = row.decision.measured
@@ -212,6 +223,7 @@ class _Line:
             row,
             names=(row.cell.id, *(alias for alias, named in aliases if named == row.cell.id)),
             reports=self.reports,
+            reporters=self.order.reporters,
             warn=lambda text: walk.note(text, warning=True),
         )
 
@@ -240,6 +252,7 @@ class _Line:
                 max_age=limit,
                 probe=found.probe,
                 expect=Expectation.of(found.recipe.pinned),
+                reporters=self.order.reporters,
             ),
             exemptions=said.exempt,
             published=public_failures(self.registry, row.target, found.staged),

@@ -59,6 +59,8 @@ class SealedReport:
     """The probe's own JSON, unchanged."""
     text: str
     """The sealed bytes as they were read."""
+    signature: str = ""
+    """What stands beside them, by nobody checked yet: cosign's bundle."""
 
     @property
     def verdict(self) -> str:

@@ -112,7 +112,7 @@ def built(project: Project) -> dict[str, Any]:
     command = ["cosign", "generate-key-pair", "--output-key-prefix", str(project.folder / "cosign")]
     subprocess.run(command, capture_output=True, check=True, env=os.environ | {"COSIGN_PASSWORD": ""})
     key = str(project.folder / "cosign.key")
-    return project.cell("-s", NUMPY, "--push", project.repository("staging"), "--sign-layers", key)
+    return project.cell("-s", NUMPY, "--push", project.repository("staging"), "--key", key)
 
 
 def test_alone_it_gives_the_same_image(project: Project, built: dict[str, Any]) -> None:

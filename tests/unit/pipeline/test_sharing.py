@@ -26,6 +26,7 @@ from builder.pipeline.site import open_site
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "layers"))
+from evidence_doubles import SigningDouble
 from registry_double import RegistryDouble, serve
 
 if TYPE_CHECKING:
@@ -34,19 +35,6 @@ if TYPE_CHECKING:
 
 KEY = "wheel-" + "a" * 64 + "-v1-zstd-1.5.7-1"
 CONTENT = b"a tar stream, as far as this is concerned" * 1000
-
-
-class SigningDouble:
-    """A test double: what it calls a signature, anybody can write."""
-
-    @staticmethod
-    def sign_text(text: bytes, signer: Signer) -> str:
-        return f"{signer.key} {hashlib.sha256(text).hexdigest()}"
-
-    @staticmethod
-    def verify_text(text: bytes, signature: str, verifier: Verifier) -> str:
-        right = f"{verifier.key} {hashlib.sha256(text).hexdigest()}"
-        return "" if signature == right else "another key signed it"
 
 
 @pytest.fixture(autouse=True)

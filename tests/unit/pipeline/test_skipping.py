@@ -1,4 +1,4 @@
-"""What is there already: found by few questions, decided by the image's own label."""
+"""What is there already: found by few questions and its label, and taken if nothing speaks against it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import evidence_doubles as doubles
 import pytest
 from registry_double import RegistryDouble, serve
 
+from builder.evidence.made import MadeImages
+from builder.model import RootfsBase
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
@@ -33,7 +35,8 @@ class Shelf:
         self.lists = 0
 
     def find(self, inputs: str, names: Sequence[str]) -> Any:
-        return next((name for name in names if self.images.get(name) == inputs), None)
+        name = next((name for name in names if self.images.get(name) == inputs), None)
+        return name and SimpleNamespace(reference=name, content=f"content of {inputs}")
 
     def built(self) -> dict[str, tuple[str, ...]]:
         self.lists += 1
@@ -41,12 +44,17 @@ class Shelf:
 
 
 def recipe(cell: str, inputs: str) -> Any:
-    return SimpleNamespace(inputs=inputs, cell=SimpleNamespace(matrix="m", id=cell))
+    base = RootfsBase(suite="bookworm", debs=(), epoch=0)
+    return SimpleNamespace(
+        inputs=inputs, cell=SimpleNamespace(matrix="m", id=cell), pinned=SimpleNamespace(base=base)
+    )
 
 
-def asked(shelf: Shelf, *recipes: Any, **settings: Any) -> dict[str, Any]:
-    site: Any = SimpleNamespace(engine=shelf, settings=Settings(**settings))
-    return built_before(site, recipes)
+def asked(shelf: Shelf, *recipes: Any, made_here: bool = True, **settings: Any) -> dict[str, str]:
+    """The references of what is found; of what this machine made, or not, by its memory."""
+    memory = SimpleNamespace(content=lambda inputs: f"content of {inputs}" if made_here else None)
+    site: Any = SimpleNamespace(engine=shelf, settings=Settings(**settings), made=memory)
+    return {inputs: image.reference for inputs, image in built_before(site, recipes).items()}
 
 
 def test_images_under_their_cells_names_need_no_list() -> None:
@@ -67,6 +75,12 @@ def test_an_image_under_another_name_is_found_by_its_label() -> None:
     assert shelf.lists == 1
 
 
+def test_what_this_machine_did_not_make_is_made(tmp_path: Path) -> None:
+    """`verify --from` pulls whatever somebody has pushed, and its label says what he likes."""
+    assert asked(Shelf(rtbuild__m_a=INPUTS), recipe("a", INPUTS), made_here=False) == {}
+    assert asked(Shelf(pulled_a=INPUTS), recipe("a", INPUTS), made_here=False) == {}
+
+
 def test_nothing_is_asked_where_all_is_built_anew() -> None:
     shelf = Shelf(rtbuild__m_a=INPUTS)
     assert asked(shelf, recipe("a", INPUTS), no_cache=True) == {}
@@ -83,7 +97,9 @@ def staged(server: RegistryDouble, folder: Path, notes: list[Any] | None = None)
     """What is found in a repository, by a client that has only ``folder`` of what earlier ones saw."""
     registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
     settings = Settings(push=f"{server.host}/team/staging", cache=folder / "cache")
-    site: Any = SimpleNamespace(writing=registry, settings=settings)
+    site: Any = SimpleNamespace(
+        writing=registry, settings=settings, made=MadeImages(folder / "made"), builders=None
+    )
     if not server.tags:
         doubles.push_image(registry, settings.push, folder, tag=staged_tag(doubles.INPUTS))
     server.requests.clear()

@@ -16,6 +16,7 @@ from registry_double import RegistryDouble, serve
 from builder import __version__
 from builder.engine.images import StoredImage
 from builder.errors import ImageMissingError, RegistryError
+from builder.evidence.made import MadeImages
 from builder.evidence.travel import shared
 from builder.net.http import Client
 from builder.oci.registry import Registry
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from builder.evidence.signatures import People
     from builder.oci.staging import Staged
 
 PROBE = b"test double of cudnn-verify"
@@ -123,7 +125,7 @@ def engine(image: Staged) -> EngineDouble:
 def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Path):
     """Walk one cell; its result, and what was noted."""
 
-    def run(**settings: Any) -> Any:
+    def run(*, builders: People | None = None, **settings: Any) -> Any:
         notes: list[str] = []
         site: Any = SimpleNamespace(
             settings=dataclasses.replace(Settings(results=tmp_path / "results"), **settings),
@@ -131,6 +133,8 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
             probe=PROBE,
             engine=engine,
             reports=ReportStore(tmp_path / "results" / "reports"),
+            made=MadeImages(tmp_path / "made"),
+            builders=builders,
             writing=registry,
         )
         emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731

@@ -1,0 +1,47 @@
+"""What this machine made: the digest of an image by the inputs that gave it.
+
+A label in an image says the same, and anyone can write one into an image that he pushes or has pulled here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from builder.documents import MalformedError, parse_object, read_file
+from builder.files import write_whole
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builder.layers.image import ComposedImage
+
+
+@dataclass(frozen=True)
+class MadeImages:
+    """A folder in the cache, a file for each image's inputs."""
+
+    folder: Path
+
+    def remember(self, inputs: str, image: ComposedImage) -> None:
+        """Note an image that was put together here. Raises OSError."""
+        made = {"digest": image.digest, "content": image.content}
+        write_whole(self._path(inputs), json.dumps(made).encode())
+
+    def digest(self, inputs: str) -> str | None:
+        """Digest of the manifest that was made last; None if nothing is known."""
+        return self._read(inputs).get("digest")
+
+    def content(self, inputs: str) -> str | None:
+        """The same for :func:`builder.digests.content_of`, by which an engine's image is known."""
+        return self._read(inputs).get("content")
+
+    def _read(self, inputs: str) -> dict[str, str]:
+        try:
+            return parse_object(read_file(self._path(inputs), most=4096))
+        except (OSError, MalformedError):
+            return {}
+
+    def _path(self, inputs: str) -> Path:
+        return self.folder / f"{inputs.removeprefix('sha256:')}.json"

@@ -1,0 +1,113 @@
+"""Where a staged image comes from: by a signature, by this machine's own memory, or by its label alone.
+
+Whoever may push to a staging repository writes labels as he likes, so a label proves nothing. That an image
+is what its lock gives is proven by the signature of a builder whom the user named, or by this machine having
+made the very same digest from it: docs/threat-model.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from builder.digests import canonical_json
+from builder.errors import RegistryError
+from builder.evidence.cosign import Cosign, Signer
+from builder.evidence.refusal import Refusal
+from builder.evidence.signatures import SIGNATURE, People, signature_in
+from builder.model import RootfsBase
+from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.spec import parse_reference
+
+if TYPE_CHECKING:
+    from builder.evidence.made import MadeImages
+    from builder.oci.registry import Registry
+    from builder.oci.staging import Staged
+    from builder.recipe.values import Recipe
+
+BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
+_MOST = 16
+"""Signatures on one image that are looked at, the last in the list."""
+
+
+Kind = Literal["signed", "made-here", "other-here", "label"]
+"""``other-here``: this machine made another digest of the same inputs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOrigin:
+    """What shows that an image is what its lock gives. ``text`` says it to people."""
+
+    kind: Kind
+    text: str
+    refused: Refusal | None = None
+    """Why the image is not taken."""
+
+    @property
+    def proven(self) -> bool:
+        return self.kind in ("signed", "made-here")
+
+
+def built_text(image: Staged) -> bytes:
+    """The text that a builder signs: these inputs gave this digest."""
+    return canonical_json({"rtbuild": "image", "inputs": image.inputs, "digest": image.digest})
+
+
+def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -> bool:
+    """Attach the builder's signature to an image that he made; False if it is there. Raises CommandError."""
+    if built_by(registry, image, own):
+        return False
+    text = built_text(image)
+    artifact = Artifact(
+        artifact_type=BUILT_TYPE,
+        content=text,
+        annotations=((SIGNATURE, Cosign.find().sign_text(text, signer)),),
+    )
+    subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
+    return attach(registry, parse_reference(image.reference), subject, artifact).new
+
+
+def built_by(registry: Registry, image: Staged, people: People) -> str:
+    """Who of them signed that its inputs gave this image; empty if nobody did. Raises RegistryError."""
+    listed = referrers(registry, parse_reference(image.reference)).descriptors
+    wanted = [entry.digest for entry in listed if entry.artifact_type in (BUILT_TYPE, None)]
+    for digest in wanted[-_MOST:]:
+        try:
+            document = registry.manifest(f"{image.repository}@{digest}").document
+        except RegistryError:  # listed and not there, or not what it is listed as
+            continue
+        who = people.who(built_text(image), signature_in(document))
+        if who and document.get("artifactType") == BUILT_TYPE:
+            return who
+    return ""
+
+
+def origin_of(
+    registry: Registry, image: Staged, recipe: Recipe, *, made: MadeImages, builders: People | None
+) -> ImageOrigin:
+    """Where the image of a recipe comes from. Raises RegistryError.
+
+    It is refused if builders are named, and neither did one of them sign it nor did this machine make it; and
+    if this machine made another one of a lock that fixes all of the image, and so its digest. (On a base from
+    a registry apt brings what the archive has that day.)
+    """
+    if builders is not None and (who := built_by(registry, image, builders)):
+        return ImageOrigin(kind="signed", text=f"built by {who}")
+    here = made.digest(recipe.inputs)
+    if here == image.digest:
+        return ImageOrigin(kind="made-here", text="this machine made the same digest of the same lock")
+    kind: Kind = "label"
+    if here is not None:
+        kind, text = "other-here", f"this machine made {here[:19]}… of the same lock"
+    else:
+        nobody = "nobody whose signature was asked for" if builders is None else "nobody who was named"
+        text = f"its label alone says that it is what its lock gives: {nobody} signed it"
+    whole = isinstance(recipe.pinned.base, RootfsBase)
+    refused = Refusal(
+        kind="unproven",
+        text=f"{image.reference} is not proven to be what its lock gives: {text}",
+        hint="build it again where the key is: rtbuild build --no-cache --push … --key KEY; "
+        "or build it on this machine",
+    )
+    demanded = builders is not None or (whole and here is not None)
+    return ImageOrigin(kind=kind, text=text, refused=refused if demanded else None)
