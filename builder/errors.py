@@ -157,3 +157,9 @@ class CommandError(CellError):
         self.returncode = returncode
         self.tail = tuple(tail)
         self.log = log
+
+
+class SchedulerError(CommandError):
+    """A scheduler refused a task, or did not answer. It says nothing about an image."""
+
+    exit_code = 5

@@ -47,6 +47,8 @@ class RegistryDouble:
     """What the referrers API answers in place of the truth."""
     before_put: Callable[[str], None] | None = None
     """Called with the reference of every manifest that is put, before it is stored."""
+    fault: Callable[[str, str], int | None] | None = None
+    """Called with method and path of every request: the status of a failure, or None."""
     requests: list[str] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -111,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
         found = re.fullmatch(r"/v2/(?:(.+?)/(blobs|manifests|referrers|tags)/(.+))?", url.path)
         self.registry.requests.append(f"{self.command} {self.path}")
         try:
+            status = self.registry.fault and self.registry.fault(self.command, self.path)
+            if status:
+                return self._error(status)
             if found is None:
                 return self._error(404)
             if found[1] is None:

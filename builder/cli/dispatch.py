@@ -15,9 +15,10 @@ from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from builder.dispatch.follow import TaskState
+    from builder.dispatch.plan import TaskVerdict, VerifyTask
 
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"}
 
@@ -58,27 +59,27 @@ def dispatch(
     asked = load_fleet(fleet)
     registry = Registry.to_write()
     planned = run.plan(registry, chosen, cells, fleet=asked, staging=from_, probe=bundle())
-    verdict_of = run.known(registry, planned)
-    left = missing(planned.tasks, verdict_of)
-    _say(f"{len(planned.tasks)} tasks: {len(verdict_of)} have a verdict, {len(left)} to run")
     if dry_run:
+        left = missing(planned.tasks, run.known(registry, planned, planned.tasks))
         sys.stdout.write("".join(run.rendered(left, asked).values()))
         return 0
-    for name, answer in (run.submit(left, asked) if left else {}).items():
-        _say(f"{name}: submitted: {answer.strip()}")
+    say = _Once()
 
-    def known() -> Any:
-        found = run.known(registry, planned)
-        for problem in run.collect(registry, planned, asked, found):
-            _say(f"warning: {problem}")
-        return run.known(registry, planned) if asked.scheduler == "kubernetes" else found
+    def known(tasks: Sequence[VerifyTask]) -> Mapping[str, TaskVerdict]:
+        return run.gather(registry, planned, asked, tasks, say.warn)
 
+    verdict_of = known(planned.tasks)
+    left = missing(planned.tasks, verdict_of)
+    _say(f"{len(planned.tasks)} tasks: {len(verdict_of)} have a verdict, {len(left)} to run")
+    run.submit(left, asked, _say)
     follower = Follower(tasks=planned.tasks, known=known, under_way=lambda: run.under_way(asked))
     cancel = threading.Event()
     if wait:
         before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
         try:
-            rows = follower.wait(cancel, seconds=every, say=_changes)
+            rows = follower.wait(
+                cancel, seconds=every, say=_changes, warn=lambda error: say.warn(f"{error.message}: goes on")
+            )
         finally:
             signal.signal(signal.SIGINT, before)
     else:
@@ -93,6 +94,18 @@ def dispatch(
         _say("the tasks go on; the same command follows them again")
         return INTERRUPTED
     return exit_code(rows) if wait else 0
+
+
+class _Once:
+    """Says a warning when it is new, and not at every look."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            _say(f"warning: {text}")
 
 
 def _say(text: str) -> None:

@@ -27,21 +27,35 @@ class _FleetPart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Lane(_FleetPart):
-    """How one class of GPU is asked for. What the other scheduler has is left out."""
+class Resources(_FleetPart):
+    """What is asked of a scheduler for a task. What the other scheduler has is left out."""
 
     partition: Word | None = None
-    gres: Word | None = Field(None, description="Slurm: gpu:t4:1. By default gpu:CLASS:1 in small letters.")
     account: Word | None = None
     qos: Word | None = None
     constraint: Names | None = None
     reservation: Word | None = None
+    at_once: Count | None = Field(None, description="Tasks at a time at most.")
+    minutes: Count | None = None
+
+
+class BuildLane(Resources):
+    """Slurm: how builds are asked for, and whose signature on ready-made layers counts."""
+
+    cpus: Count = 2
+    memory: Word | None = Field(None, description="As sbatch --mem has it: 8G.")
+    layers_key: Place = Field(description="As build --layers-key, on a node.")
+    sign_layers: Place = Field(description="As build --sign-layers, on a node.")
+
+
+class Lane(Resources):
+    """How one class of GPU is asked for."""
+
+    gres: Word | None = Field(None, description="Slurm: gpu:t4:1. By default gpu:CLASS:1 in small letters.")
     product: Word | None = Field(
         None, description="Kubernetes: the node label nvidia.com/gpu.product, such as Tesla-T4."
     )
     queue: Word | None = Field(None, description="Kubernetes: the queue of Kueue, if it is not the fleet's.")
-    at_once: Count | None = Field(None, description="Tasks at a time at most.")
-    minutes: Count | None = None
 
 
 class Fleet(_FleetPart):
@@ -51,6 +65,7 @@ class Fleet(_FleetPart):
     scheduler: Literal["slurm", "kubernetes"]
     staging: Word | None = Field(None, description="Repository of the images; --from counts first.")
     attempts: Annotated[int, Field(ge=1, le=20)] = 3
+    pause: Count = Field(60, description="Slurm: seconds before a task is tried again.")
     minutes: Count = Field(30, description="Time limit of a task.")
     command: Place = Field("rtbuild", description="Slurm: rtbuild on a node.")
     runtime: Literal["auto", "docker", "podman", "apptainer"] = "auto"
@@ -58,6 +73,7 @@ class Fleet(_FleetPart):
     namespace: Word = Field("default", description="Kubernetes.")
     queue: Word | None = Field(None, description="Kubernetes: the local queue of Kueue.")
     classes: dict[Word, Lane] = Field(min_length=1)
+    build: BuildLane | None = None
 
     def lane(self, gpu_class: str) -> Lane | None:
         """The lane of a class, whatever its case; None if the fleet has none."""
@@ -112,7 +128,8 @@ def _note(fault: Any, spans: dict[tuple[str | int, ...], Span], root: Node, prob
         place = place[:-1]
     if fault["type"] == "extra_forbidden":
         key = str(fault["loc"][-1])
-        known = Fleet.model_fields if len(fault["loc"]) == 1 else Lane.model_fields
+        inner = BuildLane if fault["loc"][0] == "build" else Lane
+        known = (Fleet if len(fault["loc"]) == 1 else inner).model_fields
         near = nearest(key, list(known))
         hint = f"did you mean '{near}'?" if near else f"there are: {', '.join(known)}"
         problems.add(f"unknown key '{key}'", spans.get((*place, "[key]"), root.span), hint)

@@ -1,8 +1,6 @@
 """Follows tasks until each has a verdict in the registry, or the scheduler has given it up.
 
-Everything is asked anew each time: a dispatcher that was killed and started again goes on where the registry
-and the
-scheduler stand.
+Nothing is kept but in registry and scheduler: a dispatcher that was killed and started again goes on there.
 """
 
 from __future__ import annotations
@@ -10,18 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from builder.errors import RegistryError, RtbuildError, SchedulerError
+
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
+    from builder.dispatch.client import Scheduled
     from builder.dispatch.plan import TaskVerdict, VerifyTask
 
 State = Literal["verdict", "waiting", "lost"]
 
 _PATIENCE = 3
 """Looks in a row at which a task is neither known to the scheduler nor in the registry: then it is lost. One
-look is
-not enough, since a report arrives a moment after its job has ended."""
+look is not enough, since a report arrives a moment after its job has ended."""
+_AWAY = 600.0
+"""Seconds of waiting for which registry or scheduler may fail to answer, before that ends the waiting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,33 +42,42 @@ class Follower:
     """Looks at the registry and the scheduler, and remembers how often a task was nowhere."""
 
     tasks: Sequence[VerifyTask]
-    known: Callable[[], Mapping[str, TaskVerdict]]
-    """Verdicts by key, from the registry."""
-    under_way: Callable[[], Mapping[str, str]]
-    """The scheduler's word for each task that it still has, by key."""
+    known: Callable[[Sequence[VerifyTask]], Mapping[str, TaskVerdict]]
+    """Verdicts on these tasks by key, from the registry."""
+    under_way: Callable[[], Mapping[str, Scheduled]]
+    """Each task that the scheduler still has, by key."""
+    _verdicts: dict[str, TaskVerdict] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> tuple[TaskState, ...]:
-        """The state of every task, in the order of the plan."""
+        """The state of every task, in the order of the plan. The registry is asked about those that may have
+        a report since the last look.
+
+        Raises RegistryError, SchedulerError.
+        """
         alive = self.under_way()  # before the registry: a job that ends in between has its report there
-        verdicts = self.known()
-        rows = []
-        for task in self.tasks:
-            found = verdicts.get(task.key)
-            if found is not None:
-                rows.append(TaskState(task=task, state="verdict", verdict=found))
-                continue
-            if task.key in alive:
-                self._absent.pop(task.key, None)
-                rows.append(TaskState(task=task, state="waiting", word=alive[task.key]))
-                continue
-            self._absent[task.key] = self._absent.get(task.key, 0) + 1
-            lost = self._absent[task.key] >= _PATIENCE
-            word = (
-                "ended without a report: its log on the node says why" if lost else "ended, or not there yet"
-            )
-            rows.append(TaskState(task=task, state="lost" if lost else "waiting", word=word))
-        return tuple(rows)
+        self._verdicts |= self.known(
+            [
+                task
+                for task in self.tasks
+                if task.key not in self._verdicts and not (task.key in alive and alive[task.key].queued)
+            ]
+        )
+        return tuple(self._state(task, alive.get(task.key)) for task in self.tasks)
+
+    def _state(self, task: VerifyTask, scheduled: Scheduled | None) -> TaskState:
+        found = self._verdicts.get(task.key)
+        if found is not None:
+            return TaskState(task=task, state="verdict", verdict=found)
+        if scheduled is not None:
+            self._absent.pop(task.key, None)
+            return TaskState(task=task, state="waiting", word=scheduled.word)
+        self._absent[task.key] = self._absent.get(task.key, 0) + 1
+        if self._absent[task.key] < _PATIENCE:
+            return TaskState(task=task, state="waiting", word="ended, or not there yet")
+        return TaskState(
+            task=task, state="lost", word="ended without a verdict: its log on the node says why"
+        )
 
     def wait(
         self,
@@ -74,19 +85,34 @@ class Follower:
         *,
         seconds: float,
         say: Callable[[Sequence[TaskState]], None],
+        warn: Callable[[RtbuildError], None],
     ) -> tuple[TaskState, ...]:
-        """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` what changed."""
+        """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` what changed.
+
+        A look that fails is told to ``warn``, and the next one may succeed. Raises RegistryError and
+        SchedulerError after ten minutes of them.
+        """
         before: tuple[TaskState, ...] = ()
+        away = 0.0
         while True:
-            rows = self.look()
-            changed = [
-                row for row, old in zip(rows, before or (None,) * len(rows), strict=True) if row != old
-            ]
-            if changed:
-                say(changed)
-            before = rows
-            if not any(row.state == "waiting" for row in rows) or cancel.wait(seconds):
-                return rows
+            try:
+                rows = self.look()
+            except (RegistryError, SchedulerError) as error:
+                away += seconds
+                if away > _AWAY:
+                    raise
+                warn(error)
+            else:
+                away = 0.0
+                old = before or (None,) * len(rows)
+                changed = [row for row, last in zip(rows, old, strict=True) if row != last]
+                if changed:
+                    say(changed)
+                before = rows
+                if not any(row.state == "waiting" for row in rows):
+                    return rows
+            if cancel.wait(seconds):
+                return before
 
 
 def exit_code(rows: Sequence[TaskState]) -> int:

@@ -2,22 +2,22 @@
 network.
 
 A pod prints the probe's JSON, and whoever dispatched reads it from the pod's log and puts the report beside
-the image.
-Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
+the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
 """
 
 from __future__ import annotations
 
-import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from builder.dispatch.client import SchedulerClient
-from builder.errors import CommandError
+from builder.dispatch.client import Scheduled, SchedulerClient
+from builder.documents import parse_object, shown
+from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from builder.dispatch.fleet import Fleet, Lane
     from builder.dispatch.plan import VerifyTask
@@ -37,6 +37,8 @@ _LOG = 8 << 20
 _KEPT = 24 * 3600
 """Seconds for which an ended job stays, so that a dispatcher that comes back finds its log."""
 _NOBODY = 65534
+_SECONDS = 0.5
+"""Time limit of a submission, for each manifest in it."""
 
 
 def render(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
@@ -136,59 +138,103 @@ def _network_policy(fleet: Fleet) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobState:
+    """A Job of ours, and the pod whose log counts: the newest, or the one that succeeded."""
+
+    ended: bool
+    scheduled: Scheduled
+    pod: str | None
+
+
 def submit(manifests: str) -> str:
-    """What kubectl says of the manifests that it applied. Raises CommandError, MissingToolError."""
-    return _KUBERNETES.ask(["kubectl", "apply", "--filename", "-"], manifests)
-
-
-def jobs(fleet: Fleet) -> Mapping[str, str]:
-    """The state of every job of ours by its task's key: ``active``, ``complete``, or ``failed (reason)``."""
-    listed = _KUBERNETES.ask(
-        [
-            "kubectl",
-            "get",
-            "jobs",
-            "--namespace",
-            fleet.namespace,
-            "--selector",
-            f"{LABEL}={MANAGER}",
-            "--output",
-            "json",
-        ]
+    """Create what is not there yet, and say how much that was. Raises SchedulerError, MissingToolError."""
+    count = manifests.count("\n---\n") + 1
+    made = _KUBERNETES.ask(
+        ["kubectl", "create", "--filename", "-"],
+        manifests,
+        seconds=60 + _SECONDS * count,
+        harmless="(AlreadyExists)",
     )
+    return f"{len(made.splitlines())} of {count} are new"
+
+
+def remove(keys: Sequence[str], fleet: Fleet) -> None:
+    """Delete ended Jobs, so that their tasks can be submitted again. Raises SchedulerError."""
+    for first in range(0, len(keys), 200):
+        names = [PREFIX + key for key in keys[first : first + 200]]
+        options = ["--namespace", fleet.namespace, "--ignore-not-found", "--timeout=50s"]
+        _KUBERNETES.ask(["kubectl", "delete", "jobs", *options, *names])
+
+
+def jobs(fleet: Fleet) -> Mapping[str, JobState]:
+    """Every Job of ours by its task's key. Raises SchedulerError, MissingToolError."""
+    command = ["kubectl", "get", "jobs,pods", "--namespace", fleet.namespace]
+    listed = _KUBERNETES.ask([*command, "--selector", f"{LABEL}={MANAGER}", "--output", "json"])
     try:
-        items = json.loads(listed)["items"]
-        return {str(item["metadata"]["labels"][KEY]): _state(item.get("status") or {}) for item in items}
-    except (ValueError, LookupError, TypeError) as error:
-        raise CommandError(
-            f"kubectl printed no list of jobs ({error!r})", command=["kubectl", "get", "jobs"], returncode=0
+        items = parse_object(listed)["items"]
+        pods: dict[str, list[dict[str, Any]]] = {}
+        for pod in (item for item in items if item["kind"] == "Pod"):
+            for owner in pod["metadata"].get("ownerReferences") or ():
+                pods.setdefault(str(owner["uid"]), []).append(pod)
+        return {
+            str(item["metadata"]["labels"][KEY]): _state(item, pods.get(str(item["metadata"]["uid"]), ()))
+            for item in items
+            if item["kind"] == "Job"
+        }
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise SchedulerError(
+            f"kubectl printed no list of jobs and pods ({shown(repr(error))})", command=command, returncode=0
         ) from error
 
 
-def _state(status: Mapping[str, Any]) -> str:
+def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
+    newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
+    good = [pod for pod in newest if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    pod = next(iter(good or newest), None)
+    name = None if pod is None else str(pod["metadata"]["name"])
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition.get("status") != "True":
+            continue
+        if condition.get("type") == "Complete":
+            return JobState(ended=True, scheduled=Scheduled(word="complete"), pod=name)
+        if condition.get("type") == "Failed":
+            word = _words("failed", condition.get("reason"), condition.get("message"))
+            return JobState(ended=True, scheduled=Scheduled(word=word), pod=name)
+    if (job.get("spec") or {}).get("suspend"):
+        scheduled = Scheduled(word="suspended: it waits in its queue", queued=True)
+    elif pod is None:
+        scheduled = Scheduled(word="no pod yet", queued=True)
+    else:
+        scheduled = Scheduled(word=_pod_word(pod), queued=True)  # until its Job has ended, no log is read
+    return JobState(ended=False, scheduled=scheduled, pod=name)
+
+
+def _pod_word(pod: Mapping[str, Any]) -> str:
+    """Why a pod has not ended, or how it did: ``pending: ImagePullBackOff: …``."""
+    status = pod.get("status") or {}
+    phase = str(status.get("phase", "unknown")).lower()
+    for container in status.get("containerStatuses") or ():
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            return _words(phase, waiting.get("reason"), waiting.get("message"))
     for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in {"Complete", "SuccessCriteriaMet"}:
-            return "complete"
-        if condition.get("status") == "True" and condition.get("type") == "Failed":
-            return f"failed ({condition.get('reason', 'no reason given')})"
-    return "active"
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return _words(phase, condition.get("reason"), condition.get("message"))
+    if status.get("reason"):
+        return _words(phase, status["reason"], status.get("message"))
+    node = (pod.get("spec") or {}).get("nodeName")
+    return f"{phase} on {shown(str(node), most=100)}" if node else phase
 
 
-def log_of(key: str, fleet: Fleet) -> str:
-    """What the newest pod of a task printed, which is the probe's JSON. Raises CommandError."""
-    return _KUBERNETES.ask(
-        [
-            "kubectl",
-            "logs",
-            "--namespace",
-            fleet.namespace,
-            f"job/{PREFIX}{key}",
-            "--container",
-            "probe",
-            "--limit-bytes",
-            str(_LOG),
-        ]
-    )
+def _words(*parts: object) -> str:
+    return shown(": ".join(str(part) for part in parts if part), most=200)
+
+
+def log_of(pod: str, fleet: Fleet) -> str:
+    """What a pod printed, which is the probe's JSON. Raises SchedulerError."""
+    options = ["--namespace", fleet.namespace, "--container", "probe", "--limit-bytes", str(_LOG)]
+    return _KUBERNETES.ask(["kubectl", "logs", pod, *options])
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:
@@ -205,6 +251,6 @@ def try_lane(name: str, fleet: Fleet) -> str | None:
         _KUBERNETES.ask(
             ["kubectl", "create", "--dry-run=server", "--filename", "-"], _yaml([job(task, lane, fleet)])
         )
-    except CommandError as error:
+    except SchedulerError as error:
         return error.tail[-1] if error.tail else error.message
     return None

@@ -1,8 +1,7 @@
 """Verifies one image by its digest on the machine where this runs, and puts the report beside the image.
 
 A node of a cluster has neither the matrix nor the lock: the image itself says what was asked of it, and the
-gate
-compares with the lock later.
+gate compares with the lock later.
 """
 
 from __future__ import annotations
@@ -11,10 +10,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
+import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from builder.errors import CellError, CommandError, MissingToolError
+from builder.errors import CellError, CommandError, ImageMissingError, MissingToolError, RegistryError
 from builder.evidence.travel import share
 from builder.facts.gpus import class_of
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
@@ -23,7 +24,7 @@ from builder.verify.entry import key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
@@ -32,6 +33,9 @@ Tool = Literal["docker", "podman", "apptainer"]
 _TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")
 _LIMIT = 8 << 20
 """Bytes of a report."""
+_WAITS = (5, 10, 20, 40, 60, 60, 60)
+"""Seconds between questions to a registry that does not answer: a report in hand is worth four minutes."""
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +57,7 @@ def verify_digest(
 
     Args:
         card: The class of GPU that the task is about. A report about another one is attached, since it is
-        true,
-            and the task fails: the fleet says what is not so.
+            true, and the task fails: the fleet says what is not so.
         tool: None takes the first of docker, podman and apptainer that is here.
         seconds: Time limit of the container.
 
@@ -62,7 +65,7 @@ def verify_digest(
         MissingToolError: no container tool is here.
         CellError: the image cannot be read, or the probe printed no report.
     """
-    staged = read_image(registry, repository, digest)
+    staged = _patiently(lambda: read_image(registry, repository, digest))
     used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
     if used is None:
         raise MissingToolError(
@@ -82,8 +85,7 @@ def verify_digest(
 
 
 def attach_report(registry: Registry, staged: Staged, text: bytes) -> tuple[str, str | None, bool]:
-    """Put a report beside the image that it is about: its verdict, the class of GPU it saw, whether it is new
-    there.
+    """Put a report beside its image; its verdict, the class of GPU that it saw, and whether it is new there.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is attached.
 
@@ -108,12 +110,31 @@ def attach_report(registry: Registry, staged: Staged, text: bytes) -> tuple[str,
     return document.verdict, seen, bool(new)
 
 
+def wrong_card(asked: str, seen: str | None) -> bool:
+    """Whether a report saw another class of GPU than the fleet says."""
+    return seen is not None and seen.casefold() != asked.casefold()
+
+
+def _patiently(call: Callable[[], _Answer]) -> _Answer:
+    """What ``call`` gives, once the registry answers. Raises RegistryError after :data:`_WAITS`."""
+    for seconds in _WAITS:
+        try:
+            return call()
+        except ImageMissingError:
+            raise
+        except RegistryError as error:
+            sys.stderr.write(f"{error.message}; again in {seconds} s\n")
+            sys.stderr.flush()
+            time.sleep(seconds)
+    return call()
+
+
 def _report(registry: Registry, staged: Staged, text: bytes, code: int, card: str) -> NodeResult:
     verdict = parse(text).verdict
     if EXIT_CODES[verdict] != code:
         raise CellError(f"the probe says {verdict} and ended with {code}")
-    _, seen, attached = attach_report(registry, staged, text)
-    if seen is not None and seen.casefold() != card.casefold():
+    _, seen, attached = _patiently(lambda: attach_report(registry, staged, text))
+    if wrong_card(card, seen):
         return NodeResult(
             exit_code=2,
             verdict=verdict,

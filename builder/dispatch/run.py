@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.dispatch import kubernetes, slurm
-from builder.dispatch.node import attach_report
-from builder.dispatch.plan import StagedCell, tasks_of, verdicts
-from builder.errors import CellError, CommandError, ImageMissingError, UsageError
+from builder.dispatch.node import attach_report, wrong_card
+from builder.dispatch.plan import CONCLUSIVE, StagedCell, tasks_of, verdicts
+from builder.errors import CellError, ImageMissingError, MissingToolError, UsageError
 from builder.evidence.travel import shared
 from builder.matrix.globs import matches
 from builder.oci.staging import find_staged, repository_of
@@ -20,13 +22,66 @@ from builder.recipe import render
 from builder.verify import SealedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from builder.dispatch.client import Scheduled
     from builder.dispatch.fleet import Fleet
     from builder.dispatch.plan import TaskVerdict, VerifyTask
-    from builder.model import Cell, Matrix
+    from builder.model import Cell, Matrix, Pinned
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
+    from builder.recipe.values import Recipe
+
+_AT_ONCE = 8
+"""Questions to the registry at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderedCell:
+    """A cell with its lock, and where its image is staged."""
+
+    cell: Cell
+    matrix: Matrix
+    pinned: Pinned
+    recipe: Recipe
+    repository: str
+
+
+def rendered_cells(
+    matrices: Sequence[Matrix], cells: Sequence[Cell], *, fleet: Fleet, staging: str | None, probe: bytes
+) -> Iterator[RenderedCell]:
+    """Every cell with its lock and recipe.
+
+    Raises:
+        UsageError: no repository is named.
+        StaleLockError: a lock does not belong to its matrix.
+    """
+    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
+    of = {matrix.name: matrix for matrix in matrices}
+    refuse_stale(keepers, cells)
+    for cell in cells:
+        source = staging or fleet.staging or of[cell.matrix].publish.staging
+        if source is None:
+            raise UsageError(
+                f"{cell.matrix}: in which repository are the images?",
+                hint="--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix",
+            )
+        pinned = keepers[cell.matrix].pinned(cell)
+        if pinned is None:  # refuse_stale has looked
+            raise UsageError(f"{cell.id} is not locked", hint="rtbuild lock")
+        yield RenderedCell(
+            cell=cell,
+            matrix=of[cell.matrix],
+            pinned=pinned,
+            recipe=render(pinned, probe=probe, version=__version__),
+            repository=repository_of(source),
+        )
+
+
+def staged_images(registry: Registry, cells: Sequence[RenderedCell]) -> list[Staged | None]:
+    """The image of each cell; None if its repository lacks it. Raises RegistryError."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,66 +108,108 @@ def plan(
         ImageMissingError: staging lacks an image; all that it lacks are named.
         StaleLockError: a lock does not belong to its matrix.
     """
-    keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
-    of = {matrix.name: matrix for matrix in matrices}
-    refuse_stale(keepers, cells)
-    found: list[StagedCell] = []
-    images: dict[str, Staged] = {}
-    absent: list[str] = []
-    for cell in cells:
-        source = staging or fleet.staging or of[cell.matrix].publish.staging
-        if source is None:
-            raise UsageError(
-                f"{cell.matrix}: in which repository are the images?",
-                hint="--from REPOSITORY, `staging` in the fleet file, or `publish: staging` in the matrix",
-            )
-        pinned = keepers[cell.matrix].pinned(cell)
-        if pinned is None:  # refuse_stale has looked
-            raise UsageError(f"{cell.id} is not locked", hint="rtbuild lock")
-        recipe = render(pinned, probe=probe, version=__version__)
-        image = find_staged(registry, repository_of(source), recipe.inputs)
-        if image is None:
-            absent.append(f"{cell.id} in {source}")
-            continue
-        images[image.digest] = image
-        exempt = {rule.gpu for rule in of[cell.matrix].publish.exempt if matches(cell.id, rule.cells)}
-        found.append(
-            StagedCell(
-                cell=cell.id,
-                matrix=cell.matrix,
-                repository=image.repository,
-                digest=image.digest,
-                probe=hashlib.sha256(probe).hexdigest(),
-                inputs=recipe.inputs,
-                classes=tuple(name for name in cell.gpus if name not in exempt),
-            )
-        )
-    if absent:
-        raise ImageMissingError(
-            f"{len(absent)} of {len(cells)} images are not in staging:\n  " + "\n  ".join(absent[:20]),
-            hint="rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock",
-        )
-    tasks = tasks_of(found)
-    lacking = sorted({task.gpu_class for task in tasks if fleet.lane(task.gpu_class) is None})
+    locked = list(rendered_cells(matrices, cells, fleet=fleet, staging=staging, probe=probe))
+    claimed = {name for one in locked for name in _claims(one)}
+    lacking = sorted(name for name in claimed if fleet.lane(name) is None)
     if lacking:
         raise UsageError(
             f"the fleet has no class {', '.join(lacking)}, which the matrix claims",
             hint=f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class",
         )
-    if not tasks:
+    if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
-    return DispatchPlan(tasks=tasks, images=images)
-
-
-def known(registry: Registry, planned: DispatchPlan) -> dict[str, TaskVerdict]:
-    """The verdicts that lie in the registry now, by the tasks' keys."""
-    reports = [
-        entry
-        for image in planned.images.values()
-        for entry in shared(registry, image)
-        if isinstance(entry, SealedReport)
+    found = staged_images(registry, locked)
+    pairs = [(one, image) for one, image in zip(locked, found, strict=True) if image is not None]
+    absent = [one for one, image in zip(locked, found, strict=True) if image is None]
+    if absent:
+        names = "\n  ".join(f"{one.cell.id} in {one.repository}" for one in absent[:20])
+        raise ImageMissingError(
+            f"{len(absent)} of {len(cells)} images are not in staging:\n  {names}",
+            hint="rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock",
+        )
+    staged = [
+        StagedCell(
+            cell=one.cell.id,
+            matrix=one.cell.matrix,
+            repository=image.repository,
+            digest=image.digest,
+            probe=hashlib.sha256(probe).hexdigest(),
+            inputs=one.recipe.inputs,
+            classes=_claims(one),
+        )
+        for one, image in pairs
     ]
-    return verdicts(planned.tasks, reports)
+    return DispatchPlan(tasks=tasks_of(staged), images={image.digest: image for _, image in pairs})
+
+
+def _claims(one: RenderedCell) -> tuple[str, ...]:
+    """The classes of GPU that a cell is to be verified on."""
+    rules = one.matrix.publish.exempt
+    exempt = {rule.gpu for rule in rules if matches(one.cell.id, rule.cells)}
+    return tuple(name for name in one.cell.gpus if name not in exempt)
+
+
+def known(registry: Registry, planned: DispatchPlan, tasks: Sequence[VerifyTask]) -> dict[str, TaskVerdict]:
+    """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
+    images = [planned.images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        lists = list(pool.map(lambda image: shared(registry, image), images))
+    return verdicts(
+        tasks, [entry for entries in lists for entry in entries if isinstance(entry, SealedReport)]
+    )
+
+
+def gather(
+    registry: Registry,
+    planned: DispatchPlan,
+    fleet: Fleet,
+    tasks: Sequence[VerifyTask],
+    warn: Callable[[str], None],
+) -> dict[str, TaskVerdict]:
+    """As :func:`known`, after the reports in Kubernetes' logs were put beside their images.
+
+    What could not be is told to ``warn``. Raises RegistryError, SchedulerError.
+    """
+    found = known(registry, planned, tasks)
+    if fleet.scheduler != "kubernetes" or len(found) == len(tasks):
+        return found
+    jobs = kubernetes.jobs(fleet)
+    new = False
+    for task in tasks:
+        job = jobs.get(task.key)
+        if task.key in found or job is None or not job.ended:
+            continue
+        try:
+            new |= _collect(registry, planned.images[task.digest], task, job, fleet)
+        except CellError as error:
+            warn(f"{task.cell} on {task.gpu_class}: {job.scheduled.word}: {error.message}")
+    return known(registry, planned, tasks) if new else found
+
+
+def _collect(
+    registry: Registry, image: Staged, task: VerifyTask, job: kubernetes.JobState, fleet: Fleet
+) -> bool:
+    """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
+    if job.pod is None:
+        raise CellError("its pod is gone, and its log with it")
+    verdict, seen, new = attach_report(registry, image, _json_in(kubernetes.log_of(job.pod, fleet)))
+    if wrong_card(task.gpu_class, seen):
+        raise CellError(f"the fleet says {task.gpu_class}, and its node has {seen}: mend the fleet file")
+    if verdict not in CONCLUSIVE:
+        raise CellError(f"the report says {verdict}, which is no verdict on the image")
+    return new
+
+
+def _json_in(log: str) -> bytes:
+    """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
+    for start in re.finditer(r"^\{", log, re.MULTILINE):
+        try:
+            document, _ = json.JSONDecoder().raw_decode(log[start.start() :])
+        except (ValueError, RecursionError):
+            continue
+        if "verdict" in document:
+            return json.dumps(document).encode()
+    raise CellError("the pod's log holds no report")
 
 
 def rendered(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
@@ -122,54 +219,49 @@ def rendered(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
     return slurm.render(tasks, fleet) if fleet.scheduler == "slurm" else kubernetes.render(tasks, fleet)
 
 
-def submit(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
-    """Submit tasks that are not under way already; the scheduler's answer for each text that was
-    submitted.
+def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> None:
+    """Submit tasks that are not under way already, and say each answer of the scheduler.
+
+    Raises:
+        MissingToolError: the scheduler would not take a class; nothing was submitted.
+        SchedulerError: it refused, or did not answer; what was submitted before stays.
     """
-    there = under_way(fleet)
+    jobs = kubernetes.jobs(fleet) if fleet.scheduler == "kubernetes" else {}
+    there = _alive(jobs) if fleet.scheduler == "kubernetes" else slurm.under_way()
     fresh = [task for task in tasks if task.key not in there]
-    call = slurm.submit if fleet.scheduler == "slurm" else kubernetes.submit
-    return {name: call(text) for name, text in rendered(fresh, fleet).items()}
-
-
-def under_way(fleet: Fleet) -> Mapping[str, str]:
-    """The scheduler's word for each task that it has and that may still bring a report, by key."""
-    if fleet.scheduler == "slurm":
-        return slurm.under_way()
-    return {key: state for key, state in kubernetes.jobs(fleet).items() if state == "active"}
-
-
-def collect(
-    registry: Registry, planned: DispatchPlan, fleet: Fleet, verdict_of: Mapping[str, TaskVerdict]
-) -> list[str]:
-    """Kubernetes: put the reports in the logs of ended jobs beside their images. What could not be is
-    named.
-    """
-    if fleet.scheduler != "kubernetes":
-        return []
-    problems = []
-    ended = {key for key, state in kubernetes.jobs(fleet).items() if state != "active"}
-    for task in planned.tasks:
-        if task.key not in ended or task.key in verdict_of:
+    if not fresh:
+        return
+    refused = try_fleet(fleet, sorted({task.gpu_class for task in fresh}))
+    if any(refused.values()):
+        raise MissingToolError(
+            "the scheduler takes no task of "
+            + "; ".join(f"{name}: {problem}" for name, problem in refused.items() if problem),
+            hint="nothing was submitted; mend the fleet file, or leave cells out by --skip",
+        )
+    kubernetes.remove([task.key for task in fresh if task.key in jobs], fleet)
+    before: dict[str, str] = {}
+    for name, text in rendered(fresh, fleet).items():
+        if fleet.scheduler == "kubernetes":
+            say(f"{name}: {kubernetes.submit(text)}")
             continue
-        try:
-            attach_report(registry, planned.images[task.digest], _json_in(kubernetes.log_of(task.key, fleet)))
-        except (CellError, CommandError) as error:
-            problems.append(f"{task.cell} on {task.gpu_class}: {error.message}")
-    return problems
+        part = name.partition(".")[0]
+        lane = fleet.lane(part)
+        # of a class with a limit one array after the other, or the limit would hold for each
+        limited = lane is not None and lane.at_once is not None and part in before
+        before[part] = slurm.submit(text, [before[part]] if limited else [])
+        say(f"{name}: submitted as job {before[part]}")
 
 
-def _json_in(log: str) -> bytes:
-    """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
-    start = log.find("{")
-    try:
-        document, _ = json.JSONDecoder().raw_decode(log[max(start, 0) :])
-    except (ValueError, RecursionError) as error:
-        raise CellError(f"the pod's log holds no report ({error})") from error
-    return json.dumps(document).encode()
+def under_way(fleet: Fleet) -> Mapping[str, Scheduled]:
+    """The tasks that the scheduler has and that may still bring a report, by key."""
+    return slurm.under_way() if fleet.scheduler == "slurm" else _alive(kubernetes.jobs(fleet))
 
 
-def try_fleet(fleet: Fleet) -> dict[str, str | None]:
+def _alive(jobs: Mapping[str, kubernetes.JobState]) -> dict[str, Scheduled]:
+    return {key: job.scheduled for key, job in jobs.items() if not job.ended}
+
+
+def try_fleet(fleet: Fleet, classes: Sequence[str] | None = None) -> dict[str, str | None]:
     """For each class why the scheduler would not take a job of it; None if it would. Nothing is submitted."""
     trial = slurm.try_lane if fleet.scheduler == "slurm" else kubernetes.try_lane
-    return {name: trial(name, fleet) for name in fleet.classes}
+    return {name: trial(name, fleet) for name in classes or fleet.classes}

@@ -1,8 +1,7 @@
-"""Slurm: one array for each class of GPU, and questions to the controller.
+"""Slurm: arrays of one class of GPU, and questions to the controller.
 
 The batch script is all that a node gets: sbatch carries it there, so no file system need be shared. It names
-each
-task by its key, which is how a second dispatcher finds out that a task is under way.
+each task by its key, which is how a second dispatcher finds out that a task is under way.
 Options: https://slurm.schedmd.com/sbatch.html
 """
 
@@ -12,67 +11,101 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from builder.dispatch.client import SchedulerClient
+from builder.dispatch.client import Scheduled, SchedulerClient
 from builder.dispatch.plan import VerifyTask
-from builder.errors import CommandError
+from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from builder.dispatch.fleet import Fleet
+    from builder.dispatch.fleet import Fleet, Resources
 
 PREFIX = "rtbuild-"
-_TASK = re.compile(r"^  '(?P<key>[0-9a-f]{20}) \S+ \S+'$", re.MULTILINE)
+_TASK = re.compile(r"^  '(?P<key>[0-9a-f]{20}) [^']+'$", re.MULTILINE)
 _SLURM = SchedulerClient(
     name="Slurm",
     absent="run it where jobs are submitted from; --dry-run prints what would be submitted",
     silent="is the controller up? scontrol ping",
     refused="rtbuild doctor --fleet FILE tries each class",
 )
-_AGAIN = "22 | 23 | 30"
-"""Exit codes of cudnn-verify that say nothing about the image: host, busy, the probe itself failed."""
+_ARRAY = 1000
+"""Tasks of an array at most: Slurm's ``MaxArraySize`` is 1001 by default."""
 _ANY = VerifyTask(gpu_class="", matrix="", cell="x", repository="x", digest="x", probe="", inputs="")
 
 
 def render(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
-    """A batch script for each class that has tasks, by class."""
-    classes = sorted({task.gpu_class for task in tasks})
-    return {name: _script(name, [t for t in tasks if t.gpu_class == name], fleet) for name in classes}
+    """The batch scripts of each class that has tasks: ``T4``, and ``T4.2`` if one array does not hold all."""
+    found = {}
+    for name in sorted({task.gpu_class for task in tasks}):
+        mine = [task for task in tasks if task.gpu_class == name]
+        for number in range(0, len(mine), _ARRAY):
+            found[f"{name}.{number // _ARRAY + 1}" if number else name] = _verification(
+                name, mine[number : number + _ARRAY], fleet
+            )
+    return found
 
 
-def _script(name: str, tasks: Sequence[VerifyTask], fleet: Fleet) -> str:
+def _verification(name: str, tasks: Sequence[VerifyTask], fleet: Fleet) -> str:
     lane = fleet.lane(name)
     if lane is None:
         raise ValueError(f"the fleet has no class {name}")
-    limit = f"%{lane.at_once}" if lane.at_once is not None else ""
+    command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
+    return batch_script(
+        name.lower(),
+        [f"{task.key} {task.image} {task.cell}" for task in tasks],
+        fleet,
+        lane,
+        extra={"gres": lane.gres or f"gpu:{name.lower()}:1"},
+        run=f'{shlex.join(command)} "$subject" || code=$?',
+        # a verdict, or a fleet file that is wrong about a card: no other node would say anything else
+        final="0 | 2 | 20 | 21",
+    )
+
+
+def batch_script(
+    name: str,
+    tasks: Sequence[str],
+    fleet: Fleet,
+    asked: Resources,
+    *,
+    extra: Mapping[str, str | None],
+    run: str,
+    final: str,
+) -> str:
+    """A script for an array.
+
+    Args:
+        tasks: ``KEY SUBJECT CELL``, by index; ``run`` finds them in ``$key``, ``$subject`` and ``$cell``.
+        extra: More options of sbatch.
+        final: Exit codes, as a pattern of ``case``, after which a task is not tried again.
+    """
+    limit = f"%{asked.at_once}" if asked.at_once is not None else ""
     options = {
-        "job-name": PREFIX + name.lower(),
+        "job-name": PREFIX + name,
         "array": f"0-{len(tasks) - 1}{limit}",
-        "gres": lane.gres or f"gpu:{name.lower()}:1",
-        "time": str(lane.minutes or fleet.minutes),
-        "partition": lane.partition,
-        "account": lane.account,
-        "qos": lane.qos,
-        "constraint": lane.constraint,
-        "reservation": lane.reservation,
+        **extra,
+        "time": str(asked.minutes or fleet.minutes),
+        "partition": asked.partition,
+        "account": asked.account,
+        "qos": asked.qos,
+        "constraint": asked.constraint,
+        "reservation": asked.reservation,
         "output": fleet.log or "/tmp/rtbuild-%A_%a.log",  # noqa: S108 - on the node, and Slurm makes it
         "open-mode": "append",
     }
     lines = ["#!/bin/bash", *(f"#SBATCH --{key}={value}" for key, value in options.items() if value)]
-    lines += ["#SBATCH --requeue", "", "tasks=("]
-    lines += [f"  '{task.key} {task.image} {task.cell}'" for task in tasks]
-    command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
+    lines += ["#SBATCH --requeue", "", "tasks=(", *(f"  '{task}'" for task in tasks), ")"]
     lines += [
-        ")",
-        'read -r key image cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
+        'read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"',
         'echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"',
         "code=0",
-        f'{shlex.join(command)} "$image" || code=$?',
+        run,
         "case $code in",
-        f"  {_AGAIN})  # nothing is known about the image: once more, elsewhere if there is an elsewhere",
+        f"  {final}) ;;",
+        "  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere",
         f'    if [ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ]; then',
         "      export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))",
-        '      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID")',
+        f'      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+{fleet.pause})',
         '      "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"',
         "    fi",
         "    ;;",
@@ -87,22 +120,40 @@ def keys_in(script: str) -> tuple[str, ...]:
     return tuple(found["key"] for found in _TASK.finditer(script))
 
 
-def submit(script: str) -> str:
-    """The id of the job that Slurm made of the script. Raises CommandError, MissingToolError."""
-    return _SLURM.ask(["sbatch", "--parsable"], script).strip().partition(";")[0]
+def submit(script: str, after: Sequence[str] = ()) -> str:
+    """The id of the job that Slurm made of the script; it waits until the jobs ``after`` have ended.
+
+    Raises SchedulerError, MissingToolError.
+    """
+    order = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+    return _SLURM.ask(["sbatch", "--parsable", *order], script).strip().partition(";")[0]
 
 
-def under_way() -> Mapping[str, str]:
-    """The keys of this user's tasks that wait or run, and Slurm's word for each: ``PENDING (Resources)``."""
-    listed = _SLURM.ask(["squeue", "--me", "--array", "--noheader", "--format=%F|%K|%j|%T|%r"])
-    rows = [line.strip().split("|") for line in listed.splitlines() if line.strip()]
-    rows = [row for row in rows if len(row) == 5 and row[2].startswith(PREFIX)]
-    scripts = {job: keys_in(_script_of(job)) for job in {row[0] for row in rows}}
+def under_way() -> Mapping[str, Scheduled]:
+    """This user's tasks that wait or run, by key, with Slurm's word: ``PENDING (Resources)``."""
     found = {}
-    for job, index, _, state, reason in rows:
-        keys = scripts[job]
-        if index.isdecimal() and int(index) < len(keys):
-            found[keys[int(index)]] = f"{state} ({reason})" if reason != "None" else state
+    for job, rows in _jobs().items():
+        keys = keys_in(_script_of(job))
+        for index, state, reason in rows:
+            if index.isdecimal() and int(index) < len(keys):
+                word = f"{state} ({reason})" if reason != "None" else state
+                found[keys[int(index)]] = Scheduled(word=word, queued=state == "PENDING")
+    return found
+
+
+def jobs_named(name: str) -> tuple[str, ...]:
+    """The ids of this user's jobs of that name which have not ended."""
+    return tuple(_jobs(PREFIX + name))
+
+
+def _jobs(prefix: str = PREFIX) -> dict[str, list[tuple[str, str, str]]]:
+    """Array index, state and reason of each task, by its job's id."""
+    listed = _SLURM.ask(["squeue", "--me", "--array", "--noheader", "--format=%F|%K|%j|%T|%r"])
+    found: dict[str, list[tuple[str, str, str]]] = {}
+    for line in listed.splitlines():
+        row = line.strip().split("|")
+        if len(row) == 5 and row[2].startswith(prefix):
+            found.setdefault(row[0], []).append((row[1], row[3], row[4]))
     return found
 
 
@@ -110,20 +161,22 @@ def _script_of(job: str) -> str:
     """A job's batch script; empty if it has ended meanwhile."""
     try:
         return _SLURM.ask(["scontrol", "write", "batch_script", job, "-"])
-    except CommandError:
+    except SchedulerError:
         return ""
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why Slurm would not take a job of the class; None if it would. Nothing is submitted."""
-    lane = fleet.lane(name)
-    if lane is None:
+    if fleet.lane(name) is None:
         return f"the fleet has no class {name}"
-    task = "#!/bin/bash\n" + "".join(
-        line + "\n" for line in _script(name, [_ANY], fleet).splitlines() if line.startswith("#SBATCH")
-    )
+    return try_script(_verification(name, [_ANY], fleet))
+
+
+def try_script(script: str) -> str | None:
+    """Why Slurm would not take a script's job; None if it would."""
+    head = "".join(line + "\n" for line in script.splitlines() if line.startswith("#SBATCH"))
     try:
-        _SLURM.ask(["sbatch", "--test-only"], task + "true\n")
-    except CommandError as error:
+        _SLURM.ask(["sbatch", "--test-only"], f"#!/bin/bash\n{head}true\n")
+    except SchedulerError as error:
         return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message
     return None

@@ -69,7 +69,8 @@ class Scene:
         node.chmod(0o755)
         self.fleet = folder / "fleet.yaml"
         self.fleet.write_text(
-            f"version: 1\nscheduler: slurm\nstaging: {server.host}/staging\nattempts: 3\nminutes: 5\n"
+            f"version: 1\nscheduler: slurm\nstaging: {server.host}/staging\n"
+            "attempts: 3\npause: 1\nminutes: 5\n"
             f"command: {node}\nlog: {folder}/log-%A_%a\n"
             "classes: {T4: {at_once: 2}, A100: {}, L4: {}, H100: {}}\n"
         )

@@ -10,15 +10,16 @@
 tasks=(
   '077a58018f12ede2d72c registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
 )
-read -r key image cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 code=0
-rtbuild verify-digest --card A100 --runtime auto "$image" || code=$?
+rtbuild verify-digest --card A100 --runtime auto "$subject" || code=$?
 case $code in
-  22 | 23 | 30)  # nothing is known about the image: once more, elsewhere if there is an elsewhere
+  0 | 2 | 20 | 21) ;;
+  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere
     if [ "${RTBUILD_ATTEMPT:-1}" -lt 3 ]; then
       export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID")
+      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
       "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"
     fi
     ;;
@@ -39,15 +40,16 @@ tasks=(
   '0517abf563fbc09a30e0 registry.example/staging@sha256:1111111111111111111111111111111111111111111111111111111111111111 torch2.1.0-py3.11-bookworm'
   '7522f0c48a5ae4ea28b2 registry.example/staging@sha256:2222222222222222222222222222222222222222222222222222222222222222 torch2.2.0-py3.11-bookworm'
 )
-read -r key image cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 code=0
-rtbuild verify-digest --card T4 --runtime auto "$image" || code=$?
+rtbuild verify-digest --card T4 --runtime auto "$subject" || code=$?
 case $code in
-  22 | 23 | 30)  # nothing is known about the image: once more, elsewhere if there is an elsewhere
+  0 | 2 | 20 | 21) ;;
+  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere
     if [ "${RTBUILD_ATTEMPT:-1}" -lt 3 ]; then
       export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID")
+      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
       "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"
     fi
     ;;

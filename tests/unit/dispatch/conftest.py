@@ -1,17 +1,27 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from publish_doubles import MATRIX, Project
 from registry_double import RegistryDouble, serve
+from typer.testing import CliRunner
 
+from builder.cli.app import app
+from builder.dispatch.node import verify_digest
 from builder.net.http import Client
 from builder.oci.registry import Registry
+from builder.oci.staging import read_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from builder.dispatch.node import NodeResult
+    from builder.oci.staging import Staged
 
 TWO_CARDS = MATRIX.replace("[T4]", "[T4, A100]") + "include:\n  - {}\n  - {variant: other}\n"
 
@@ -29,10 +39,89 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
     return found
 
 
+@dataclass
+class Desk:
+    """Where somebody dispatches: a project whose images are staged, a fleet file, programs on the PATH."""
+
+    project: Project
+    server: RegistryDouble
+    registry: Registry
+    folder: Path
+    monkeypatch: pytest.MonkeyPatch
+
+    def __post_init__(self) -> None:
+        self.fleet = self.project.folder / "fleet.yaml"
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        self.monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
+        self.write_fleet("slurm")
+
+    def write_fleet(self, scheduler: str, more: str = "") -> None:
+        text = f"version: 1\nscheduler: {scheduler}\nstaging: {self.server.host}/staging\n"
+        self.fleet.write_text(text + "classes: {T4: {}, A100: {}}\n" + more)
+
+    def program(self, name: str, script: str) -> None:
+        """A double of a command, first on the PATH."""
+        path = self.bin / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+    def slurm(self) -> Path:
+        """A double of a controller that keeps what is submitted as pending for ever. Jobs are files."""
+        jobs = self.folder / "jobs"
+        jobs.mkdir()
+        count = f"n=$(($(ls {jobs} | grep -vc after) + 1))"
+        self.program(
+            "sbatch",
+            f'case "$*" in *--test-only*) exit 0 ;; esac; {count}; echo "$*" >{jobs}/$n.after;'
+            f' cat >{jobs}/$n; echo "$n;cluster"',
+        )
+        self.program(
+            "squeue",
+            f"for job in $(ls -d {jobs}/* | grep -v after); do"
+            " name=$(sed -n 's/#SBATCH --job-name=//p' $job);"
+            ' count=$(grep -c "^  \'" $job); for i in $(seq 0 $((count - 1))); do'
+            ' echo "$(basename $job)|$i|$name|PENDING|Resources"; done; done',
+        )
+        self.program("scontrol", f'[ "$1 $2" = "write batch_script" ] && cat {jobs}/$3')
+        return jobs
+
+    def call(self, *words: str) -> tuple[int, str]:
+        arguments = ["dispatch", str(self.project.path), "--fleet", str(self.fleet), *words]
+        result = CliRunner().invoke(app, arguments, standalone_mode=False)
+        self.said = result.stderr
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.return_value, result.stdout
+
+    def tasks(self, *words: str) -> tuple[int, list[dict[str, Any]]]:
+        """The exit code, and the rows of ``--json``."""
+        code, text = self.call(*words, "--json")
+        return code, json.loads(text)["tasks"]
+
+    def images(self) -> list[Staged]:
+        return [
+            read_image(self.registry, f"{self.server.host}/staging", digest)
+            for name, digest in self.server.tags.items()
+            if name.startswith("staged-")
+        ]
+
+    def docker(self, document: dict[str, Any], code: int) -> None:
+        """A double of Docker whose container prints this report."""
+        (self.folder / "document").write_text(json.dumps(document))
+        self.program("docker", f"cat {self.folder}/document; exit {code}")
+
+    def on_node(self, card: str = "T4") -> NodeResult:
+        image = self.images()[0]
+        return verify_digest(
+            self.registry, image.repository, image.digest, card=card, tool="docker", seconds=20
+        )
+
+
 @pytest.fixture
-def project(server: RegistryDouble, registry: Registry, tmp_path: Path) -> Project:
+def desk(server: RegistryDouble, registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """Two cells that claim two classes, both in staging."""
     project = Project(tmp_path / "project", text=TWO_CARDS)
     for number, cell in enumerate(project.matrix.cells):
         project.stage(registry, f"{server.host}/staging", cell, extra=b"%d" % number)
-    return project
+    return Desk(project, server, registry, tmp_path, monkeypatch)

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from builder.dispatch.client import Scheduled
 from builder.dispatch.follow import Follower, TaskState, exit_code
 from builder.dispatch.plan import StagedCell, TaskVerdict, VerifyTask, missing, tasks_of
+from builder.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from builder.errors import RtbuildError
 
 CLASSES = ("A100", "H100", "L4", "T4")
 WORKS = TaskVerdict(verdict="works", cause=None, gpu="Tesla T4", driver="535.104.05")
@@ -45,6 +49,8 @@ class ClusterDouble:
         self.late: list[str] = []
         self.reports: dict[str, int] = {}
         self.submitted: dict[str, int] = {}
+        self.looks = 0
+        self.silent: Callable[[int], bool] = lambda _look: False
 
     def submit(self, tasks: Iterable[VerifyTask]) -> None:
         for task in tasks:
@@ -69,11 +75,17 @@ class ClusterDouble:
             del self.waiting[key]
             self.late.append(key)
 
-    def known(self) -> dict[str, TaskVerdict]:
-        return dict.fromkeys(self.reports, WORKS)
+    def known(self, tasks: Iterable[VerifyTask]) -> dict[str, TaskVerdict]:
+        self.looks += 1
+        if self.silent(self.looks):
+            raise RegistryError("registry.example does not answer")
+        return {task.key: WORKS for task in tasks if task.key in self.reports}
 
-    def under_way(self) -> dict[str, str]:
-        return dict.fromkeys(self.waiting, "RUNNING")
+    def under_way(self) -> dict[str, Scheduled]:
+        return {
+            key: Scheduled(word="RUNNING", queued=left > 2 and key not in self.reports)
+            for key, left in self.waiting.items()
+        }
 
 
 class Clock(threading.Event):
@@ -92,16 +104,17 @@ class Clock(threading.Event):
 
 def dispatched(cluster: ClusterDouble, tasks: Sequence[VerifyTask], ticks: int) -> tuple[TaskState, ...]:
     """One life of a dispatcher: plan, submit, follow."""
-    left = missing(tasks, cluster.known())
-    cluster.submit(left)
+    cluster.submit(missing(tasks, cluster.reports))
     follower = Follower(tasks=tasks, known=cluster.known, under_way=cluster.under_way)
-    return follower.wait(Clock(cluster, ticks), seconds=1, say=lambda _rows: None)
+    warned: list[RtbuildError] = []
+    return follower.wait(Clock(cluster, ticks), seconds=1, say=lambda _rows: None, warn=warned.append)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_a_thousand_tasks_with_dying_nodes_all_are_reported(seed: int) -> None:
     tasks = tasks_of(cells(250))
     cluster = ClusterDouble(seed, deaths=0.1)
+    cluster.silent = lambda look: look % 7 == 0
     rows = dispatched(cluster, tasks, 10_000)
     assert len(rows) == 1000
     assert {row.state for row in rows} == {"verdict"}
@@ -122,10 +135,21 @@ def test_a_dispatcher_that_is_killed_fifty_times_loses_nothing() -> None:
 
 def test_what_the_scheduler_gave_up_is_lost_and_not_waited_for() -> None:
     (task, *_) = tasks_of(cells(1))
-    follower = Follower(tasks=[task], known=dict, under_way=dict)
-    (row,) = follower.wait(threading.Event(), seconds=0.01, say=lambda _rows: None)
+    follower = Follower(tasks=[task], known=lambda _tasks: {}, under_way=dict)
+    (row,) = follower.wait(threading.Event(), seconds=0.01, say=lambda _rows: None, warn=lambda _error: None)
     assert row.state == "lost"
     assert exit_code([row]) == 5
+
+
+def test_a_registry_that_stays_away_ends_the_waiting() -> None:
+    cluster = ClusterDouble(1, deaths=0)
+    cluster.silent = lambda _look: True
+    clock = Clock(cluster, 10_000)
+    follower = Follower(tasks=tasks_of(cells(1)), known=cluster.known, under_way=cluster.under_way)
+    warned: list[RtbuildError] = []
+    with pytest.raises(RegistryError):
+        follower.wait(clock, seconds=30, say=lambda _rows: None, warn=warned.append)
+    assert len(warned) == 20  # ten minutes
 
 
 def test_a_broken_image_decides_the_exit_code() -> None:

@@ -134,6 +134,18 @@ def test_slurm_scripts(golden: Golden) -> None:
     assert slurm.keys_in(scripts["T4"]) == tuple(task.key for task in TASKS[1:])
 
 
+def test_a_class_of_more_tasks_than_an_array_takes_is_several() -> None:
+    many = tasks_of([replace(cell(1, "T4"), digest=f"sha256:{number:064x}") for number in range(2001)])
+    scripts = slurm.render(many, FLEET)
+    assert [(name, len(slurm.keys_in(text))) for name, text in scripts.items()] == [
+        ("T4", 1000),
+        ("T4.2", 1000),
+        ("T4.3", 1),
+    ]
+    assert [key for text in scripts.values() for key in slurm.keys_in(text)] == [task.key for task in many]
+    assert "#SBATCH --array=0-999%4\n" in scripts["T4.2"]
+
+
 def test_shellcheck_finds_nothing_in_a_script(tmp_path: Path) -> None:
     for name, text in slurm.render(TASKS, FLEET).items():
         path = tmp_path / f"{name}.sh"
@@ -148,7 +160,10 @@ def test_kubernetes_manifests(golden: Golden) -> None:
     golden("dispatch/kubernetes.yaml", "".join(kubernetes.render(TASKS, FLEET).values()))
 
 
-@pytest.mark.parametrize("version", ["1.31", "1.32", "1.33", kubernetes_validate.latest_version()])
+NEWEST = int(kubernetes_validate.latest_version().split(".")[1])
+
+
+@pytest.mark.parametrize("version", [f"1.{minor}" for minor in range(29, NEWEST + 1)])
 def test_manifests_are_valid_by_the_schemas_of_kubernetes(version: str) -> None:
     for text in kubernetes.render(TASKS, FLEET).values():
         for document in yaml.safe_load_all(text):

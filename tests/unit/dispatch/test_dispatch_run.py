@@ -3,173 +3,83 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from publish_doubles import A100, T4, Project, report
-from typer.testing import CliRunner
+from publish_doubles import A100, T4, report
 
-from builder.cli.app import app
-from builder.dispatch.node import attach_report, container, verify_digest
-from builder.errors import CellError, ImageMissingError, MissingToolError, UsageError
-from builder.oci.staging import read_image
+from builder.dispatch import node
+from builder.dispatch.node import attach_report, container
+from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from registry_double import RegistryDouble
-
-    from builder.dispatch import node
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-
-FLEET = "version: 1\nscheduler: {scheduler}\nstaging: {host}/staging\nclasses: {{T4: {{}}, A100: {{}}}}\n"
+    from tests.unit.dispatch.conftest import Desk
 
 
-@pytest.fixture
-def fleet(project: Project, server: RegistryDouble) -> Path:
-    path = project.folder / "fleet.yaml"
-    path.write_text(FLEET.format(scheduler="slurm", host=server.host))
-    return path
-
-
-def program(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A double of a command, first on the PATH."""
-    folder.mkdir(exist_ok=True)
-    path = folder / name
-    path.write_text(f"#!/bin/bash\n{script}\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return path
-
-
-def slurm_double(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A controller that keeps what is submitted as pending for ever. Jobs are files."""
-    jobs = folder / "jobs"
-    jobs.mkdir(parents=True)
-    program(
-        folder, "sbatch", f'n=$(($(ls {jobs} | wc -l) + 1)); cat >{jobs}/$n; echo "$n;cluster"', monkeypatch
-    )
-    squeue = (
-        f"for job in {jobs}/*; do [ -e $job ] || exit 0; name=$(sed -n 's/#SBATCH --job-name=//p' $job);"
-        ' count=$(grep -c "^  \'" $job);'
-        ' for i in $(seq 0 $((count - 1))); do echo "$(basename $job)|$i|$name|PENDING|Resources"; done; done'
-    )
-    program(folder, "squeue", squeue, monkeypatch)
-    program(folder, "scontrol", f'[ "$1 $2" = "write batch_script" ] && cat {jobs}/$3', monkeypatch)
-    return jobs
-
-
-def call(*words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["dispatch", *words], standalone_mode=False)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.return_value, result.stdout
-
-
-def images(project: Project, registry: Registry, server: RegistryDouble) -> list[Staged]:
-    return [
-        read_image(registry, f"{server.host}/staging", digest)
-        for name, digest in server.tags.items()
-        if name.startswith("staged-")
-    ]
-
-
-def test_a_dry_run_prints_what_would_be_submitted(project: Project, fleet: Path) -> None:
-    code, text = call(str(project.path), "--fleet", str(fleet), "--dry-run")
+def test_a_dry_run_prints_what_would_be_submitted(desk: Desk) -> None:
+    code, text = desk.call("--dry-run")
     assert code == 0
     assert text.count("#!/bin/bash") == 2
     assert text.count("verify-digest") == 2
     assert text.count("@sha256:") == 4
 
 
-def test_saying_it_twice_submits_once(
-    project: Project, fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = slurm_double(tmp_path / "bin", monkeypatch)
+def test_saying_it_twice_submits_once(desk: Desk) -> None:
+    jobs = desk.slurm()
     for _ in range(2):
-        code, text = call(str(project.path), "--fleet", str(fleet), "--json")
+        code, rows = desk.tasks()
         assert code == 0
-    assert len(list(jobs.iterdir())) == 2
-    rows = json.loads(text)["tasks"]
+    assert len(list(jobs.glob("*.after"))) == 2
     assert [row["scheduler"] for row in rows] == ["PENDING (Resources)"] * 4
 
 
-def test_what_has_a_verdict_is_not_submitted(
-    project: Project,
-    fleet: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    registry: Registry,
-    server: RegistryDouble,
-) -> None:
-    jobs = slurm_double(tmp_path / "bin", monkeypatch)
-    for image in images(project, registry, server):
+def test_what_has_a_verdict_is_not_submitted(desk: Desk) -> None:
+    jobs = desk.slurm()
+    for image in desk.images():
         for gpu in (T4, A100):
-            assert attach_report(registry, image, json.dumps(report(image, gpu=gpu)).encode())[2]
-    code, text = call(str(project.path), "--fleet", str(fleet), "--wait", "--every", "0.2")
+            assert attach_report(desk.registry, image, json.dumps(report(image, gpu=gpu)).encode())[2]
+    code, text = desk.call("--wait", "--every", "0.2")
     assert code == 0
     assert text.count("works") == 4
     assert list(jobs.iterdir()) == []
 
 
-def test_a_class_that_the_fleet_lacks_is_named_before_anything_is_submitted(
-    project: Project, fleet: Path
-) -> None:
-    fleet.write_text(fleet.read_text().replace(", A100: {}", ""))
+def test_a_task_that_waits_in_the_queue_costs_the_registry_nothing(desk: Desk) -> None:
+    desk.slurm()
+    desk.call()
+    before = len(desk.server.requests)
+    desk.call()
+    # what is in staging, and which reports there are; nothing more for the look at four pending tasks
+    asked = [line for line in desk.server.requests[before:] if "/referrers/" in line]
+    assert len(asked) == 2
+
+
+def test_a_class_that_the_fleet_lacks_is_named_before_anything_is_submitted(desk: Desk) -> None:
+    desk.fleet.write_text(desk.fleet.read_text().replace(", A100: {}", ""))
     with pytest.raises(UsageError, match="the fleet has no class A100"):
-        call(str(project.path), "--fleet", str(fleet))
+        desk.call()
 
 
-def test_an_image_that_is_not_staged_is_named(project: Project, fleet: Path, server: RegistryDouble) -> None:
-    server.tags.clear()
+def test_a_class_that_the_scheduler_refuses_is_named_before_anything_is_submitted(desk: Desk) -> None:
+    jobs = desk.slurm()
+    desk.program(
+        "sbatch", "grep -q gpu:t4 || exit 0; echo 'sbatch: error: Invalid generic resource' >&2; exit 1"
+    )
+    with pytest.raises(MissingToolError, match="takes no task of T4: Invalid generic resource"):
+        desk.call()
+    assert list(jobs.iterdir()) == []
+
+
+def test_an_image_that_is_not_staged_is_named(desk: Desk) -> None:
+    desk.server.tags.clear()
     with pytest.raises(ImageMissingError, match="2 of 2 images are not in staging"):
-        call(str(project.path), "--fleet", str(fleet))
+        desk.call()
 
 
-def test_without_slurm_it_is_said(
-    project: Project, fleet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_without_slurm_it_is_said(desk: Desk) -> None:
+    desk.monkeypatch.setenv("PATH", str(desk.folder))
     with pytest.raises(MissingToolError, match="there is no squeue here"):
-        call(str(project.path), "--fleet", str(fleet))
-
-
-def test_kubernetes_logs_become_reports(
-    project: Project,
-    fleet: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    registry: Registry,
-    server: RegistryDouble,
-) -> None:
-    fleet.write_text(FLEET.format(scheduler="kubernetes", host=server.host))
-    folder = tmp_path / "bin"
-    first = images(project, registry, server)[0]
-    log = tmp_path / "log"
-    log.write_text("a line of stderr\n" + json.dumps(report(first, gpu=T4)) + "\nand another\n")
-    script = f"""
-case "$1" in
-    apply) cat >>{tmp_path}/applied; echo applied ;;
-    get) python3 - <<'END'
-import json, pathlib, re
-path = pathlib.Path("{tmp_path}/applied")
-text = path.read_text() if path.exists() else ""
-keys = sorted(set(re.findall(r"name: rtbuild-([0-9a-f]{{20}})", text)))
-done = {{"conditions": [{{"type": "Complete", "status": "True"}}]}}
-named = [{{"labels": {{"io.rtbuild/key": key}}}} for key in keys]
-print(json.dumps({{"items": [{{"metadata": one, "status": done}} for one in named]}}))
-END
-    ;;
-    logs) cat {log} ;;
-esac"""
-    program(folder, "kubectl", script, monkeypatch)
-    code, text = call(str(project.path), "--fleet", str(fleet), "--wait", "--every", "0.2", "--json")
-    rows = {(row["image"].partition("@")[2], row["class"]): row for row in json.loads(text)["tasks"]}
-    assert rows[first.digest, "T4"]["verdict"] == "works"
-    assert rows[first.digest, "A100"]["verdict"] is None  # its log is about a T4, and stays a report on that
-    assert code == 5
+        desk.call()
 
 
 @pytest.mark.parametrize(
@@ -188,82 +98,57 @@ def test_the_container_gets_the_device_that_the_scheduler_gave(tool: Any, words:
         assert command[command.index("--network") + 1] == "none"
 
 
-def docker_double(folder: Path, document: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder.parent / "document").write_text(json.dumps(document))
-    program(folder, "docker", f"cat {folder.parent}/document; exit {code}", monkeypatch)
-
-
-def on_node(
-    project: Project, registry: Registry, server: RegistryDouble, card: str = "T4"
-) -> node.NodeResult:
-    image = images(project, registry, server)[0]
-    return verify_digest(registry, image.repository, image.digest, card=card, tool="docker", seconds=20)
-
-
-def test_a_node_attaches_its_report(
-    project: Project,
-    registry: Registry,
-    server: RegistryDouble,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    image = images(project, registry, server)[0]
-    docker_double(tmp_path / "bin", report(image), 0, monkeypatch)
-    found = on_node(project, registry, server)
+def test_a_node_attaches_its_report(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    found = desk.on_node()
     assert (found.exit_code, found.verdict, found.card, found.attached) == (0, "works", "T4", True)
-    again = on_node(
-        project, registry, server
-    )  # a late second report of the same node is one more, not an error
+    again = desk.on_node()  # a late second report of the same node is one more, not an error
     assert again.exit_code == 0
 
 
-def test_a_fleet_that_lies_about_a_card_is_told(
-    project: Project,
-    registry: Registry,
-    server: RegistryDouble,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    image = images(project, registry, server)[0]
-    docker_double(tmp_path / "bin", report(image), 0, monkeypatch)
-    found = on_node(project, registry, server, card="A100")
+def test_a_fleet_that_lies_about_a_card_is_told(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    found = desk.on_node(card="A100")
     assert found.exit_code == 2
     assert found.attached
     assert "the fleet says A100, and this node has T4" in found.message
 
 
-def test_a_test_double_is_never_attached(
-    project: Project,
-    registry: Registry,
-    server: RegistryDouble,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    image = images(project, registry, server)[0]
-    docker_double(tmp_path / "bin", report(image, test_double=True), 0, monkeypatch)
-    assert not on_node(project, registry, server).attached
+def test_a_test_double_is_never_attached(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0], test_double=True), 0)
+    assert not desk.on_node().attached
 
 
-def test_a_probe_that_fails_says_nothing_about_the_image(
-    project: Project,
-    registry: Registry,
-    server: RegistryDouble,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    program(tmp_path / "bin", "docker", "echo 'no such image'; exit 125", monkeypatch)
-    found = on_node(project, registry, server)
+def test_a_probe_that_fails_says_nothing_about_the_image(desk: Desk) -> None:
+    desk.program("docker", "echo 'no such image'; exit 125")
+    found = desk.on_node()
     assert (found.exit_code, found.verdict, found.attached) == (30, None, False)
 
 
-def test_a_report_that_contradicts_its_exit_code_is_none(
-    project: Project,
-    registry: Registry,
-    server: RegistryDouble,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    image = images(project, registry, server)[0]
-    docker_double(tmp_path / "bin", report(image), 20, monkeypatch)
+def test_a_report_that_contradicts_its_exit_code_is_none(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 20)
     with pytest.raises(CellError, match="says works and ended with 20"):
-        on_node(project, registry, server)
+        desk.on_node()
+
+
+@pytest.mark.parametrize(("back_after", "attached"), [(2, True), (99, False)])
+def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, attached: bool) -> None:
+    """The registry goes when the container has run."""
+    desk.docker(report(desk.images()[0]), 0)
+    refused: list[str] = []
+
+    def gone(method: str, path: str) -> int | None:
+        if "/referrers/" not in path or len(refused) == back_after:
+            return None
+        refused.append(path)
+        return 503
+
+    assert sum(node._WAITS) > 200, "seconds"
+    desk.monkeypatch.setattr(node, "_WAITS", (0,) * len(node._WAITS))
+    desk.server.fault = gone
+    if attached:
+        assert desk.on_node().attached
+        return
+    with pytest.raises(RegistryError):
+        desk.on_node()
+    assert len(refused) == len(node._WAITS) + 1
