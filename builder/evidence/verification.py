@@ -199,14 +199,3 @@ def contradictions(
         yield f"it claims {', '.join(beyond)}, and its report " + (
             "is from another GPU" if result == "PASSED" else "bears out no claim"
         )
-
-
-def json_schema() -> dict[str, Any]:
-    """The predicate's schema, for ``docs/verification.schema.json``."""
-    schema = TestResult.model_json_schema(by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:rtbuild:schema:verification:1",
-        **schema,
-        "title": "rtbuild's test-result predicate",
-    }

@@ -1,9 +1,7 @@
-"""The form of a lock file. ``python -m builder.lock.schema`` prints ``docs/lock.schema.json``."""
+"""The form of a lock file, as pydantic models."""
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -156,13 +154,3 @@ class Document(_Strict):
                 msg = f"{user} names {name}, which is not in its table"
                 raise ValueError(msg)
         return self
-
-
-def json_schema() -> str:
-    """The text of ``docs/lock.schema.json``."""
-    schema = {"$id": "urn:rtbuild:schema:lock:1", **Document.model_json_schema(by_alias=True)}
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json_schema())

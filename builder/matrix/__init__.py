@@ -1,7 +1,6 @@
 """Floor 1: a matrix file to cells, and the selection among them."""
 
 from builder.matrix.loading import load
-from builder.matrix.schema import json_schema
 from builder.matrix.selection import Selection, select
 
-__all__ = ["Selection", "json_schema", "load", "select"]
+__all__ = ["Selection", "load", "select"]

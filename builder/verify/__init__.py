@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builder.verify.document import ProbeDocument, json_schema
+from builder.verify.document import ProbeDocument
 from builder.verify.entry import Damaged, ReportKey, SealedReport, read_entry
 from builder.verify.expectation import Expectation
 from builder.verify.store import ReportStore
@@ -15,7 +15,6 @@ __all__ = [
     "ReportKey",
     "ReportStore",
     "SealedReport",
-    "json_schema",
     "read_entry",
     "verify",
 ]

@@ -125,14 +125,3 @@ def parse(text: str | bytes) -> ProbeDocument:
         ]
         more = f", and {len(faults) - 3} more" if len(faults) > 3 else ""
         raise CellError(f"cudnn-verify printed no valid report: {'; '.join(faults[:3])}{more}") from error
-
-
-def json_schema() -> dict[str, Any]:
-    """The schema of the report, for ``docs/report.schema.json``."""
-    schema = ProbeDocument.model_json_schema(by_alias=True)
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "urn:rtbuild:schema:report:1",
-        **schema,
-        "title": "cudnn-verify report",
-    }

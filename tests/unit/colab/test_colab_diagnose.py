@@ -5,8 +5,8 @@ import warnings
 from pathlib import Path
 
 import pytest
+from pages.diagnose import notebook
 
-from builder.colab.diagnose import notebook
 from builder.colab.listed import listed
 from builder.colab.runtimes import NAMED, REPOSITORY
 from builder.recipe.bundle import bundle

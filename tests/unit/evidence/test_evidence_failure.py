@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import jsonschema
 import pytest
+from pages import model_schemas
 
 from builder.errors import EvidenceError
 from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
 from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
-from builder.evidence.verification import EXTENSION, json_schema, predicate_of
+from builder.evidence.verification import EXTENSION, predicate_of
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def predicate(image: Staged) -> dict[str, Any]:
 def test_one_that_counts(predicate: dict[str, Any], image: Staged) -> None:
     assert is_failure(predicate)
     assert predicate["failedTests"] == ["convolution/C07"]
-    jsonschema.validate(predicate, json_schema())
+    jsonschema.validate(predicate, model_schemas.of_verification())
     found = judge_failure(predicate, image)
     assert (found.verdict, found.report.cause, found.driver, found.gpu_class) == (
         "broken",

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import evidence_doubles as doubles
 import jsonschema
 import pytest
+from pages import model_schemas
 
 from builder.errors import EvidenceError
 from builder.evidence.judgement import Policy, judge
-from builder.evidence.verification import EXTENSION, json_schema, predicate_of, timestamp
+from builder.evidence.verification import EXTENSION, predicate_of, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +123,7 @@ def test_of_several_gpus_the_first_is_the_one_that_convolved(image: Staged) -> N
 
 
 def test_the_schema(predicate: dict[str, Any], generated: Callable[[str, str], None]) -> None:
-    schema = json_schema()
+    schema = model_schemas.of_verification()
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(predicate, schema)
     generated("docs/verification.schema.json", json.dumps(schema, indent=2) + "\n")

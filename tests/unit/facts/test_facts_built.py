@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builder.facts.built import Built, markdown, of_run, read, write
+from pages.built import Built, markdown, of_run, read, write
+
 from builder.matrix import load
 
 ROOT = Path(__file__).resolve().parents[3]

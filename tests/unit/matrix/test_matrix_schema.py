@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from pages.matrix_schema import json_schema
 
-from builder.matrix import json_schema, load
+from builder.matrix import load
 from builder.matrix.keys import CELL
 
 ROOT = Path(__file__).parents[3]

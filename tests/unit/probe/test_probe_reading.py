@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
+from pages.portable import portable
 
-from builder.facts.portable import portable
 from builder.facts.tables import load
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures

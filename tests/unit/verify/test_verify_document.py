@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
+from pages import model_schemas
 
 from builder.errors import CellError
 from builder.recipe.bundle import bundle
-from builder.verify.document import EXIT_CODES, ProbeDocument, json_schema, parse
+from builder.verify.document import EXIT_CODES, ProbeDocument, parse
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,11 +57,13 @@ def test_what_is_no_report(text: str) -> None:
 
 
 def test_the_schema_in_docs_is_this_one(generated) -> None:
-    generated("docs/report.schema.json", json.dumps(json_schema(), indent=2, sort_keys=True) + "\n")
+    generated(
+        "docs/report.schema.json", json.dumps(model_schemas.of_report(), indent=2, sort_keys=True) + "\n"
+    )
 
 
 def test_the_schema_agrees_with_the_model(document) -> None:
-    validator = jsonschema.Draft202012Validator(json_schema())
+    validator = jsonschema.Draft202012Validator(model_schemas.of_report())
     validator.validate(document())
     for key in document():
         broken = document()

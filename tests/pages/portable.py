@@ -1,4 +1,4 @@
-"""The facts that travel inside the probe: ``builder/probe/builds.jsonl`` is this text.
+"""The facts that the probe carries: ``builder/probe/builds.jsonl``.
 
 The probe imports nothing of rtbuild, and its commands have to name the releases that the tables know.
 """

@@ -1,4 +1,4 @@
-"""The format of a matrix as JSON Schema, for editors; ``load`` checks far more."""
+"""``docs/matrix.schema.json``: the format of a matrix, for editors; ``load`` checks far more."""
 
 from __future__ import annotations
 
