@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from builder.oci.staging import Staged
 
 OLD = timedelta(days=90)
-"""After which a verification is pointed out; a stricter limit is the reader's to set."""
+"""The age from which a verification gets a remark; the user may set a stricter limit."""
 
 _BASE_NAME = "org.opencontainers.image.base.name"
 _BASE_DIGEST = "org.opencontainers.image.base.digest"
 """https://github.com/opencontainers/image-spec/blob/main/annotations.md"""
 _CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,7}(?![\d.])")
-"""A report may come from anyone, and a number of a million digits takes long to read."""
+"""Bounded, because a report may come from anyone."""
 _CUBLAS = re.compile(r"nvidia-cublas(?:-cu\d+)?")
 
 
@@ -41,36 +41,30 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
     name, digest = image.label(_BASE_NAME), image.label(_BASE_DIGEST)
     if not name or not digest:
         return AuditFinding(
-            what="base",
-            outcome=AuditOutcome.NOT_RUN,
-            message="the base is no registry image: its Debian packages are in the SBOM",
+            "base", AuditOutcome.NOT_RUN, "the base is no registry image: its Debian packages are in the SBOM"
         )
     try:
         now = _digest(registry, name, image.platform)
     except ImageMissingError:
         return AuditFinding(
-            what="base",
-            outcome=AuditOutcome.MIND,
-            message=f"{name} was removed from its registry: the image cannot be built again on it",
+            "base",
+            AuditOutcome.MIND,
+            f"{name} was removed from its registry: the image cannot be built again on it",
         )
     except (RegistryError, UsageError) as error:
-        return AuditFinding(
-            what="base",
-            outcome=AuditOutcome.NOT_RUN,
-            message=f"{name} could not be asked for: {error.message}",
-        )
+        return AuditFinding("base", AuditOutcome.NOT_RUN, f"{name} could not be asked for: {error.message}")
     if now != digest:
         return AuditFinding(
-            what="base",
-            outcome=AuditOutcome.MIND,
-            message=f"{name} was pushed again since: now {now[:19]}…, and the image stands on {digest[:19]}…",
+            "base",
+            AuditOutcome.MIND,
+            f"{name} was pushed again since: now {now[:19]}…, and the image stands on {digest[:19]}…",
             hint="the image is what it was; to have the base's fixes: rtbuild lock --upgrade, and all anew",
         )
-    return AuditFinding(what="base", outcome=AuditOutcome.PASSES, message=f"{name} is what it was")
+    return AuditFinding("base", AuditOutcome.PASSES, f"{name} is what it was")
 
 
 def _digest(registry: Registry, name: str, platform: str) -> str:
-    """Of the platform's manifest, as a lock has it."""
+    """The digest of the platform's manifest, as in a lock."""
     manifest = registry.manifest(name)
     if manifest.media_type not in oci.INDEXES:
         return manifest.digest
@@ -81,39 +75,28 @@ def cudnn(verified: JudgedReport, facts: Facts) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
     loaded = loaded_cudnn(verified)
     if not loaded:
-        return AuditFinding(
-            what="cudnn-patch",
-            outcome=AuditOutcome.NOT_RUN,
-            message="the report names no cuDNN that was loaded",
-        )
+        return AuditFinding("cudnn-patch", AuditOutcome.NOT_RUN, "the report names no cuDNN that was loaded")
     packages = python_packages(verified.document) or {}
     names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in facts.wheels)
-    newer: list[str] = []
-    for version in loaded:
-        offered = [v for name in names for v in facts.wheels[name].versions] or _in_bases(verified, facts)
-        newer += [
-            v
-            for v in offered
-            if agree(short(v, 2), short(version, 2)) and not at_least(short(version, 3), short(v, 3))
-        ]
+    toolkits = {short(version, 2) for version in loaded_cuda(verified)}
+    bases = [row.cudnn for row in facts.tags if row.cudnn and short(row.cuda, 2) in toolkits]
+    offered = [v for name in names for v in facts.wheels[name].versions] or bases
+    newer = [
+        v
+        for version in loaded
+        for v in offered
+        if agree(short(v, 2), short(version, 2)) and not at_least(short(version, 3), short(v, 3))
+    ]
     if not newer:
         return AuditFinding(
-            what="cudnn-patch",
-            outcome=AuditOutcome.PASSES,
-            message=f"no newer patch of cuDNN {', '.join(loaded)} is known",
+            "cudnn-patch", AuditOutcome.PASSES, f"no newer patch of cuDNN {', '.join(loaded)} is known"
         )
     return AuditFinding(
-        what="cudnn-patch",
-        outcome=AuditOutcome.MIND,
-        message=f"cuDNN {max(newer, key=key)} is out; the image loads {', '.join(loaded)}",
+        "cudnn-patch",
+        AuditOutcome.MIND,
+        f"cuDNN {max(newer, key=key)} is out; the image loads {', '.join(loaded)}",
         hint="lock, build and verify anew: rtbuild lock --upgrade",
     )
-
-
-def _in_bases(verified: JudgedReport, facts: Facts) -> list[str]:
-    """cuDNN in NVIDIA's base images of the CUDA that was loaded."""
-    wanted = {short(version, 2) for version in loaded_cuda(verified)}
-    return [row.cudnn for row in facts.tags if row.cudnn and short(row.cuda, 2) in wanted]
 
 
 def loaded_cudnn(verified: JudgedReport) -> list[str]:
@@ -143,21 +126,17 @@ def known_bad(
             fails = found.outcome is Outcome.IMPOSSIBLE
             source = found.values[-1].source if found.values else None
             yield AuditFinding(
-                what="known-bad",
-                outcome=AuditOutcome.FAILS if fails else AuditOutcome.MIND,
-                message=found.message,
+                "known-bad",
+                AuditOutcome.FAILS if fails else AuditOutcome.MIND,
+                found.message,
                 hint=f"see {source.reference}" if source else None,
             )
     if not seen:
-        yield AuditFinding(
-            what="known-bad",
-            outcome=AuditOutcome.PASSES,
-            message="nothing in it is listed as a bad combination",
-        )
+        yield AuditFinding("known-bad", AuditOutcome.PASSES, "nothing in it is listed as a bad combination")
 
 
 def _measured(verified: JudgedReport) -> dict[str, Value]:
-    """Versions as the report has them, by the names of ``known-bad.toml``."""
+    """The report's versions, by the names of ``known-bad.toml``."""
     texts: dict[str, str] = {}
     for name, version in (python_packages(verified.document) or {}).items():
         texts["cublas" if _CUBLAS.fullmatch(name) else name] = version
@@ -175,21 +154,19 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
 
 
 def rollback(verifications: Sequence[JudgedReport], seen: datetime) -> AuditFinding:
-    """Whether the newest verification is older than one that the asker has seen under this name.
+    """Whether the newest verification is older than one that the user has seen under this name.
 
-    Signatures do not grow old: whoever may move a tag can put an earlier, truly verified digest back.
+    Signatures do not expire: anyone who may move a tag can put an earlier, verified digest back.
     """
     newest = max(verified.when for verified in verifications)
     if newest >= seen:
         return AuditFinding(
-            what="rollback",
-            outcome=AuditOutcome.PASSES,
-            message=f"verified {timestamp(newest)}, not before {timestamp(seen)}",
+            "rollback", AuditOutcome.PASSES, f"verified {timestamp(newest)}, not before {timestamp(seen)}"
         )
     return AuditFinding(
-        what="rollback",
-        outcome=AuditOutcome.FAILS,
-        message=f"verified {timestamp(newest)}, and {timestamp(seen)} has been seen: an older image is back",
+        "rollback",
+        AuditOutcome.FAILS,
+        f"verified {timestamp(newest)}, and {timestamp(seen)} has been seen: an older image is back",
         hint="somebody moved the tag back; name the image by its digest",
     )
 
@@ -201,9 +178,9 @@ def age(verifications: Sequence[JudgedReport], now: datetime) -> AuditFinding:
     text = "today" if days < 1 else f"{days} day{'s' if days != 1 else ''} ago"
     if now - newest > OLD:
         return AuditFinding(
-            what="age",
-            outcome=AuditOutcome.MIND,
-            message=f"last verified {text}: drivers and cards have moved on",
+            "age",
+            AuditOutcome.MIND,
+            f"last verified {text}: drivers and cards have moved on",
             hint="verify it anew: rtbuild verify --from; --max-age makes this a no",
         )
-    return AuditFinding(what="age", outcome=AuditOutcome.PASSES, message=f"last verified {text}")
+    return AuditFinding("age", AuditOutcome.PASSES, f"last verified {text}")

@@ -1,4 +1,4 @@
-"""The question that an audit answers, and its findings."""
+"""The question of an audit, and its findings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """The asker's conditions beyond whether the image works at all."""
+    """The user's conditions, besides that the image works at all."""
 
     verifier: Verifier | None = None
-    """Whose signature counts. Without one, nobody's is checked."""
+    """The accepted signer. None: signatures are not checked."""
     gpu: str | None = None
     """A class of ``facts/gpus.toml``."""
     driver: str | None = None
@@ -25,7 +25,7 @@ class Question:
     max_age: timedelta | None = None
     """Verifications older than this do not count."""
     at_least: datetime | None = None
-    """When the newest publication was verified that the asker has seen: an older one was put back."""
+    """Time of the newest verification that the user has seen; an older one means a tag moved back."""
 
 
 class AuditOutcome(enum.StrEnum):
@@ -37,7 +37,7 @@ class AuditOutcome(enum.StrEnum):
     NOT_RUN = "not_run"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class AuditFinding:
     """``what`` is a stable id, listed in ``docs/evidence.md``: ``base``, ``cudnn-patch``, ``machine`` …"""
 

@@ -57,26 +57,25 @@ class Weighed:
         """The findings of an audit about them."""
         for found in broken(self.against):
             yield AuditFinding(
-                what=found.verdict,
-                outcome=AuditOutcome.FAILS,
-                message=f"it was found {found.text}",
+                found.verdict,
+                AuditOutcome.FAILS,
+                f"it was found {found.text}",
                 hint="use another digest; its publisher can mend it, or verify it again where it was found",
             )
         left = any(found.claims for found in self.verified)
         for found in self.denied:
             mine = question.gpu == found.gpu_class or not left
             yield AuditFinding(
-                what=found.verdict,
-                outcome=AuditOutcome.FAILS if mine else AuditOutcome.MIND,
-                message=f"it is no longer known to work on {found.gpu_class}: found {found.text}",
+                found.verdict,
+                AuditOutcome.FAILS if mine else AuditOutcome.MIND,
+                f"it is no longer known to work on {found.gpu_class}: found {found.text}",
                 hint="use another digest on this GPU",
             )
         for found in self.unheard:
             yield AuditFinding(
-                what=found.verdict,
-                outcome=AuditOutcome.MIND,
-                message=f"a statement says {found.text}; it is not signed by {question.verifier}, and does "
-                "not count",
+                found.verdict,
+                AuditOutcome.MIND,
+                f"a statement says {found.text}; it is not signed by {question.verifier}, and does not count",
                 hint="ask the publisher; without the check of signatures it counts",
             )
 

@@ -1,9 +1,8 @@
-"""Whether an image is known to work on the asker's machine: its GPU and its driver.
+"""Whether an image is known to work on the user's machine: its GPU and its driver.
 
-It is known to work with what it was seen to work with: a card of the same class, claimed by the publisher,
-and a driver that is not older. NVIDIA's drivers run programs built for older ones
-(https://docs.nvidia.com/deploy/cuda-compatibility/), and those of one branch differ in fixes only. The
-compatibility rules are asked as well, for a reason why it cannot work; they never make a yes.
+It is, if it was verified on a card of the same class, claimed by the publisher, with a driver that is not
+newer. NVIDIA's drivers run programs built for older ones (https://docs.nvidia.com/deploy/cuda-compatibility/),
+and drivers of one branch differ in fixes only. The compatibility rules can only find reasons against it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 
 
 def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | None) -> AuditFinding:
-    """What the verifications say of this machine. ``driver`` is a branch or a whole version."""
+    """The finding about this machine. ``driver`` is a branch or a whole version."""
     mine = "this machine" if gpu is None else gpu
     of_class = [v for v in verifications if gpu is None or gpu in v.claims]
     if not of_class:
@@ -39,33 +38,30 @@ def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | N
         ran = {v.gpu_class for v in verifications}
         taken = f"; it ran on {gpu}, but is not published for it" if gpu in ran else ""
         return AuditFinding(
-            what="machine",
-            outcome=AuditOutcome.FAILS,
-            message=f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
+            "machine",
+            AuditOutcome.FAILS,
+            f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
             hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
         )
     if driver is not None:
-        fitting = [v for v in of_class if _not_older(driver, v.driver or "")]
+        drivers = ((v, v.driver or "") for v in of_class)
+        fitting = [v for v, other in drivers if major(driver) == major(other) or at_least(driver, other)]
         if not fitting:
-            drivers = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
+            older = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
             return AuditFinding(
-                what="machine",
-                outcome=AuditOutcome.FAILS,
-                message=f"driver {driver} is older than every driver that it was verified with ({drivers})",
+                "machine",
+                AuditOutcome.FAILS,
+                f"driver {driver} is older than every driver that it was verified with ({older})",
                 hint="install a newer driver, or run cudnn-verify in it on your machine",
             )
         of_class = fitting
     best = max(of_class, key=lambda v: v.when)
     return AuditFinding(
-        what="machine",
-        outcome=AuditOutcome.PASSES,
-        message=f"verified on {best.gpu} with driver {best.driver}"
+        "machine",
+        AuditOutcome.PASSES,
+        f"verified on {best.gpu} with driver {best.driver}"
         + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
     )
-
-
-def _not_older(asked: str, verified: str) -> bool:
-    return major(asked) == major(verified) or at_least(asked, verified)
 
 
 def ruled(
@@ -76,13 +72,13 @@ def ruled(
     driver: str | None,
     facts: Facts,
 ) -> Iterator[AuditFinding]:
-    """Why the compatibility rules say that it cannot work there, if they do."""
+    """The findings of the compatibility rules about this machine."""
     made = cell_of(provenance) if provenance is not None else None
     if made is None:
         yield AuditFinding(
-            what="rules",
-            outcome=AuditOutcome.NOT_RUN,
-            message="no provenance says what is in the image, so the rules cannot be asked",
+            "rules",
+            AuditOutcome.NOT_RUN,
+            "no provenance says what is in the image, so the rules cannot be asked",
         )
         return
     cell, wheels = made
@@ -90,29 +86,23 @@ def ruled(
     truth = Truth(wheels=wheels, base=base, locked=True)
     try:
         findings = check(asked, truth, driver=driver, facts=facts, suggest=False)
-    except (ValueError, LookupError, TypeError) as error:  # whoever may push writes what he likes into it
+    except (ValueError, LookupError, TypeError) as error:  # anyone who can push can write anything into it
         yield AuditFinding(
-            what="rules",
-            outcome=AuditOutcome.NOT_RUN,
-            message=f"the provenance holds values that no rule understands: {error}",
+            "rules", AuditOutcome.NOT_RUN, f"the provenance holds values that no rule understands: {error}"
         )
         return
     told = [f for f in findings if f.rule in _RULES and f.outcome not in (Outcome.POSSIBLE, Outcome.UNKNOWN)]
     for found in told:
         fails = found.outcome is Outcome.IMPOSSIBLE
         yield AuditFinding(
-            what=f"rules:{found.rule}",
-            outcome=AuditOutcome.FAILS if fails else AuditOutcome.MIND,
-            message=found.message,
+            f"rules:{found.rule}", AuditOutcome.FAILS if fails else AuditOutcome.MIND, found.message
         )
     if not told:
-        yield AuditFinding(
-            what="rules", outcome=AuditOutcome.PASSES, message="no rule speaks against this machine"
-        )
+        yield AuditFinding("rules", AuditOutcome.PASSES, "no rule speaks against this machine")
 
 
 def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:
-    """The cell and its wheels out of a provenance predicate; None for one that rtbuild did not write."""
+    """The cell and its wheels from a provenance predicate; None if rtbuild did not write it."""
     try:
         definition = predicate["buildDefinition"]
         stated = definition["externalParameters"]["cell"]
@@ -132,16 +122,11 @@ def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]]
             pip=_texts(stated["pip"]),
             apt=_texts(stated["apt"]),
         )
-        wheels = tuple(
-            _wheel(row) for row in definition["resolvedDependencies"] if _is_wheel(row.get("uri", ""))
-        )
+        rows = definition["resolvedDependencies"]
+        wheels = tuple(_wheel(row) for row in rows if str(row.get("uri")).startswith("pkg:pypi/"))
     except (LookupError, TypeError, ValueError, AttributeError):
         return None
     return cell, wheels
-
-
-def _is_wheel(uri: Any) -> bool:
-    return isinstance(uri, str) and uri.startswith("pkg:pypi/")
 
 
 def _wheel(row: Mapping[str, Any]) -> WheelTruth:

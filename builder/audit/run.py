@@ -1,8 +1,8 @@
-"""Is this published image known to work? Answered from its registry alone, without an engine.
+"""Is this published image known to work? The answer comes from its registry alone, without an engine.
 
-A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only where a
-verification about this very content holds; missing, unreadable, contradicted or unwantedly unsigned evidence
-never becomes one.
+A tag is resolved once, to a digest, and everything else is about that digest. The answer is yes only if a
+verification of this very content holds; missing, unreadable, contradicted or unsigned evidence never makes a
+yes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
@@ -27,7 +27,7 @@ from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged, read_image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from builder.audit.judged import Held
     from builder.evidence.judgement import JudgedReport
@@ -38,7 +38,7 @@ PLATFORM = "linux/amd64"
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The answer, and all that it rests on."""
+    """The answer and its evidence."""
 
     reference: str
     """As it was asked for."""
@@ -52,7 +52,7 @@ class Audit:
     kept: str
     """``referrers`` or ``tag``: who lists the evidence."""
     signatures: bool
-    """Whether there are signatures at all, whoever made them."""
+    """Whether there are signatures of any signer."""
     verified: tuple[JudgedReport, ...]
     """The verifications that hold."""
     failed: tuple[JudgedReport, ...]
@@ -76,7 +76,7 @@ def audit(
     now: datetime | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> Audit:
-    """Everything that the registry tells about an image.
+    """Judge an image by its registry.
 
     Raises:
         RegistryError: there is no such image, or its registry does not answer.
@@ -91,7 +91,8 @@ def audit(
     findings: list[AuditFinding] = []
     if question.verifier is not None:
         note("checking signatures")
-        address = _address(registry, image)
+        # cosign knows nothing of rtbuild's mirrors.
+        address = f"{registry.address(image.repository)}@{image.digest}"
         kinds = (TEST_RESULT, CYCLONEDX, PROVENANCE)
         gathered, reasons = check_signatures(gathered, Cosign.find(), address, question.verifier, kinds)
         findings.append(_signature(gathered, question.verifier, reasons))
@@ -102,16 +103,13 @@ def audit(
     if verified:
         note("looking at what changed since")
         findings += _since(registry, image, verified, question, when)
-    provenance = _provenance(gathered, held)
     if verified and (question.gpu or question.driver):
+        rows = zip(gathered.pieces, held, strict=True)
+        made = (piece for piece, row in rows if row.kind == "provenance" and row.holds)
+        provenance = next((piece.statement.predicate for piece in made), None)
         findings.append(machine.seen(verified, question.gpu, question.driver))
-        findings += machine.ruled(
-            provenance,
-            _base_truth(registry, image),
-            gpu=question.gpu,
-            driver=question.driver,
-            facts=load(),
-        )
+        base = _base_truth(registry, image)
+        findings += machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver, facts=load())
     return Audit(
         reference=reference,
         image=image,
@@ -129,7 +127,7 @@ def audit(
 
 
 def resolve(registry: Registry, reference: str) -> Staged:
-    """The image by digest; of an index the one that every engine takes. Raises RegistryError."""
+    """The image by digest; of an index the one for linux/amd64. Raises RegistryError."""
     name = parse_reference(reference)
     digest = name.digest or registry.digest_of(name)
     if digest is None:
@@ -140,27 +138,21 @@ def resolve(registry: Registry, reference: str) -> Staged:
     return read_image(registry, f"{name.host}/{name.repository}", digest)
 
 
-def _address(registry: Registry, image: Staged) -> str:
-    """Where cosign finds the image: it knows nothing of rtbuild's mirrors."""
-    return f"{registry.address(image.repository)}@{image.digest}"
-
-
 def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...]) -> AuditFinding:
     signed = [piece for piece in gathered.pieces if piece.signed]
     tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
     if not tests:
         why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
         return AuditFinding(
-            what="signature",
-            outcome=AuditOutcome.FAILS,
-            message=f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
+            "signature",
+            AuditOutcome.FAILS,
+            f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
             hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
         )
     return AuditFinding(
-        what="signature",
-        outcome=AuditOutcome.PASSES if not reasons else AuditOutcome.MIND,
-        message=f"{len(signed)} statements are signed by {verifier}"
-        + "".join(f"; {text}" for text in reasons),
+        "signature",
+        AuditOutcome.PASSES if not reasons else AuditOutcome.MIND,
+        f"{len(signed)} statements are signed by {verifier}" + "".join(f"; {text}" for text in reasons),
     )
 
 
@@ -168,9 +160,7 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
     if verified:
         cards = sorted({found.gpu for found in verified})
         yield AuditFinding(
-            what="verification",
-            outcome=AuditOutcome.PASSES,
-            message=f"a convolution ran on {', '.join(cards)} in this very image",
+            "verification", AuditOutcome.PASSES, f"a convolution ran on {', '.join(cards)} in this very image"
         )
         return
     tests = [row for row in held if row.kind == "verification"]
@@ -181,9 +171,9 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
         else "there is no verification of this image in its registry"
     )
     yield AuditFinding(
-        what="verification",
-        outcome=AuditOutcome.FAILS,
-        message=message,
+        "verification",
+        AuditOutcome.FAILS,
+        message,
         hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
     )
 
@@ -201,15 +191,8 @@ def _since(
     yield from drift.known_bad(verified, [name for name in classes if name], facts)
 
 
-def _provenance(gathered: Gathered, held: Sequence[Held]) -> Mapping[str, Any] | None:
-    for piece, row in zip(gathered.pieces, held, strict=True):
-        if row.kind == "provenance" and row.holds:
-            return piece.statement.predicate
-    return None
-
-
 def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:
-    """What the base says of itself in the environment that the image inherits from it."""
+    """The base's CUDA and cuDNN, from the environment that the image inherits from it."""
     name = image.label("org.opencontainers.image.base.name")
     if not name:
         return None

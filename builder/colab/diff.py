@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from builder.verify.expectation import first_parts
+from builder.recipe.expect import first_parts
 
 if TYPE_CHECKING:
     from builder.colab.listed import Listed

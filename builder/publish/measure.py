@@ -12,7 +12,8 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
 from builder.evidence.contents import python_packages
-from builder.verify.expectation import family, first_parts
+from builder.recipe.expect import first_parts
+from builder.verify.expectation import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

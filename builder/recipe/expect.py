@@ -52,14 +52,14 @@ def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, 
             cuda, cudnn = _of(packages, _RUNTIME), _of(packages, _CUDNN)
         case "none":
             pass
-    return _first_parts(cuda, 2), _first_parts(cudnn, 3)
+    return first_parts(cuda, 2), first_parts(cudnn, 3)
 
 
 def _undisputed(base: str | None, wheel: str | None, count: int) -> str | None:
     """The base's version; None where a wheel brings another, as on Colab: each framework then has its own way
     to one of the two copies.
     """
-    differs = wheel is not None and _first_parts(wheel, count) != _first_parts(base, count)
+    differs = wheel is not None and first_parts(wheel, count) != first_parts(base, count)
     return None if differs else base
 
 
@@ -67,7 +67,7 @@ def _of(packages: Mapping[str, str], name: re.Pattern[str]) -> str | None:
     return next((version for package, version in sorted(packages.items()) if name.fullmatch(package)), None)
 
 
-def _first_parts(version: str | None, count: int) -> str | None:
-    """``8.6.0`` of ``8.6.0.163-1+cuda11.8``."""
+def first_parts(version: str | None, count: int) -> str | None:
+    """The first numbers of a version: ``8.6.0`` of ``8.6.0.163-1+cuda11.8``."""
     numbers = re.match(r"\d+(?:\.\d+)*", version or "")
     return ".".join(numbers[0].split(".")[:count]) if numbers else None

@@ -1,4 +1,4 @@
-"""A report as it is kept and as it travels: what it is about, when it was made, and a seal over all of it."""
+"""A sealed report as a file: its subject, its time, the probe's document, and a checksum over all of it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 _SCHEMA = 2
 
 AGAINST_IMAGE = frozenset({"broken", "unsupported-gpu"})
-"""Verdicts that speak against an image: one that says nothing about it does not take their place."""
+"""Verdicts against an image."""
 NO_WORD = frozenset({"unverified", "host", "busy"})
-"""Verdicts that speak of the machine alone."""
+"""Verdicts about the machine alone; they do not replace one against the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportKey:
-    """What a report is about. Two reports with the same key say the same, or something is wrong."""
+    """The subject of a report. Two reports with the same key should agree."""
 
     digest: str
-    """:attr:`builder.model.Image.manifest`: of the manifest in a registry, or what the engine calls it."""
+    """:attr:`builder.model.Image.manifest`: the digest in a registry, or the engine's image id."""
     content: str
     """:attr:`builder.model.Image.content`"""
     probe: str
     """sha256 of the probe's file in the image, 64 hex digits."""
     gpus: tuple[tuple[str, str], ...]
-    """Names and compute capabilities, sorted; empty where no GPU took part."""
+    """Names and compute capabilities, sorted; empty without a GPU."""
     driver: str | None
 
     def file_name(self) -> str:
@@ -73,16 +73,16 @@ class SealedReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Damaged:
-    """What lies where a report should, and is none that can be believed."""
+    """A file that should be a report and cannot be trusted."""
 
     where: str
     why: str
     name: str
-    """Of the file; it begins with the first digits of the content that it was about."""
+    """The file's name; it begins with the first digits of the image's content digest."""
 
 
 def key_of(content: str, document: ProbeDocument, digest: str) -> ReportKey | None:
-    """The key of a report by its own account; None where a GPU in it has no compute capability."""
+    """The key by the report's own content; None if a GPU in it has no compute capability."""
     gpus = sorted((gpu.name, gpu.compute_capability or "") for gpu in document.gpus)
     if not all(capability for _, capability in gpus):
         return None
@@ -105,8 +105,8 @@ def seal(
 ) -> str:
     """The text of an entry. ``verified`` is now by default; a fraction of a second is left out.
 
-    The seal is a checksum over the rest: it shows a change by hand or by accident. Whoever means to deceive
-    can compute it anew; only a signature stops that.
+    The seal is a checksum over the rest: it reveals accidental and careless changes. An attacker can compute
+    it again; only a signature prevents that.
     """
     entry = {
         "schema": _SCHEMA,
@@ -120,7 +120,7 @@ def seal(
 
 
 def read_entry(text: str | bytes, where: str) -> SealedReport:
-    """An entry out of its text. Raises CellError where it is damaged, edited, or contradicts itself."""
+    """An entry from its text. Raises CellError if it is damaged, edited, or contradicts itself."""
     try:
         entry = parse_object(text, strict=True)
     except MalformedError as error:

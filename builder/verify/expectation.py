@@ -1,4 +1,4 @@
-"""What was asked of an image, and how it differs from what the probe measured."""
+"""The versions asked of an image, and their differences to those that the probe measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder.model import Difference
-from builder.recipe.expect import expectation
+from builder.recipe.expect import expectation, first_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from builder.verify.document import ProbeDocument
 
 _PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})
-"""The frameworks that the probe always reports where they are installed."""
+"""The frameworks that the probe reports whenever they are installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What was asked of an image. None: nothing in particular was asked, or it is not known."""
+    """The versions asked of an image. None: no version was asked for, or it is not known."""
 
     python: str | None = None
     frameworks: tuple[tuple[str, str], ...] = ()
@@ -36,7 +36,7 @@ class Expectation:
 
     @classmethod
     def of(cls, pinned: Pinned) -> Self:
-        """From a lock: the same that its image's ``expect.json`` says."""
+        """From a lock: the content of its image's ``expect.json``."""
         return cls.from_document(json.loads(expectation(pinned)))
 
     @classmethod
@@ -50,17 +50,11 @@ class Expectation:
         )
 
 
-def first_parts(version: str | None, count: int) -> str | None:
-    """The first numbers of a version: ``8.6.0`` of ``8.6.0.163-1+cuda11.8``."""
-    numbers = re.match(r"\d+(?:\.\d+)*", version or "")
-    return ".".join(numbers[0].split(".")[:count]) if numbers else None
-
-
 def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:
-    """Every difference, the probe's own included, each thing once.
+    """All differences, including those that the probe found, each subject once.
 
-    What could not be measured is a difference only where the probe says that all works: a machine without a
-    GPU loads less, and the verdict says that already.
+    An unmeasured value is a difference only if the probe says ``works``: a machine without a GPU loads less,
+    and the verdict says that already.
     """
     rows = [
         Difference(what=row.what, asked=str(row.asked), found=str(row.found)) for row in found.differences
@@ -74,9 +68,8 @@ def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:
 
 def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Difference]:
     measured = found.verdict == "works"
-    sound = (
-        measured or found.verdict == "unverified"
-    )  # else an import may have failed, and the verdict says so
+    # With any other verdict an import may have failed, and the verdict says so.
+    sound = measured or found.verdict == "unverified"
     python = found.python_version()
     if asked.python and python and first_parts(python, 2) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
@@ -87,10 +80,8 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
             yield Difference(what=f"framework {name}", asked=version, found=actual)
         elif sound and family(name) in _PROBED and family(name) not in installed:
             yield Difference(what=f"framework {name}", asked=version, found="nothing")
-    yield from _loaded("cuda", asked.cuda, _loaded_versions(found, "cuda", "libcudart.so"), 2, demanded=False)
-    yield from _loaded(
-        "cudnn", asked.cudnn, _loaded_versions(found, "cudnn", "libcudnn.so"), 3, demanded=measured
-    )
+    yield from _loaded("cuda", asked.cuda, found.loaded("cuda", "libcudart.so"), 2, demanded=False)
+    yield from _loaded("cudnn", asked.cudnn, found.loaded("cudnn", "libcudnn.so"), 3, demanded=measured)
 
 
 def family(name: str) -> str:
@@ -100,7 +91,7 @@ def family(name: str) -> str:
 
 
 def same_version(asked: str, found: str) -> bool:
-    """Equal as versions; a local part such as ``+cu124`` counts only where it was asked for."""
+    """Equal as versions; a local part such as ``+cu124`` counts only if it was asked for."""
     try:
         wanted, actual = Version(asked), Version(found)
     except InvalidVersion:
@@ -117,9 +108,3 @@ def _loaded(
     wrong = [version for version in versions if version != asked]
     if wrong or (demanded and not versions):
         yield Difference(what=what, asked=asked, found=", ".join(wrong) or "nothing")
-
-
-def _loaded_versions(found: ProbeDocument, key: str, soname: str) -> list[str]:
-    """What the frameworks say they loaded; where none says so, the mapped library itself."""
-    loaded = [str((row.loaded or {})[key]) for row in found.frameworks if (row.loaded or {}).get(key)]
-    return loaded or [row.version for row in found.libraries if row.version and row.name.startswith(soname)]

@@ -1,4 +1,4 @@
-"""Reports on disk, found again by what they are about."""
+"""Reports on disk, found again by their key."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 REUSABLE = frozenset({"works", "unverified"})
-"""A failure is tried again: that is what people expect of a second run, and of another driver or toolkit."""
+"""A failed image is verified again, because its driver or toolkit may have changed."""
 _SIGNATURE = ".sig"
 _LARGEST_SIGNATURE = 64 << 10
 
 
 class ReportStore:
-    """A folder of reports. A file that is damaged or edited is as good as absent, and ``warn`` says so.
+    """A folder of reports. A damaged or edited file counts as absent, and ``warn`` is told.
 
     ``sign`` makes the signature that is kept beside each report, in a file of the same name with ``.sig``; a
     report without one that ``signed`` accepts is not reused then.
@@ -46,27 +46,23 @@ class ReportStore:
         self._signed = signed
 
     def load(self, key: ReportKey) -> Mapping[str, Any] | None:
-        """A document that may stand for a new run of the probe: same key, whole, and no test double's."""
+        """A kept document that replaces a new run of the probe: same key, undamaged, no test double."""
         path = self.folder / key.file_name()
-        try:
-            entry = _read(path)
-        except FileNotFoundError:
+        entry = _read(path)
+        if entry is None:
             return None
-        except (OSError, MalformedError) as error:
-            self._warn(f"{path} cannot be read ({error}): the image is verified again")
-            return None
-        except CellError as error:
-            self._warn(f"{error.message}: the image is verified again")
+        if isinstance(entry, Damaged):
+            self._warn(f"{entry.why}: the image is verified again")
             return None
         if entry.key != key:
-            self._warn(f"{path} is about something else: the image is verified again")
+            self._warn(f"{path} is about another image, GPU or driver: the image is verified again")
             return None
         if not self._signed(entry):
             return None
         return entry.document if entry.verdict in REUSABLE and not entry.test_double else None
 
     def entries(self) -> Iterator[SealedReport | Damaged]:
-        """Every report in the folder, and every file that should be one, by name."""
+        """All reports in the folder, damaged files included, by name."""
         try:
             paths = sorted(path for path in self.folder.iterdir() if path.suffix == ".json")
         except FileNotFoundError:
@@ -74,19 +70,7 @@ class ReportStore:
         except OSError as error:
             yield Damaged(where=str(self.folder), why=f"{self.folder} cannot be read ({error})", name="")
             return
-        for path in paths:
-            try:
-                yield _read(path)
-            except (CellError, OSError, MalformedError) as error:
-                why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
-                yield Damaged(where=str(path), why=why, name=path.name)
-
-    def _speaks_against(self, path: Path, key: ReportKey) -> bool:
-        try:
-            entry = _read(path)
-        except (OSError, CellError, MalformedError):  # damaged is as good as absent
-            return False
-        return entry.key == key and entry.verdict in AGAINST_IMAGE
+        yield from filter(None, map(_read, paths))
 
     def save(
         self,
@@ -97,15 +81,17 @@ class ReportStore:
         matrix: str = "",
         verified: datetime | None = None,
     ) -> Path | None:
-        """Write beside and rename, so that no reader ever sees half; None, and a warning, where it cannot.
+        """Write the report and return its path; None, with a warning, if it cannot be written.
 
-        A report that says nothing about the image does not replace one that speaks against it. Raises
-        CommandError if it is to be signed, and is not.
+        A report that says nothing about the image does not replace one against it. Raises CommandError if it
+        cannot be signed.
         """
         text = seal(key, document, cell=cell, matrix=matrix, verified=verified)
         path = self.folder / key.file_name()
-        if document["verdict"] in NO_WORD and self._speaks_against(path, key):
-            return path
+        if document["verdict"] in NO_WORD:
+            kept = _read(path)
+            if isinstance(kept, SealedReport) and kept.key == key and kept.verdict in AGAINST_IMAGE:
+                return path
         signature = self._sign(text.encode()) if self._sign is not None else None
         try:
             beside = path.with_suffix(_SIGNATURE)
@@ -121,10 +107,16 @@ class ReportStore:
         return path
 
 
-def _read(path: Path) -> SealedReport:
-    """A report, with what stands beside it. Raises OSError, MalformedError and CellError."""
-    entry = read_entry(read_file(path), str(path))
-    with contextlib.suppress(OSError, ValueError):  # a signature that cannot be read is none
+def _read(path: Path) -> SealedReport | Damaged | None:
+    """The report in a file, with the signature beside it; None if there is no file."""
+    try:
+        entry = read_entry(read_file(path), str(path))
+    except FileNotFoundError:
+        return None
+    except (CellError, OSError, MalformedError) as error:
+        why = error.message if isinstance(error, CellError) else f"{path} cannot be read ({error})"
+        return Damaged(where=str(path), why=why, name=path.name)
+    with contextlib.suppress(OSError, ValueError):  # an unreadable signature counts as none
         signature = read_file(path.with_suffix(_SIGNATURE), most=_LARGEST_SIGNATURE).decode()
         return replace(entry, signature=signature)
     return entry

@@ -1,4 +1,4 @@
-"""Runs the probe in an image and turns what it says into a report."""
+"""Runs the probe in an image and turns its answer into a report."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def verify(
 ) -> Report:
     """Probe ``image``, or reuse a report about the same content, probe, GPUs and driver.
 
-    ``auto`` asks for a GPU where the engine can hand one out; a machine that has a GPU and an engine that
-    cannot is a ``host`` verdict, never a silent ``unverified``. ``timeout`` is in seconds. What the probe
-    finds is compared with ``expect``, and a difference makes the verdict ``broken``. ``waits`` is told where
-    another probe has the GPU.
+    ``auto`` asks for a GPU if the engine can provide one; a machine with a GPU whose engine cannot gets the
+    verdict ``host``, never a silent ``unverified``. ``timeout`` is in seconds. A difference between the
+    probe's findings and ``expect`` makes the verdict ``broken``. ``waits`` is called while another probe has
+    the GPU.
 
-    Raises CellError where the probe itself failed, which is no verdict on anything, and CancelledError.
+    Raises CellError if the probe itself failed, which is no verdict, and CancelledError.
     """
     gpu = engine.facts().gpu
     ask = gpu.usable if gpus == "auto" else gpus
@@ -61,7 +61,7 @@ def verify(
         if kept is not None:
             return _report(image, kept, expect, fault=None, asked=ask, reused=True)
 
-    # By digest: what is verified is what will be tagged, whatever happens to the name meanwhile.
+    # By digest, because the name may move meanwhile.
     run = engine.run_probe(
         image.digest, [PROBE_PATH, "--json"], gpus=ask, timeout=timeout, cancel=cancel, waits=waits
     )
@@ -78,14 +78,10 @@ def verify(
     document = _document(run, image, probe, timeout)
     report = _report(image, parse_object(run.stdout), expect, fault=fault, asked=ask, reused=False)
     about = key_of(image.content, document, image.manifest)
-    if store is not None and about is not None and report.verdict.value == document.verdict and not fault:
-        _keep(store, about, report, image)
+    whole = report.verdict.value == document.verdict and not fault and not report.test_double
+    if store is not None and about is not None and whole:
+        store.save(about, report.document, cell=image.cell.id, matrix=image.cell.matrix)
     return report
-
-
-def _keep(store: ReportStore, key: ReportKey, report: Report, image: Image) -> None:
-    if not report.test_double:  # its word is good for this run alone
-        store.save(key, report.document, cell=image.cell.id, matrix=image.cell.matrix)
 
 
 def _probe_digest(engine: Engine, image: Image) -> str:
@@ -98,7 +94,7 @@ def _probe_digest(engine: Engine, image: Image) -> str:
 
 
 def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> ReportKey | None:
-    """The key that a new report would have; None where this machine does not know its GPUs well enough."""
+    """The key of a new report; None if this machine does not know its GPUs well enough."""
     if not ask:
         return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=(), driver=None)
     known = tuple(sorted((card.name, card.compute_capability or "") for card in gpu.gpus))
@@ -116,7 +112,7 @@ def _report(
     asked: bool,
     reused: bool,
 ) -> Report:
-    """The verdict: the probe's own, unless the engine or the lock knows worse."""
+    """The report with the probe's verdict, unless the engine or the lock gives a worse one."""
     found = parse(json.dumps(document))
     verdict, cause, summary = Verdict(found.verdict), found.cause, found.summary
     remedy = str(found.remedy) if found.remedy else None
@@ -145,7 +141,7 @@ def _report(
 
 
 def _document(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
-    """The probe's report, if its way of ending lets it be believed."""
+    """The probe's report. Raises CommandError if its exit status contradicts it."""
     if run.timed_out:
         raise _probe_error(run, image, f"did not end within {timeout:g} s")
     if run.truncated:

@@ -215,7 +215,7 @@ def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
     from builder.probe.causes import CAUSES
     from builder.verify.host import _FAULTS, host_fault, lost_on_the_way, no_way_in
 
-    given = {known.cause for known in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
+    given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
     given |= {no_way_in(("/dev/nvidia0",)).cause, lost_on_the_way().cause}
     assert given <= set(CAUSES)
 

@@ -100,7 +100,7 @@ def test_a_report_under_another_name_is_not_believed(
     other = ReportKey(digest=DIGEST, content="sha256:" + "e" * 64, probe=key.probe, gpus=(), driver=None)
     path.rename(path.with_name(other.file_name()))
     assert store.load(other) is None
-    assert "is about something else" in warnings[0]
+    assert "is about another image, GPU or driver" in warnings[0]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 9}', '{"schema": 2}'])
