@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
-from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 _PRIVATE = 0o600
-"""What ``mkstemp`` gives."""
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Write beside and rename: a reader sees the old file or the new one. Folders are made.
 
-    ``mode`` is the file's, whatever the umask. Raises OSError, and leaves nothing beside then.
+    ``mode`` is the file's, whatever the umask. Raises OSError, and leaves nothing beside then; what a process
+    that was killed has left there is taken over by the next.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
-    beside = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
+    beside = path.with_name(f".{path.name[:100]}.new")
+    with _alone(beside) as file:
+        try:
+            os.ftruncate(file.fileno(), 0)
             file.write(content)
+            file.flush()
             if mode != _PRIVATE:  # some file systems have no modes to change
                 os.fchmod(file.fileno(), mode)
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[BinaryIO]:
+    """A file that no other writer of this name has open, new or left by one that was killed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    while True:
+        with os.fdopen(os.open(path, flags, _PRIVATE), "wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_still(path, os.fstat(file.fileno()).st_ino):  # else the writer before has renamed it
+                yield file
+                return
+
+
+def _is_still(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except FileNotFoundError:
+        return False
 
 
 def remove_tree(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import os
 import tempfile
 from pathlib import Path
@@ -44,7 +45,7 @@ def locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 def sweep(parent: Path, prefix: str) -> None:
     """Remove what dead processes of this user left: a folder whose lock nobody holds."""
-    for folder in parent.glob(f"{prefix}*"):
+    for folder in parent.glob(f"{glob.escape(prefix)}*"):
         with contextlib.suppress(OSError):
             file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:

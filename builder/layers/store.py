@@ -23,6 +23,7 @@ import uuid
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from builder import temporary
 from builder.layers import memory
 from builder.layers.locking import disk_errors, locked, try_lock
 from builder.layers.types import Layer
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CHUNK = 1 << 20
-_STALE = 24 * 3600
-"""Seconds after which a temporary file that no lease keeps belongs to a process that died."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +58,12 @@ class Lease:
         """Keep the blob ``name``. Call it under the store's lock, with the blob still there."""
         os.write(self._file, f"{name}\n".encode())
 
+    def beside(self) -> Path:
+        """A path for what is not finished: gone with this lease, or swept when its process has died."""
+        path = self._store.folder("tmp") / uuid.uuid4().hex
+        self.add(path.name)
+        return path
+
     def release(self) -> None:
         self._path.unlink(missing_ok=True)
         self._held.close()
@@ -71,6 +76,7 @@ class LayerStore:
         self.root = root
         self.limit = limit
         self._good: dict[str, tuple[int, ...]] = {}
+        self._swept = False
 
     def folder(self, name: str) -> Path:
         path = self.root / name
@@ -83,8 +89,11 @@ class LayerStore:
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def lease(self) -> Lease:
-        """A new lease; release it when the blobs are no longer needed."""
+        """A new lease; release it when the blobs are no longer needed. The first one sweeps."""
         with self._lock():  # else a prune could take it for a dead one before its lock is held
+            if not self._swept:
+                self._sweep_unfinished(self._leased())
+                self._swept = True
             return Lease(self)
 
     def find(self, key: str, lease: Lease) -> Record | None:
@@ -111,15 +120,14 @@ class LayerStore:
             found = self.find(key, lease)
             if found is not None:
                 return found, False
-            temporary = self.folder("tmp") / uuid.uuid4().hex
             with self._lock():
-                lease.add(temporary.name)
+                target = lease.beside()
             try:
-                with disk_errors(temporary):
-                    record = make(temporary)
-                    self._put(key, record, temporary, lease)
+                with disk_errors(target):
+                    record = make(target)
+                    self._put(key, record, target, lease)
             finally:
-                temporary.unlink(missing_ok=True)
+                target.unlink(missing_ok=True)
         if self.limit is not None:
             self.prune()
         return record, True
@@ -181,12 +189,12 @@ class LayerStore:
             self._forget(key)
             return None
 
-    def _put(self, key: str, record: Record, temporary: Path, lease: Lease) -> None:
+    def _put(self, key: str, record: Record, made: Path, lease: Lease) -> None:
         target = self.blob(record.layer.digest)
         target.parent.mkdir(parents=True, exist_ok=True)
         document = json.dumps({"layer": asdict(record.layer), "details": record.details})
         with self._lock():
-            temporary.replace(target)
+            made.replace(target)
             self._replace(self._files(key), record.files)
             self._replace(self._index(key), document.encode())
             lease.add(record.layer.digest)
@@ -224,7 +232,8 @@ class LayerStore:
     def _remember(self, digest: str, stamp: tuple[int, ...]) -> None:
         """Note that the blob is sound as long as it bears this stamp, for this process and the next."""
         self._good[digest] = stamp
-        self._replace(self._note(digest), json.dumps(stamp).encode())
+        with self._lock():
+            self._replace(self._note(digest), json.dumps(stamp).encode())
 
     def _recalled(self, digest: str) -> tuple[int, ...] | None:
         try:
@@ -236,6 +245,7 @@ class LayerStore:
         return self.folder("hashed") / digest.removeprefix("sha256:")
 
     def _replace(self, path: Path, content: bytes) -> None:
+        """Under the store's lock, without which an unfinished file that no lease names is a dead one's."""
         beside = self.folder("tmp") / uuid.uuid4().hex
         try:
             beside.write_bytes(content)
@@ -283,20 +293,15 @@ class LayerStore:
             if not self.blob(path.name).exists():
                 path.unlink(missing_ok=True)
         shutil.rmtree(self.root / "layouts", ignore_errors=True)  # of an rtbuild that built through BuildKit
-        now = self._now()
-        for path in self.folder("tmp").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if path.name not in leased and path.stat().st_mtime < now - _STALE:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+        self._sweep_unfinished(leased)
 
-    def _now(self) -> float:
-        """The time by the store's own file system: what files are as old as, whatever the clock says."""
-        path = self.folder("tmp") / f"now-{uuid.uuid4().hex}"
-        path.touch()
-        try:
-            return path.stat().st_mtime
-        finally:
-            path.unlink(missing_ok=True)
+    def _sweep_unfinished(self, leased: set[str]) -> None:
+        """Remove files that no living lease names (``.<id>.…`` too), and folders that nobody has locked."""
+        unfinished = self.folder("tmp")
+        for path in unfinished.iterdir():
+            if path.name.lstrip(".").partition(".")[0] not in leased and not path.is_dir():
+                path.unlink(missing_ok=True)
+        temporary.sweep(unfinished, "")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

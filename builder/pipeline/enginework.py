@@ -200,13 +200,13 @@ def _kept(saved: SavedImage, number: int, cell: Cell, store: LayerStore, lease: 
     diff_id, compression = saved.diff_ids[number], cell.options.compression
 
     def make(target: Path) -> Record:
-        with tempfile.NamedTemporaryFile(prefix="rtbuild-layer-", dir=store.folder("tmp")) as file:
-            with saved.stream(number) as stream:
+        tar = target.with_suffix(".tar")
+        try:
+            with saved.stream(number) as stream, tar.open("wb") as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
-            file.flush()
-            return tar_layer(
-                Path(file.name), target, f"packages of {cell.base}", compression, lambda _size: None
-            )
+            return tar_layer(tar, target, f"packages of {cell.base}", compression, lambda _size: None)
+        finally:
+            tar.unlink(missing_ok=True)
 
     key = f"system-{diff_id.removeprefix('sha256:')}-{codec(compression)}"
     record, _ = store.obtain(key, lease, make)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.engine.engine import Engine
@@ -21,10 +19,12 @@ from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.schedule import Walk, each
 from builder.pipeline.site import open_site
+from builder.temporary import locked_folder, sweep
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from builder.model import Cell, Image, Matrix
     from builder.pipeline.schedule import Emit
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _DOWNLOADS = ("wheels", "debs", "apt")
 """What the second build may share with the first: files that are checked against the lock's hashes."""
+_AGAIN = "again-"
 _KEPT_FILES = 20
 _KEPT_BYTES = 64 << 20
 _NAMED = 10
@@ -170,8 +171,8 @@ def _set_aside(site: Site) -> Iterator[Site]:
     """The same site with nothing made before, and a umask that leaves others nothing."""
     cache = site.settings.cache
     cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="again-", dir=cache) as folder:
-        fresh = Path(folder)
+    sweep(cache, _AGAIN)
+    with locked_folder(cache, _AGAIN) as fresh:
         for name in _DOWNLOADS:
             (cache / name).mkdir(exist_ok=True)
             (fresh / name).symlink_to(cache / name)

@@ -93,8 +93,7 @@ class SharedLayers:
         key, found = self._known[layer.digest]
 
         def make(target: Path) -> Record:
-            # Under one name, so that the next attempt goes on where this one broke off.
-            beside = target.with_name("fetched-" + layer.digest.removeprefix("sha256:"))
+            beside = target.with_suffix(".fetched")
             self.registry.fetch_blob(self.repository, layer.digest, beside, size=layer.size, progress=advance)
             try:
                 shared.check_content(layer, beside, f"{self.repository}:{shared.shared_tag(key)}")

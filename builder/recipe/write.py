@@ -13,14 +13,14 @@ import errno
 import hashlib
 import os
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import UsageError
+from builder.temporary import locked_folder, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from builder.recipe.values import Recipe
 
@@ -42,9 +42,10 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         raise ValueError(f"no file is given for {', '.join(missing)}")
     _refuse_foreign(directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    made = beside / directory.name
-    try:
+    prefix = f".{directory.name}.rtbuild-"
+    sweep(directory.parent, prefix)
+    with locked_folder(directory.parent, prefix) as beside:
+        made = beside / directory.name
         made.mkdir()
         date = recipe.pinned.epoch * _SECOND
         for name, file in recipe.files.items():
@@ -62,8 +63,6 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
         if directory.exists():
             directory.rename(made.with_name("replaced"))
         made.rename(directory)
-    finally:
-        shutil.rmtree(beside)
 
 
 def _refuse_foreign(directory: Path) -> None:

@@ -17,6 +17,7 @@ from builder.errors import MissingToolError
 from builder.layers.locking import locked
 from builder.layers.store import LayerStore, Record
 from builder.layers.types import Layer
+from builder.temporary import locked_folder
 
 
 def layer(content: bytes) -> Layer:
@@ -172,14 +173,25 @@ def test_the_limit_holds_by_itself(tmp_path: Path) -> None:
     assert store.usage() <= 150
 
 
-def test_old_temporary_files_go_with_a_prune(store: LayerStore) -> None:
+@pytest.mark.parametrize("by", ["lease", "prune"])
+def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: str) -> None:
+    """At once: it used to wait for a day, and for a prune."""
     put(store, "k")
-    for name, seconds in (("old", 100_000), ("new", 10)):
-        path = store.folder("tmp") / name
+    living = store.lease()
+    mine = living.beside()
+    for path in (mine, mine.with_suffix(".fetched"), mine.with_name(f".{mine.name}.fetched.lock")):
         path.write_text("half")
-        os.utime(path, (time.time() - seconds,) * 2)
-    store.prune(1000)
-    assert names(store, "tmp") == ["new"]
+    kept = set(names(store, "tmp"))
+    for name in ("0123abcd", "0123abcd.fetched.part", ".0123abcd.fetched.lock"):
+        (store.folder("tmp") / name).write_text("half")
+    (store.folder("tmp") / "bases-1" / "usr").mkdir(parents=True)
+    (store.folder("leases") / "999999999-x").write_text("0123abcd\n")  # nobody holds its lock
+    with locked_folder(store.folder("tmp"), "bases-") as laid_out:
+        LayerStore(store.root).lease().release() if by == "lease" else store.prune(1000)
+        assert set(names(store, "tmp")) == kept | {laid_out.name}
+    living.release()
+    LayerStore(store.root).lease().release()
+    assert (names(store, "tmp"), names(store, "leases")) == ([], [])
 
 
 def test_verify_names_and_removes_what_is_wrong(store: LayerStore) -> None:
