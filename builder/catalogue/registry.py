@@ -6,15 +6,13 @@ its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is 
 
 from __future__ import annotations
 
-import json
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.audit import Question
 from builder.audit.judged import judge_all
+from builder.audit.machine import cell_of
 from builder.catalogue.releases import judgement
 from builder.catalogue.values import CataloguedImage, Judgement, Part, Run
 from builder.documents import parse_object, shown
@@ -25,7 +23,6 @@ from builder.evidence.judgement import Policy, judge
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.evidence.travel import shared
 from builder.facts import check
-from builder.matrix import load
 from builder.model import Base, Cell, Cuda
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, read_image
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from builder.evidence.cosign import Verifier
     from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
+    from builder.model import Profile
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
@@ -183,7 +181,7 @@ def _runs(words: list[JudgedReport], repository: str) -> Iterator[Run]:
 def _cell(
     cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None, facts: Facts
 ) -> tuple[Cell, Judgement]:
-    """The cell that the provenance names, read as strictly as a matrix file, and what the rules say of it."""
+    """The cell that the provenance names, and what the rules say of it."""
     unread = Cell(
         id=cell_id,
         matrix=matrix,
@@ -194,27 +192,11 @@ def _cell(
     )
     if provenance is None:
         return unread, Judgement(answer="unknown", reason="no provenance lies beside it")
-    try:
-        stated = dict(provenance["buildDefinition"]["externalParameters"]["cell"])
-        keys = ("python", "base", "platform", "pip", "apt", "index", "dependencies", "profile", "gpus")
-        entry = {key: stated[key] for key in keys if stated.get(key)}
-        cuda = dict(stated["cuda"])
-        from_wheels = {"from": "wheels", "packages": cuda["packages"]} if cuda["packages"] else "wheels"
-        entry["cuda"] = from_wheels if cuda["provider"] == "wheels" else cuda["provider"]
-        entry["framework"] = stated["frameworks"]
-        document = {"version": 1, "name": "provenance", "include": [entry]}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "provenance.yaml"
-            path.write_text(json.dumps(document, indent=1), "utf-8")
-            (cell,) = load(path).cells
-    except (LookupError, TypeError, ValueError) as error:
-        return unread, Judgement(
-            answer="unknown", reason=f"its provenance names no cell ({shown(repr(error))})"
-        )
-    except RtbuildError as error:
-        reason = shown(error.message.partition("error: ")[2] or error.message)
-        return unread, Judgement(answer="unknown", reason=f"its provenance names no cell: {reason}")
-    cell = replace(cell, id=cell_id, matrix=matrix, span=None)
+    stated = cell_of(provenance)
+    if stated is None:
+        return unread, Judgement(answer="unknown", reason="its provenance names no cell")
+    profile: Profile = "colab" if image.label("io.rtbuild.profile") == "colab" else "plain"
+    cell = replace(stated[0], id=cell_id, matrix=matrix, profile=profile)
     return cell, judgement(check(cell, facts=facts, suggest=False))
 
 

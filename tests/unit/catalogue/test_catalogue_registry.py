@@ -128,34 +128,46 @@ def test_half_a_statement_is_named(registry: Registry, pushed: Staged, content: 
     assert pushed.digest[:19] in notes[0]
 
 
+WHOLE = {
+    "id": "x",
+    "frameworks": ["torch==2.6.0"],
+    "python": "3.11",
+    "base": "rootfs:debian/bookworm",
+    "cuda": {"provider": "wheels", "packages": []},
+    "platform": "linux/amd64",
+    "pip": [],
+    "apt": [],
+}
+
+
 @pytest.mark.parametrize(
-    "stated_cell",
+    "wrong",
     [
-        {},
-        {"frameworks": EVIL, "python": EVIL, "base": EVIL, "cuda": {"provider": EVIL, "packages": []}},
-        {"frameworks": ["x"] * 50, "python": [[["3"]]], "base": {}, "cuda": []},
-        {
-            "frameworks": "\ud800",
-            "python": "3.11",
-            "base": "../../x",
-            "cuda": {"provider": "none", "packages": 0},
-        },
+        {"frameworks": [EVIL], "python": EVIL, "base": EVIL},
+        {"frameworks": ["x"] * 50, "python": [[["3"]]], "base": {}},
+        {"cuda": []},
+        {"cuda": {"provider": EVIL, "packages": []}},
+        {"base": "../../x", "pip": [EVIL], "platform": ""},
+        {"frameworks": "torch==2.6.0"},
+        {"frameworks": ["torch"], "python": "3"},
     ],
 )
-def test_a_provenance_that_names_no_cell_is_no_answer(
-    registry: Registry, pushed: Staged, stated_cell: dict[str, Any]
+def test_a_provenance_that_names_no_possible_cell_makes_no_yes(
+    registry: Registry, pushed: Staged, tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
     predicate = {
         "buildDefinition": {
-            "externalParameters": {"cell": stated_cell},
+            "externalParameters": {"matrix": "tf", "cell": WHOLE | wrong},
             "internalParameters": {"content": pushed.content, "inputs": pushed.inputs},
+            "resolvedDependencies": [],
         }
     }
-    if "\ud800" not in str(stated_cell.get("frameworks")):
-        hang(registry, pushed, stated(pushed, predicate, PROVENANCE))
-    (image,), _ = found(registry, pushed.repository)
-    assert image.possible.answer == "unknown"
-    assert image.cell.frameworks == ()
+    hang(registry, pushed, stated(pushed, predicate, PROVENANCE))
+    made = catalogued(registry, pushed.repository, tmp_path)
+    (image,) = made.images
+    assert image.possible.answer in {"unknown", "impossible"}
+    pages = write_site(made, tmp_path, made="2026-01-02")
+    assert not any("<script>alert" in path.read_text() for path in pages)
 
 
 def test_two_digests_of_one_cell_both_have_a_page(
