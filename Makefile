@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz docs test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ gpu: $(BIN)/rtbuild  ## the probe on this machine's card: frameworks, faults, a 
 bench: setup  ## what builds cost beside plain docker build, into docs/benchmarks.md: root, 40 minutes, 20 GB
 	$(BIN)/python -m benchmarks.builds
 
+docs: $(BIN)/rtbuild  ## these documents and the catalogue as one static site, in site/; fails on a dead link
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs site/docs
+	$(BIN)/rtbuild catalogue --output site
+
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -68,4 +72,4 @@ golden: $(BIN)/rtbuild  ## rewrite the golden files; the diff is the review
 	$(PYTEST) -q -m 'not docker and not wheels' --update-golden
 
 clean:  ## remove what building and testing left in this folder
-	rm -rf $(VENV) results recipes .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) results recipes site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -31,9 +31,11 @@ def write_site(
 ) -> list[Path]:
     """Write every page below ``folder``; return their paths. Each file is written beside and renamed.
 
-    ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes.
+    ``made`` is the date that the pages show: with the same one, the same catalogue gives the same bytes. The
+    pages lead to the documentation if it lies in ``docs/`` there already (``make docs``).
     """
-    pages = dict(_pages(catalogue, made))
+    docs = (folder / "docs" / "index.html").is_file()
+    pages = dict(_pages(catalogue, made, docs=docs))
     for number, (name, text) in enumerate(pages.items(), 1):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +74,9 @@ def _row(text: str) -> str:
     return shown(text).replace("|", "\\|").replace("`", "'")
 
 
-def _pages(catalogue: Catalogue, made: str) -> Iterator[tuple[str, str]]:
+def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str, str]]:
     environment = _environment()
-    environment.globals |= {"rtbuild": __version__, "made": made}
+    environment.globals |= {"rtbuild": __version__, "made": made, "docs": docs}
 
     def page(template: str, depth: int = 0, **values: Any) -> str:
         return environment.get_template(template).render(root="../" * depth, **values)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from rtbuild_command import rtbuild
 
 from builder.errors import MatrixError
 from builder.matrix import load
@@ -82,3 +85,31 @@ def test_every_command_in_the_docs_is_one(page: str, words: list[str]) -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
+
+
+MET = re.findall(
+    r"^\| `(.+?)`[^|]* \| \[([a-z-]+)\]", (ROOT / "docs/mend-on-colab.md").read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("text", "cause"), MET)
+def test_a_text_of_the_how_to_leads_to_its_cause(text: str, cause: str) -> None:
+    done = rtbuild(
+        ROOT, "diagnose", "--json", "-", before=("sh", "-c", 'printf "%s" "$0" | "$@"', text), check=None
+    )
+    assert cause in done.stdout, done.stdout + done.stderr
+
+
+def test_options_of_the_probe_in_the_docs_are_there() -> None:
+    command = [sys.executable, "-m", "builder.probe", "--help"]
+    known = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+    given = {
+        option
+        for page in PAGES
+        for line in re.findall(
+            r"^(?:\$ )?(?:cudnn-verify|python3 cudnn_verify.py)(.*)$", page.read_text(), re.MULTILINE
+        )
+        for option in re.findall(r"--[a-z-]+", line.partition("#")[0])
+    }
+    assert given
+    assert given <= set(re.findall(r"--[a-z-]+", known))

@@ -1,0 +1,105 @@
+"""The drawing in ``docs/how-it-works.md``: the values and the floors, read out of the code itself."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+STEPS = (
+    ("Matrix", "matrix.loading", "load", "list"),
+    ("Cell", "matrix.expand", "expand", "check"),
+    ("Pinned", "lock.resolve", "pin", "lock"),
+    ("Recipe", "recipe.render", "render", "render"),
+    ("ComposedImage", "layers.image", "compose_image", "build"),
+    ("Report", "verify.verify", "verify", "verify"),
+    ("Decision", "publish.gate", "decide", "publish"),
+)
+"""Value, the module and function that return it, and the command that ends there."""
+WIDTH, BOX, FLOOR, LEFT = 960, 62, 58, 20
+_STYLE = """
+text { font: 13px system-ui, sans-serif; fill: #1b1f24; }
+.small { font-size: 11px; fill: #4d5661; }
+.name { font-weight: 700; }
+.code { font-family: ui-monospace, monospace; }
+rect { fill: #f3f5f8; stroke: #8893a0; }
+.value { fill: #e3edf9; stroke: #0b57a4; }
+path { stroke: #4d5661; fill: none; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e8ecf1; }
+.small { fill: #b4bfcb; }
+rect { fill: #1e242b; }
+.value { fill: #17324f; stroke: #7fb8ff; }
+path { stroke: #b4bfcb; }
+}
+"""
+_NAMESPACE = "http://www.w3.org/2000/svg"
+_ROOT = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{title}">'
+)
+
+
+def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
+    """An SVG. Raises if a function no longer returns its value, or a room has no docstring."""
+    parts = [_text(LEFT, 26, "Values: each is made by one function and never changed", "name")]
+    step = (WIDTH - 2 * LEFT) / len(STEPS)
+    for number, (value, module, function, command) in enumerate(STEPS):
+        _has_to_return(module, function, value)
+        x = LEFT + number * step
+        parts.append(
+            f'<rect class="value" x="{x:.0f}" y="40" width="{step - 22:.0f}" height="{BOX}" rx="6"/>'
+        )
+        parts.append(_text(x + 8, 60, value, "name"))
+        parts.append(_text(x + 8, 77, module.partition(".")[0] + "." + function, "small code"))
+        parts.append(_text(x + 8, 94, f"rtbuild {command}", "small"))
+        if number:
+            parts.append(f'<path d="M{x - 20:.0f} 71 h14 m-5 -4 l5 4 l-5 4"/>')
+    y = 140
+    parts.append(_text(LEFT, y, "Floors: a room imports only from lower floors", "name"))
+    for height, rooms in reversed(list(enumerate(floors))):
+        y += 14
+        width = (WIDTH - 2 * LEFT - 30) / len(rooms)
+        parts.append(_text(LEFT, y + 30, str(height), "name"))
+        for number, room in enumerate(rooms):
+            x = LEFT + 30 + number * width
+            parts.append(f'<rect x="{x:.0f}" y="{y}" width="{width - 8:.0f}" height="{FLOOR - 14}" rx="6"/>')
+            parts.append(_text(x + 8, y + 18, room, "name code"))
+            most = max(8, int((width - 20) / 5.6))
+            parts.append(_text(x + 8, y + 35, _cut(_said(package, room), most), "small"))
+        y += FLOOR - 14
+    apart = "builder/probe and builder/runtime stand apart: they go into images, and nothing imports them."
+    parts.append(_text(LEFT, y + 24, apart, "small"))
+    body = "\n".join(parts)
+    title = "The values of rtbuild from a matrix to a publication, and the floors of its code"
+    root = _ROOT.format(xmlns=_NAMESPACE, width=WIDTH, height=y + 40, title=title)
+    return f"{root}\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
+
+
+def _text(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text x="{x:.0f}" y="{y:.0f}" class="{kind}">{escape(text)}</text>'
+
+
+def _has_to_return(module: str, function: str, value: str) -> None:
+    found = getattr(importlib.import_module(f"builder.{module}"), function)
+    returned = str(inspect.get_annotations(found)["return"])
+    assert value in returned, f"builder.{module}.{function} returns {returned}, not a {value}"
+
+
+def _said(package: Path, room: str) -> str:
+    """The first sentence of a room's docstring; empty for one that has none."""
+    path = package / room / "__init__.py"
+    path = path if path.is_file() else package / f"{room}.py"
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(text.split()).partition(". ")[0].partition(": ")[0].rstrip(".").replace("``", "")
+
+
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return text[: most - 1].rpartition(" ")[0].rstrip(",;:") + " …"
