@@ -191,16 +191,24 @@ class Index:
         cache: Path,
         progress: Callable[[int], None] | None = None,
         stop: threading.Event | None = None,
+        arrived: Callable[[Wheel, Path], None] | None = None,
     ) -> dict[str, Path]:
         """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
 
-        ``progress`` is called from one thread at a time. The first failure, and ``stop``, end the others;
-        their partial files stay for the next run.
+        ``progress`` is called from one thread at a time, ``arrived`` from that which fetched the wheel. The
+        first failure, of either, and ``stop`` end the others; their partial files stay for the next run.
         """
+
+        def one(wheel: Wheel, report: Callable[[int], None], stopped: Callable[[], bool]) -> Path:
+            path = self.fetch(wheel, cache=cache, progress=report, stop=stopped)
+            if arrived is not None:
+                arrived(wheel, path)
+            return path
+
         ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
         paths = download.together(
             ordered,
-            lambda wheel, report, stopped: self.fetch(wheel, cache=cache, progress=report, stop=stopped),
+            one,
             threads=_THREADS,
             progress=progress,
             stop=stop,

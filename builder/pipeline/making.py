@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
 from builder.layers.image import MANIFEST, archive_parts, compose_image, write_layout
+from builder.layers.missing import MissingLayers
 from builder.layers.runner import Namespaces
-from builder.layers.stack import base_of, make_missing
+from builder.layers.stack import plan
 from builder.layers.types import SystemLayers
 from builder.model import Image, RegistryBase
 from builder.oci.copying import push_image
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.sharing import share_composed
-from builder.pipeline.stacking import BaseFrom, fetch_missing, plan_layers
+from builder.pipeline.stacking import BaseFrom, fetch_wheels, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.uploads import Uploads, sign_pushed
-from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
@@ -94,25 +94,33 @@ class Maker:
         return made if site.engine is not None else replace(made, reference=reference)
 
     def _layers(self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads) -> tuple[Plan, BaseLayers]:
-        """The layers of base and wheels, all of them known."""
+        """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
         site, pinned = self.site, recipe.pinned
-        with walk.stage(Stage.FETCH):
-            planned = plan_layers(site, pinned, lease)
-            if planned.missing:
-                self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
-            paths = fetch_missing(walk, site, planned)
-        with walk.stage(Stage.LAYERS):
-            made = make_missing(
-                planned,
-                wheel_paths=paths,
-                rootfs_tar=paths.get(ROOTFS),
-                progress=lambda title, done, total: walk.progress(f"layer of {title}", done, total),
-                cancel=walk.cancel,
-                ready=uploads.begin,
-            )
-            base = base_of(made, BaseFrom(site.registry, pinned.base))
-            new = sum(one.new for one in made.every)
-            walk.done(f"{new} made, {len(made.every) - new} there already")
+
+        def tell(title: str, done: int, total: int) -> None:
+            if walk.current is Stage.LAYERS:
+                walk.progress(f"layer of {title}", done, total)
+
+        with ExitStack() as stack:
+            with walk.stage(Stage.FETCH):
+                planned = plan(pinned, store=site.layers, lease=lease, elsewhere=site.shared)
+                if planned.missing:
+                    self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
+                missing = stack.enter_context(
+                    MissingLayers(
+                        planned,
+                        rootfs=lambda: rootfs_tar(walk, site, pinned.base),
+                        source=BaseFrom(site.registry, pinned.base),
+                        progress=tell,
+                        cancel=walk.cancel,
+                        ready=uploads.begin,
+                    )
+                )
+                fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)
+            with walk.stage(Stage.LAYERS):
+                made, base = missing.finish()
+                new = sum(one.new for one in made.every)
+                walk.done(f"{new} made, {len(made.every) - new} there already")
         return made, base
 
     def _composed(

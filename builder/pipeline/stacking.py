@@ -1,4 +1,4 @@
-"""The stations before a build: what it needs is fetched, and made into layers."""
+"""What a build needs is fetched: wheels, the base."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builder.layers.rootfs import cached_rootfs
-from builder.layers.stack import plan
 from builder.model import RootfsBase
 from builder.pipeline.events import Stage
-from builder.recipe.render import ROOTFS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from builder.layers.stack import Plan
-    from builder.layers.store import Lease
-    from builder.model import Pinned, RegistryBase, Wheel
+    from builder.model import RegistryBase, Wheel
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -30,42 +27,38 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...
         found = fetch_wheels(walk, site, wheels)
         for name, blob in recipe.blobs.items():
             if isinstance(blob, RootfsBase):
-                found[name] = _rootfs(walk, site, blob)
+                found[name] = rootfs_tar(walk, site, blob)
             else:
                 found[name] = found.get(blob.sha256) or fetch_wheels(walk, site, (blob,))[blob.sha256]
         return found
 
 
-def fetch_wheels(walk: Walk, site: Site, wheels: tuple[Wheel, ...]) -> dict[str, Path]:
-    """Bring wheels into the cache; paths by sha256."""
+def fetch_wheels(
+    walk: Walk,
+    site: Site,
+    wheels: tuple[Wheel, ...],
+    arrived: Callable[[Wheel, Path], None] = lambda _wheel, _path: None,
+) -> dict[str, Path]:
+    """Bring wheels into the cache; paths by sha256. ``arrived`` is told of each, from several threads."""
     total = sum(wheel.size for wheel in wheels)
     advance = walk.counter("of wheels", total)
     index = site.index.with_extra(walk.cell.index)
     offered = [wheel for wheel in wheels if wheel.source is None]
-    found = dict(index.fetch_all(offered, cache=site.settings.cache, progress=advance, stop=walk.cancel))
+    cache = site.settings.cache
+    found = index.fetch_all(offered, cache=cache, progress=advance, stop=walk.cancel, arrived=arrived)
     for wheel in wheels:
         if wheel.source is not None:
             found[wheel.sha256] = site.workshop(walk).make(wheel, index)
+            arrived(wheel, found[wheel.sha256])
             advance(wheel.size)
     walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
     return found
 
 
-def plan_layers(site: Site, pinned: Pinned, lease: Lease) -> Plan:
-    """Which layers are in the store or in the registry."""
-    return plan(pinned, store=site.layers, lease=lease, elsewhere=site.shared)
-
-
-def fetch_missing(walk: Walk, site: Site, planned: Plan) -> dict[str, Path]:
-    """The files that the layers are made of that nobody has: wheels by sha256, and the rootfs by its name."""
-    found = fetch_wheels(walk, site, planned.missing)
-    base = planned.pinned.base
-    if planned.needs_rootfs and isinstance(base, RootfsBase):
-        found[ROOTFS] = _rootfs(walk, site, base)
-    return found
-
-
-def _rootfs(walk: Walk, site: Site, base: RootfsBase) -> Path:
+def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:
+    """The tar of a rootfs, made at the first call. TypeError for a registry's base."""
+    if not isinstance(base, RootfsBase):
+        raise TypeError("a registry's base is no rootfs")
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
     cache = site.settings.cache
     return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, cache=cache, stop=walk.cancel))

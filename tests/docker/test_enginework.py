@@ -14,8 +14,9 @@ from builder.errors import CommandError, MissingToolError
 from builder.layers import LayerStore
 from builder.layers.finish import Workbench
 from builder.layers.image import compose_image
+from builder.layers.missing import MissingLayers
 from builder.layers.runner import Namespaces
-from builder.layers.stack import base_of, make_missing, plan
+from builder.layers.stack import plan
 from builder.pipeline import making
 from builder.pipeline.enginework import WORKING, EngineSteps
 from builder.recipe.values import RecipeFile, RecipeStep
@@ -71,12 +72,13 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
     recipe = tiny.recipe("steps", *steps, files={"file": RecipeFile(content=b"content", mode=0o640)})
     store = LayerStore(folder)
     lease = store.lease()
-    made = make_missing(plan(recipe.pinned, store=store, lease=lease), wheel_paths={}, rootfs_tar=system)
+    with MissingLayers(plan(recipe.pinned, store=store, lease=lease), rootfs=lambda: system) as missing:
+        made, base = missing.finish()
     with Workbench(store) as bench:
         image = compose_image(
             recipe,
             made,
-            base_of(made, None),  # type: ignore[arg-type]  # a rootfs is in no registry
+            base,
             blob=lambda layer: store.blob(layer.digest),
             fetched=lambda _key, _lease: None,
             progress=lambda _text: None,

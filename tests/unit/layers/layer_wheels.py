@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from builder.layers.image import base_image, write_layout
-from builder.layers.stack import base_of, check_collisions, make_missing, plan
+from builder.layers.missing import MissingLayers
+from builder.layers.stack import check_collisions, plan
 from builder.layers.types import BaseLayers
 from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 
@@ -254,6 +255,16 @@ class Stacked:
         self.lease.release()
 
 
+def make_missing(
+    given: Plan, *, wheel_paths: Mapping[str, Path], rootfs_tar: Path | None = None, **options: Any
+) -> tuple[Plan, BaseLayers]:
+    """All layers of a plan, of files that are all there."""
+    with MissingLayers(given, rootfs=lambda: rootfs_tar, **options) as missing:  # type: ignore[arg-type,return-value]
+        for wheel in given.missing:
+            missing.wheel(wheel, wheel_paths[wheel.sha256])
+        return missing.finish()
+
+
 def stack(
     lock: Pinned,
     *,
@@ -267,8 +278,9 @@ def stack(
     lease = store.lease()
     try:
         begun = plan(lock, store=store, lease=lease)
-        made = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
-        base = base_of(made, source)
+        made, base = make_missing(
+            begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, source=source, **options
+        )
         check_collisions(made)
     except BaseException:
         lease.release()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
-from layer_wheels import Builder, Content, pinned
+from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.errors import CancelledError, CellError
 from builder.layers import LayerStore
 from builder.layers.elf import Skeleton
 from builder.layers.excerpt import excerpt_of
 from builder.layers.scratch import Scratch
-from builder.layers.stack import LARGE, Plan, make_missing, plan
+from builder.layers.stack import LARGE, Plan, plan
 
 if TYPE_CHECKING:
     from builder.layers.pack import Pack
@@ -43,7 +43,7 @@ def converted(store: LayerStore, builder: Builder) -> Plan:
     lease = store.lease()
     return make_missing(
         plan(lock, store=store, lease=lease), wheel_paths=paths, rootfs_tar=builder.folder / "rootfs.tar"
-    )
+    )[0]
 
 
 def layers(made: Plan) -> list[Layer]:

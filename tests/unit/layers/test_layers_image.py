@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
-from layer_wheels import Builder, pinned
+from layer_wheels import Builder, make_missing, pinned
 
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.layers import LayerStore, memory
@@ -26,7 +26,7 @@ from builder.layers.finish import Workbench
 from builder.layers.image import ComposedImage, compose_image, write_layout
 from builder.layers.runner import Namespaces
 from builder.layers.scratch import Scratch
-from builder.layers.stack import base_of, make_missing, plan
+from builder.layers.stack import plan
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.sandbox import require
 
@@ -115,7 +115,7 @@ class Bench:
         lock = lock or dataclasses.replace(pinned(self.builder.made), epoch=1_700_000_000)
         lease = self.store.lease()
         paths = {one.wheel.sha256: one.path for one in self.builder.made}
-        made = make_missing(
+        made, base = make_missing(
             plan(lock, store=self.store, lease=lease), wheel_paths=paths, rootfs_tar=self.system
         )
         self.looked.clear()
@@ -123,7 +123,7 @@ class Bench:
             image = compose_image(
                 self.recipe(lock, **changes),
                 made,
-                base_of(made, None),
+                base,
                 blob=self.blob,
                 fetched=lambda _key, _lease: None,
                 progress=lambda _text: None,

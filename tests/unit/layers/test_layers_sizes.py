@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from layer_wheels import Builder, pinned
+from layer_wheels import Builder, make_missing, pinned
 
 from builder.layers import LayerStore
 from builder.layers.sizes import CellSize, measure
-from builder.layers.stack import LARGE, make_missing, plan
+from builder.layers.stack import LARGE, plan
 from builder.pipeline.stages import refuse_large
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import queue
 import tarfile
 import threading
 import time
@@ -20,7 +21,8 @@ from builder.errors import CancelledError, CellError, MissingToolError, Registry
 from builder.layers import LayerStore
 from builder.layers import codec as codec_module
 from builder.layers.config import final_config
-from builder.layers.stack import LARGE
+from builder.layers.missing import MissingLayers
+from builder.layers.stack import LARGE, plan
 from builder.layers.types import SystemLayers
 from builder.model import Pinned, RegistryBase
 from builder.recipe.values import Recipe
@@ -374,17 +376,57 @@ def test_a_pruned_layer_comes_back(
     assert build(made).layers == first.layers
 
 
-@pytest.mark.parametrize("missing", ["pip", "rootfs"])
-def test_what_a_call_needs(builder: Builder, store: LayerStore, rootfs: Path, missing: str) -> None:
-    made = [builder.wheel("x", {"x.py": b""}) if missing == "pip" else builder.pip()]
+def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Path) -> None:
+    made = [builder.wheel("x", {"x.py": b""})]
     with pytest.raises(UsageError):
-        stack(
-            pinned(made),
-            store=store,
-            wheel_paths=paths(made),
-            rootfs_tar=None if missing == "rootfs" else rootfs,
-        )
+        stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs)
     assert not list(store.root.glob("leases/*"))
+
+
+def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
+    builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builder.layers.stack.LARGE", 1)
+    one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
+    ready: queue.Queue[str] = queue.Queue()
+    lease = store.lease()
+    given = plan(pinned([one, pip]), store=store, lease=lease)
+    with MissingLayers(given, rootfs=lambda: rootfs, ready=lambda layer: ready.put(layer.title)) as missing:
+        missing.wheel(one.wheel, one.path)
+        assert {ready.get(timeout=20), ready.get(timeout=20)} == {"one 1.0", "rootfs bookworm"}
+        missing.wheel(pip.wheel, pip.path)
+        made, base = missing.finish()
+    lease.release()
+    assert [made.known[group].record.layer.title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
+    assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
+
+
+@pytest.mark.parametrize("fault", ["wheel", "rootfs"])
+def test_a_failure_is_raised_at_the_next_arrival(
+    builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr("builder.layers.stack.LARGE", 1)
+    one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
+
+    def base() -> Path:
+        if fault == "rootfs":
+            raise MissingToolError("no mmdebstrap here")
+        return rootfs
+
+    if fault == "wheel":
+        one.path.write_bytes(one.path.read_bytes()[:-40])
+    lease = store.lease()
+    given = plan(pinned([one, pip]), store=store, lease=lease)
+
+    def arrivals() -> None:  # as many as a long download has pieces
+        with MissingLayers(given, rootfs=base) as missing:
+            for _ in range(2000):
+                missing.wheel(one.wheel, one.path)
+                time.sleep(0.01)
+
+    with pytest.raises(MissingToolError if fault == "rootfs" else CellError):
+        arrivals()
+    lease.release()
 
 
 class FakeRegistry:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.layers import Layer, LayerStore
-from builder.layers.stack import make_missing, plan
+from builder.layers.stack import plan
 from builder.layers.store import Record
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
@@ -70,7 +70,8 @@ def digests(folder: Path) -> list[str]:
     store, rootfs = LayerStore(folder / "store", limit=10**9), folder / "rootfs.tar"
     rootfs.write_bytes(b"\0" * 10240)
     lease = store.lease()
-    made = make_missing(plan(pinned, store=store, lease=lease), wheel_paths=paths, rootfs_tar=rootfs)
+    given = plan(pinned, store=store, lease=lease)
+    made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     recipe = render(pinned, probe=b"probe", version="1")
     blobs = dict.fromkeys(recipe.blobs, rootfs)
     write(recipe, folder / "recipe", blobs=blobs)
@@ -113,7 +114,8 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     lease = store.lease()
     rootfs = tmp_path / "rootfs.tar"
     rootfs.write_bytes(b"\0" * 10240)
-    made = make_missing(plan(pinned, store=store, lease=lease), wheel_paths=paths, rootfs_tar=rootfs)
+    given = plan(pinned, store=store, lease=lease)
+    made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     digest = made.known[made.groups[0]].record.layer.digest
     for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
         os.utime(path, (stamp, stamp))

@@ -1,0 +1,201 @@
+"""The layers of a plan that nobody has, made while the files that they are made of still arrive."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
+
+from builder.digests import canonical_json
+from builder.errors import CancelledError
+from builder.layers import scripts
+from builder.layers.archive import Archive
+from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer
+from builder.layers.convert import InstalledWheel, write_layer
+from builder.layers.excerpt import Excerpt, keep_excerpt
+from builder.layers.fits import check_python
+from builder.layers.stack import Known, as_listed, layer_keys_of, pip_of
+from builder.layers.store import Record
+from builder.layers.types import MEDIA_TYPES, Layer
+from builder.layers.wheel import tree
+from builder.model import RootfsBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from builder.layers.stack import Group, Plan
+    from builder.layers.types import BaseLayers, BaseSource, Progress
+    from builder.model import Wheel
+
+
+class MissingLayers:
+    """Makes them within a ``with`` block: :meth:`wheel` for each file as it arrives, then :meth:`finish`.
+
+    Both raise what went wrong with a layer so far, and an error that leaves the block ends the conversions:
+    :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights with
+    another over a path; :class:`~builder.errors.MissingToolError` if the disk is full;
+    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+
+    Args:
+        given: What is known, and what is missing.
+        rootfs: Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing.
+        source: Where the layers of a registry's base come from.
+        progress: Told of each layer's title, and how many bytes of how many are done.
+        ready: Told of each layer as soon as it is known, from the thread that made it.
+    """
+
+    def __init__(
+        self,
+        given: Plan,
+        *,
+        rootfs: Callable[[], Path] | None = None,
+        source: BaseSource | None = None,
+        workers: int = 2,
+        progress: Progress | None = None,
+        cancel: threading.Event | None = None,
+        ready: Callable[[Layer], None] | None = None,
+    ) -> None:
+        self._given = given
+        self._rootfs = rootfs
+        self._source = source
+        self._progress = progress
+        self._cancel = cancel or threading.Event()
+        self._ready = ready or (lambda _layer: None)
+        self._failed = threading.Event()
+        self._guard = threading.Lock()
+        self._missing = [group for group in given.groups if group not in given.known]
+        self._paths: dict[str, Path] = {}
+        self._waiting: list[tuple[int, Group]] = []
+        """A heap: the costliest first, or the last one would run alone."""
+        self._known = dict(given.known)
+        self._base_known = given.rootfs
+        self._futures: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(max_workers=workers + 1, thread_name_prefix="layers")
+        self._base: Future[BaseLayers] | None = None
+
+    def __enter__(self) -> Self:
+        for one in self._given.every:
+            self._ready(one.record.layer)
+        self._base = self._pool.submit(self._layers_of_base)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._failed.set()
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
+
+    def wheel(self, wheel: Wheel, path: Path) -> None:
+        """The file of a wheel is there: the layer is made whose last one it is. From any thread."""
+        with self._guard:
+            self._paths[wheel.sha256] = path
+            for group in self._missing[:]:
+                if all(one.sha256 in self._paths for one in group):
+                    self._missing.remove(group)
+                    heapq.heappush(self._waiting, (-sum(one.size for one in group), group))
+                    self._futures.append(self._pool.submit(self._next))
+        self._raise_failure()
+
+    def finish(self) -> tuple[Plan, BaseLayers]:
+        """The plan with every layer known, and the base; once the files of all missing wheels are there."""
+        if self._base is None:
+            raise TypeError("outside of the with block")
+        everything: list[Future[Any]] = [*self._futures, self._base]
+        wait(everything, return_when=FIRST_EXCEPTION)
+        self._raise_failure()
+        for one in self._known.values():
+            for name, requires in one.record.details["requires_python"].items():
+                check_python(name, requires, self._given.pinned.cell)
+        return replace(self._given, known=self._known, rootfs=self._base_known), self._base.result()
+
+    def _raise_failure(self) -> None:
+        for future in self._futures:
+            if future.done():
+                future.result()
+        if self._base is not None and self._base.done():
+            self._base.result()
+
+    def _meter(self, title: str, total: int) -> Callable[[int], None]:
+        """A function that takes how many bytes more are done."""
+        done = 0
+
+        def advance(size: int) -> None:
+            nonlocal done
+            if self._cancel.is_set() or self._failed.is_set():
+                raise CancelledError(f"{title} was not finished")
+            done += size
+            if self._progress is not None:
+                self._progress(title, done, total)
+
+        return advance
+
+    def _layers_of_base(self) -> BaseLayers:
+        given, base = self._given, self._given.pinned.base
+        if not isinstance(base, RootfsBase):
+            if self._source is None:
+                raise TypeError("a registry's base comes from somewhere")
+            return registry_layers(base, source=self._source, store=given.store, lease=given.lease)
+        if self._base_known is None:
+            if self._rootfs is None:
+                raise TypeError("a rootfs has to be made by somebody")
+            tar = self._rootfs()
+            advance = self._meter(f"rootfs {base.suite}", tar.stat().st_size)
+            key, cell = rootfs_key(base, given.pinned.cell), given.pinned.cell
+            record, new = given.store.obtain(
+                key, given.lease, lambda target: rootfs_layer(tar, target, base, cell, advance)
+            )
+            self._ready(record.layer)
+            self._base_known = Known(key=key, record=record, new=new)
+        return rootfs_base(self._base_known.record.layer, given.pinned.cell)
+
+    def _next(self) -> None:
+        """Make the costliest layer whose wheels are there, unless another makes it meanwhile."""
+        with self._guard:
+            _, wheels = heapq.heappop(self._waiting)
+        keys, given = layer_keys_of(wheels, self._given.pinned), self._given
+        with ExitStack() as files:
+            sources = [self._open(wheel, files) for wheel in wheels]
+            # Without scripts the layer is the same for every Python and pip.
+            key = keys[-1] if any(source.tree.scripts for source in sources) else keys[0]
+            excerpt = Excerpt()
+            record, new = given.store.obtain(
+                key, given.lease, lambda target: self._make(sources, target, excerpt)
+            )
+        if new:
+            keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
+        self._ready(record.layer)
+        self._known[wheels] = Known(key=key, record=record, new=new)
+
+    def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
+        pinned = self._given.pinned
+        archive = files.enter_context(Archive(self._paths[wheel.sha256]))
+        style = scripts.style(pip_of(pinned))
+        cell = pinned.cell
+        installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+        return InstalledWheel(archive=archive, tree=installed)
+
+    def _make(self, sources: Sequence[InstalledWheel], target: Path, excerpt: Excerpt) -> Record:
+        pinned = self._given.pinned
+        compression = pinned.cell.options.compression
+        first = sources[0].tree.wheel
+        title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
+        total = sum(source.tree.size for source in sources)
+        with target.open("wb") as blob:
+            written, listing = write_layer(
+                sources,
+                blob,
+                compression,
+                self._meter(title, total),
+                as_listed=as_listed(pinned),
+                excerpt=excerpt,
+            )
+        return Record(
+            layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),
+            details={
+                "requires_python": {source.tree.wheel.name: source.tree.requires_python for source in sources}
+            },
+            files=canonical_json(listing),
+        )
