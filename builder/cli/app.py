@@ -90,6 +90,12 @@ def main() -> None:
 
 
 def _program() -> int:
+    words = sys.argv[1:]
+    if words[:1] == ["diagnose"] and all(word in {"-", "--json"} or word[:1] != "-" for word in words[1:]):
+        # the parser's own imports take longer than reading a text does
+        from builder.cli.diagnose import diagnose
+
+        return diagnose([word for word in words[1:] if word != "--json"], json_="--json" in words)
     try:
         result = app(standalone_mode=False)
     except TyperException as error:

@@ -28,7 +28,7 @@ class Builds(object):
     def __init__(self, here, detail=None, systems=()):
         self.here, self.detail, self.releases = here, detail or {}, known_releases()
         self.framework, self.version = self._framework(systems)
-        self.certain = self.version is not None or len(systems) == 1
+        self.certain = self.version is not None or len(systems) == 1 or self.framework in here.printed_by
         """Whether the framework is the one at hand, or only the first that prints such a text."""
         self.cuda = self._cuda_major()
 
@@ -42,11 +42,13 @@ class Builds(object):
         known = ("torch", "tensorflow", "jax", "onnxruntime", "ctranslate2", "cupy", "paddlepaddle-gpu")
         alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}
         wanted = [alias.get(name, name) for name in systems]
+        wanted = [name for name in wanted if name in known]
         present = [name for name in known if name in self.here.packages]
         if "jaxlib" in self.here.packages and "jax" not in present:
             present.append("jax")
         both = [name for name in present if name in wanted] or ([] if wanted else present)
-        name = both[0] if both else next((name for name in wanted if name in known), None)
+        printed = [name for name in wanted if name in self.here.printed_by]
+        name = next(iter(both or printed or wanted), None)
         return name, self.here.packages.get(name) or (
             self.here.packages.get("jaxlib") if name == "jax" else None
         )
@@ -93,7 +95,9 @@ class Builds(object):
             return cuda[0] < 13
         api = numbers(self.here.driver_cuda)
         if api:
-            return api[0] >= cuda[0]
+            # nothing newer than a driver's CUDA runs on it up to CUDA 10; from 11 on a major is one:
+            # https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+            return api[0] >= cuda[0] if cuda[0] > 10 else api >= cuda[:2]
         floor = numbers((self.releases.families.get(str(cuda[0])) or {}).get("driver"))
         return bool(floor) and numbers(self.here.driver) >= floor
 

@@ -58,6 +58,15 @@ def _if_library_path(told, _):
     return "LD_LIBRARY_PATH leads to %s" % told.library_path if told.library_path else None
 
 
+def _if_not_the_wheels(told, detail):
+    """The library that failed is none of the wheels', and PyTorch, which brings its own, is here."""
+    found = re.search(r"/\S*/libcudnn\w*\.so\S*?(?=: )", detail.get("line") or "")
+    outside = found and not re.search(r"(?:site|dist)-packages|/torch/lib", found.group(0))
+    if outside and ("torch" in told.packages or "torch" in told.printed_by):
+        return "PyTorch brings its own cuDNN, and the loader took %s" % found.group(0)
+    return None
+
+
 def _versions(detail):
     return numbers(detail.get("loaded")), numbers(detail.get("compiled"))
 

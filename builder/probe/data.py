@@ -5,6 +5,7 @@ test compares. In the one-file form their texts stand here.
 """
 
 import configparser
+import functools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from .versions import numbers
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
 # first; when, unless: [(condition, cause)]
-Signature = namedtuple("Signature", "id example pattern systems kind causes when unless says source")
+Signature = namedtuple("Signature", "id example pattern systems kind causes when unless wants says source")
 
 
 def beside(name):
@@ -36,6 +37,7 @@ def read_sections(text):
     return [parser[name] for name in parser.sections()]
 
 
+@functools.lru_cache(maxsize=1)
 def read_signatures():
     """All signatures, in the order of the file."""
     return [_signature(section) for section in read_sections(SIGNATURES)]
@@ -55,6 +57,7 @@ def _signature(section):
         _listed(section.get("causes", "")),
         pairs["when"],
         pairs["unless"],
+        section.get("wants"),
         section.get("says"),
         section["source"],
     )

@@ -50,12 +50,21 @@ _LOOKS = (
 )
 
 
+# Somebody's words about a message that is gone.
+_PAST = re.compile(
+    r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
+    r"\b(?:do|does|did)(?:n't| not) (?:see|get|have|show)",
+    re.IGNORECASE,
+)
+
+
 class SignatureHit(object):
     """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
 
     def __init__(self, signature, match, line, told):
         self.signature, self.line, self.told = signature, line, told
         self.detail = _detail(match, line)
+        self.detail["requirement"] = signature.wants
         self.strength = _STRENGTHS.get(signature.kind, 0)
         self.because = []
         causes = [cause for cause in signature.causes if not self._excluded(cause)]
@@ -85,7 +94,7 @@ class SignatureHit(object):
 
 def _detail(match, line):
     detail = dict(match.groupdict())
-    for key in ("loaded", "compiled"):
+    for key in ("loaded", "compiled", "minimum"):
         if detail.get(key):
             detail[key] = _cudnn_text(detail[key])
     if detail.get("found"):
@@ -113,12 +122,14 @@ def _cudnn_text(text):
 def diagnose(reading):
     """The answer as one document: causes, the likeliest first, what was read, what to look at next."""
     told = Told(reading.lines)
+    told.places |= reading.places
     findings, harmless = find(reading.lines, told)
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, told) if row["cause"] not in [c["cause"] for c in causes]]
     equal = [row["cause"] for row in causes if causes and row["rank"] == causes[0]["rank"]]
     decided = bool(causes) and causes[0]["strength"] == PROVES
+    silent = next((finding.says() for finding in findings if not finding.causes and finding.says()), None)
     return {
         "schema": 1,
         "read": dict(told.as_document(), sources=reading.sources, notes=reading.notes),
@@ -127,7 +138,7 @@ def diagnose(reading):
         "equal": equal if len(equal) > 1 and not decided else [],
         "causes": causes,
         "harmless": harmless,
-        "look": _look_for(equal if not decided else [], causes),
+        "look": _look_for(equal if not decided else [], causes, silent),
     }
 
 
@@ -152,7 +163,10 @@ def find(lines, told):
 def _free_match(pattern, text, taken):
     """The first match outside of what an earlier, more exact signature has matched already."""
     for match in pattern.finditer(text):
-        if not any(match.start() < end and start < match.end() for start, end in taken):
+        before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not _PAST.search(before) and not any(
+            match.start() < end and start < match.end() for start, end in taken
+        ):
             return match
     return None
 
@@ -252,8 +266,11 @@ def _from_report(report):
     return [row]
 
 
-def _look_for(equal, causes):
-    """The one look that decides between causes that fit equally; the probe where there is none."""
+def _look_for(equal, causes, silent=None):
+    """The one look that decides between causes that fit equally; the probe where there is none.
+
+    ``silent`` is what a line says that hides its cause.
+    """
     if causes and not equal:
         return None
     for about, command, decides in _LOOKS:
@@ -262,5 +279,5 @@ def _look_for(equal, causes):
     text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else None
     return {
         "command": "python3 cudnn_verify.py",
-        "decides": text or "no signature fits this text; the probe looks for itself",
+        "decides": text or silent or "no signature fits this text; the probe looks for itself",
     }

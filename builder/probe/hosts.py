@@ -2,11 +2,15 @@
 
 from .builds import Builds, Command
 
+_COLABS_OWN = "brings back the packages that fit Colab's driver; then leave out the line that replaced them"
+
 
 class HostRemedies(Builds):
     """Commands by cause, for the causes of the host and the session."""
 
     def _driver_too_old(self):
+        if "colab" in self.here.places:
+            return [Command("notebook", "Runtime > Disconnect and delete runtime", _COLABS_OWN)]
         if self.framework != "torch" or not self._driver_known():
             return []
         row = self._nearest_torch(self._capability())
@@ -92,7 +96,7 @@ class HostRemedies(Builds):
                 "shell", "nvidia-smi", "shows who holds the memory; end that process, or restart its kernel"
             )
         ]
-        variable = variables.get(self.framework)
+        variable = variables.get(self.framework) if self.certain else None
         if variable:
             notebook = {"colab", "notebook"} & self.here.places
             text = "%env " + variable if notebook else "export " + variable

@@ -30,7 +30,7 @@ class Measured(object):
         self.python = (facts.get("python") or {}).get("version")
         self.library_path = os.environ.get("LD_LIBRARY_PATH") or None
         self.memory_free = gpus[0].get("memory_free") if gpus else None
-        self.archs, self.cpu_build = [], False
+        self.archs, self.cpu_build, self.printed_by = [], False, set()
         copies = facts.get("copies") or []
         self.cudnn_here = {str(copy["major"]) for copy in copies}
         self.places = places_here(facts.get("machine") or {})

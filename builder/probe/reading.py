@@ -101,6 +101,8 @@ class TextReading(object):
 
     def __init__(self):
         self.lines, self.notes, self.reports, self.sources = [], [], [], []
+        self.places = set()
+        """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
     def add(self, name, stream, size=None):
         """Read one text. ``size`` in bytes, None where nobody knows."""
@@ -132,6 +134,9 @@ class TextReading(object):
         if not isinstance(document, dict):
             return False
         if isinstance(document.get("cells"), list):
+            metadata = document.get("metadata")
+            on_colab = isinstance(metadata, dict) and "colab" in metadata
+            self.places |= {"notebook", "colab"} if on_colab else {"notebook"}
             for number, cell in enumerate(document["cells"], 1):
                 if isinstance(cell, dict):
                     self._lines("%s, cell %d" % (name, number), iter([_cell_text(cell)]))

@@ -49,8 +49,8 @@ class Remedies(HostRemedies):
         capability = self._capability()
         if capability and capability < (5, 0):
             return None  # no base of rtbuild's has a CUDA that old
-        wanted = "'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name
-        text = "rtbuild up " + {"onnxruntime": "onnxruntime-gpu"}.get(wanted, wanted)
+        name = {"onnxruntime": "onnxruntime-gpu"}.get(name, name)
+        text = "rtbuild up " + ("'%s==%s.*'" % (name, minor) if minor and not self._unserved() else name)
         text += " --gpu %d.%d" % capability[:2] if capability else ""
         return Command("rtbuild", text, "an image in which they fit, verified")
 
@@ -72,6 +72,10 @@ class Remedies(HostRemedies):
 
     def _cudnn_too_old(self):
         found = []
+        wanted = numbers(self.detail.get("minimum") or self.detail.get("compiled"))
+        if len(wanted) > 1 and "conda-packages" in self.here.places:
+            text = 'conda install -c conda-forge "cudnn>=%d.%d,<%d"' % (wanted[0], wanted[1], wanted[0] + 1)
+            return [Command("conda", text, "these packages are conda's")]
         pin = self._cudnn_pin()
         if pin:
             found.append(self._pip(pin, note="the version that the framework was built with"))
@@ -164,6 +168,8 @@ class Remedies(HostRemedies):
 
     def _ctranslate2(self):
         """CTranslate2 4.5 and later need cuDNN 9, earlier ones 8: https://github.com/OpenNMT/CTranslate2/blob/master/CHANGELOG.md"""
+        if not self.certain:
+            return []
         wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
         here = self.here.cudnn_majors() - {wanted}
         nine = 9 in here or numbers(self.here.packages.get("torch", ""))[:2] >= (2, 4)
@@ -280,9 +286,16 @@ class Remedies(HostRemedies):
             mend = self._pip("tensorflow[and-cuda]")
             return [uninstall, mend] if "tensorflow-cpu" in self.here.packages else [mend]
         if self.framework == "onnxruntime":
+            version = numbers(self.version)
+            wanted = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
+            if version:
+                wanted = "onnxruntime-gpu%s==%s" % (
+                    "[cuda,cudnn]" if version >= (1, 21) else "",
+                    self.version,
+                )
             return [
                 Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
-                self._pip("onnxruntime-gpu[cuda,cudnn]"),
+                self._pip(wanted),
             ]
         return []
 
@@ -305,8 +318,31 @@ class Remedies(HostRemedies):
         wants = self.detail.get("wants")
         if wants:
             return [self._pip(re.sub(r"[ ()]", "", wants), flags="--no-deps ")]
+        wants = self.detail.get("requirement")
+        if wants == "torchvision":
+            return self._torchvision()
+        if wants:
+            return [self._pip(wants)]
         pin = self._cudnn_pin()
         return [self._pip(pin)] if pin else []
+
+    def _torchvision(self):
+        """The release for the PyTorch here: 0.15 for 2.0 and so on, 0.14 for 1.13 and so on
+        (https://github.com/pytorch/vision#installation).
+        """
+        major, minor = (numbers(self.version) + (0, 0))[:2] if self.framework == "torch" else (0, 0)
+        if major not in (1, 2) or not minor + major - 1:
+            return []
+        local = self.version.partition("+")[2]
+        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
+        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.*'%s"
+        return [
+            Command(
+                "pip",
+                text % (minor + (15 if major == 2 else 1), index),
+                "compiled for PyTorch %d.%d" % (major, minor),
+            )
+        ]
 
 
 def cuda_package(stem, major):

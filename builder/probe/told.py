@@ -3,7 +3,7 @@
 import re
 
 from .distributions import canonical
-from .versions import cuda_tuple, dotted, numbers
+from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
 _PINNED = re.compile(
     r"(?:^|[\s'\"(,\[])(?P<name>torch|pytorch|tensorflow(?:[_-](?:gpu|cpu))?|tf-nightly|jax|jaxlib|jax-cuda\d+-p\w+|"
@@ -47,20 +47,35 @@ _CARD = re.compile(
     r"\d+GB|[A-Z]?\d{1,4}[a-zA-Z]{0,2}|Ti|SUPER|Laptop|Blackwell|Generation)\b[ -]?){0,6})"
 )
 _CAPABILITY = re.compile(
-    r"(?:compute ?capability:?|cuda capability|with CUDA capability)\s*(?:sm_)?(?P<cc>\d+\.\d|\d{2,3})\b",
+    r"(?:compute ?capability:?|cuda capability|with CUDA capability)\s*(?:sm_|SM )?(?P<cc>\d+\.\d|\d{2,3})\b",
     re.I,
 )
 _ARCHS = re.compile(r"supports CUDA capabilities (?P<archs>(?:\w+_\d+a?[ ,]*)+)", re.I)
 _MEMORY = re.compile(r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB")
-_MEMORY_BYTES = re.compile(r"(?P<free>\d+) bytes free, (?P<total>\d+) bytes total")
+_MEMORY_BYTES = re.compile(r"(?P<free>\d+)\s+bytes\s+free,\s+(?P<total>\d+)\s+bytes\s+total")
 _CUDNN = re.compile(
-    r"(?<![\w./-])cu-?dnn\s*(?:version)?[ :=]*v?(?P<version>[5-9]\.\d+(?:\.\d+)*|[5-9](?![\w.]))", re.I
+    r"(?<![\w./-])cu-?dnn\s*(?:version)?[ :=]*v?"
+    r"(?P<version>[5-9]\.\d+(?:\.\d+)*|(?:[5-8]\d{3}|9\d{4})(?![\w.])|[5-9](?![\w.]))",
+    re.I,
 )
 _PATH = re.compile(r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)")
 _PLUS = re.compile(r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?")
 _PYTHON = re.compile(r"\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)", re.I)
 _FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<version>\d[\d.]*\d|\d))")
 _DEBIAN = re.compile(r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)")
+# ``conda list``: name, version, build and channel
+_CONDA_LIST = r"(?m)^(?:cudnn|cuda-version|jaxlib|pytorch|tensorflow(?:-base)?)\s+\d\S*\s+\w+_\d+\b"
+# Whose source files or modules a message names
+_PRINTED_BY = (
+    ("jax", r"external/xla/|\bjaxlib[./]|xla_extension"),
+    (
+        "tensorflow",
+        r"tensorflow/(?:core|stream_executor|compiler|python)|external/local_(?:xla|tsl)/|tensorflow\.python",
+    ),
+    ("torch", r"aten/src|\btorch/(?:csrc|nn|cuda|lib|_C)|\bc10::|\btorch\.\w+Error"),
+    ("ctranslate2", r"\bctranslate2\b|faster[_-]whisper|whisperx"),
+    ("onnxruntime", r"\bonnxruntime(?:::|/|\.|_)"),
+)
 _FAMILIES = (
     # NVIDIA's lists of GPUs by compute capability: https://developer.nvidia.com/cuda-gpus
     (r"RTX ?50\d\d|RTX PRO \d{4}|RTX 5000 Blackwell", "12.0"),
@@ -90,6 +105,7 @@ class Told(object):
         self.memory_free = self.memory_total = None
         self.cudnn_here, self.places, self.cuda_majors = set(), set(), set()
         self.hidden = self.no_kernel_module = False
+        self.printed_by = set()
         text = "\n".join(line.text for line in lines)
         self._packages(text)
         self._machine(text)
@@ -150,7 +166,10 @@ class Told(object):
             if re.match(r"nvidia-cudnn-cu\d+$|libcudnn\d|cudnn$", name):
                 self.cudnn_here.add(version)
         for found in _CUDNN.finditer(text):
-            self.cudnn_here.add(found.group("version"))
+            version = found.group("version")
+            self.cudnn_here.add(
+                dotted(cudnn_tuple(version)) if len(version) > 3 and version.isdigit() else version
+            )
         for found in _DEBIAN.finditer(text):
             self.cudnn_here.add(found.group("version"))
             self.cuda_majors.add(int(found.group("cuda")))
@@ -164,11 +183,13 @@ class Told(object):
         self.no_kernel_module = "/proc/driver/nvidia/version does not exist" in text
 
     def _places(self, text):
+        self.printed_by = {name for name, pattern in _PRINTED_BY if re.search(pattern, text)}
         for place, pattern in (
             ("windows", r"\.dll\b|[A-Z]:\\|win_amd64"),
             ("wsl", r"/usr/lib/wsl|\bWSL\b|microsoft-standard"),
-            ("colab", r"(?i)\bcolab|/content/|/usr/local/lib/python3\.\d+/dist-packages|lib64-nvidia"),
+            ("colab", r"(?i)\bcolab|/content/|lib64-nvidia"),
             ("conda", r"/envs/|conda"),
+            ("conda-packages", _CONDA_LIST),
             ("container", r"(?i)docker|nvidia-container|/\.dockerenv|kubernetes"),
             ("notebook", r"(?m)^\s*[!%](?:pip|apt|conda)|ipython-input|Cell In\["),
         ):
