@@ -1,7 +1,7 @@
-"""Where a runtime's packages contradict one another, by their own metadata.
+"""Contradictions among a runtime's packages, by their own metadata.
 
-Colab installs its list without asking, so a faithful image has the same contradictions; they are noted, not
-mended.
+Colab installs its list without resolving it, so a faithful image has the same contradictions; they are
+recorded and not repaired.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from builder.facts.versions import requirement
 from builder.facts.wheel import truth_from_members
-from builder.facts.wheelmeta import read_remote
+from builder.facts.wheelmeta import read_listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ class Conflict:
     package: str
     requires: str
     found: str | None
-    """The version that the list has instead; None where the list does not have it at all."""
+    """The version in the list; None if the list does not have the package."""
 
     def __str__(self) -> str:
         return f"{self.package} wants {self.requires}, the list has {self.found or 'none'}"
@@ -49,7 +49,7 @@ def conflicts(
     target: Target,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[tuple[Conflict, ...], int]:
-    """The contradictions, and how many wheels would not be read. ``versions`` is the whole list, by name."""
+    """The contradictions, and the number of unreadable wheels. ``versions`` is the whole list, by name."""
     unread = 0
     found: list[Conflict] = []
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -71,17 +71,8 @@ def _requires(match: Match, index: Index) -> tuple[str, ...] | None:
     file = match.file
     if file is None:
         return None
-    remote = read_remote(
-        file.url,
-        index.client,
-        [],
-        sha256=file.sha256,
-        size=file.size or None,
-        metadata_sha256=file.metadata,
-    )
-    if remote.metadata is None:
-        return None
-    return truth_from_members(file.name, remote.metadata, {}).requires
+    metadata_file = read_listed(file, index.client).metadata
+    return None if metadata_file is None else truth_from_members(file.name, metadata_file, {}).requires
 
 
 def _broken(

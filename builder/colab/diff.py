@@ -1,4 +1,4 @@
-"""How near an image is to a Colab runtime: what is the same, another version, missing, or extra."""
+"""An image compared with a Colab runtime: same, other, missing and extra packages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
+from builder.facts.versions import equal
 from builder.recipe.expect import first_parts
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 PRESENT_GOAL = 99.0
-"""Percent of the other packages that are to be there at all."""
+"""Percent of the other packages that must be present."""
 SAME_GOAL = 97.0
-"""Percent of them that are to have Colab's version."""
+"""Percent of them that must have Colab's version."""
 
 
 class ParityStatus(enum.StrEnum):
-    """What became of one thing that the runtime has, or that the image has besides."""
+    """The result for one package of the runtime, or one that only the image has."""
 
     SAME = "same"
     OTHER = "other"
@@ -33,7 +33,7 @@ class ParityStatus(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ParityRow:
-    """One thing compared."""
+    """One compared package or library."""
 
     name: str
     asked: str | None
@@ -51,21 +51,21 @@ class Parity:
 
     runtime: str
     core: tuple[ParityRow, ...]
-    """Python, CUDA, cuDNN and the frameworks: to be exact."""
+    """Python, CUDA, cuDNN and the frameworks, which must be the same."""
     packages: tuple[ParityRow, ...]
-    """The other pip packages, by name, those that the image has besides among them."""
+    """The other pip packages by name, including those that only the image has."""
 
     def count(self, status: ParityStatus) -> int:
         return sum(row.status is status for row in self.packages)
 
     @property
     def listed(self) -> int:
-        """How many other packages the runtime has."""
+        """The number of other packages of the runtime."""
         return len(self.packages) - self.count(ParityStatus.EXTRA)
 
     @property
     def present(self) -> float:
-        """Percent of the other packages that are there, at whatever version."""
+        """Percent of the other packages that are present, at any version."""
         return _percent(self.count(ParityStatus.SAME) + self.count(ParityStatus.OTHER), self.listed)
 
     @property
@@ -98,7 +98,7 @@ class Parity:
 
 
 def labelled(runtime: Listed) -> tuple[str, ...]:
-    """Packages whose version has a label (``+cu124``), which an image may keep in their code only."""
+    """Packages whose version has a label (``+cu124``), which an image may have only in their code."""
     return tuple(
         canonicalize_name(name) for name, version in runtime.packages.items() if "+" in (version or "")
     )
@@ -129,21 +129,14 @@ def _package(name: str, version: str | None, key: str, runtime: Listed, image: I
         why = reason or "not in the image, although it could be: the image was made of other packages"
         return ParityRow(name=name, asked=version, found=None, status=ParityStatus.MISSING, why=why)
     inside = image.inside.get(key)
-    if version is None or _equal(version, found) or (inside is not None and _equal(version, inside)):
+    if version is None or equal(version, found) or (inside is not None and equal(version, inside)):
         why = reason
         if version is None:
             why = f"the list gives no version to compare with: {reason or 'installed from an address'}"
-        elif not _equal(version, found):
+        elif not equal(version, found):
             why = f"its metadata says {found}, its code {inside}: the same build"
         return ParityRow(name=name, asked=version, found=found, status=ParityStatus.SAME, why=why)
     return ParityRow(name=name, asked=version, found=found, status=ParityStatus.OTHER, why=reason)
-
-
-def _equal(one: str, other: str) -> bool:
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other
 
 
 def _python(runtime: Listed, image: Inventory) -> ParityRow:
@@ -165,8 +158,8 @@ def _libraries(
     wheels = [v for key, (_, v) in asked.items() if key.startswith("nvidia-cudnn")]
     cudnn = wheels[0] if wheels and wheels[0] else runtime.cudnn
     rows = [
-        _loaded("CUDA", runtime.cuda, _versions(image, "cuda", "libcudart.so"), 2),
-        _loaded("cuDNN", cudnn, _versions(image, "cudnn", "libcudnn.so"), 3),
+        _loaded("CUDA", runtime.cuda, image.report.loaded("cuda", "libcudart.so"), 2),
+        _loaded("cuDNN", cudnn, image.report.loaded("cudnn", "libcudnn.so"), 3),
     ]
     return tuple(row for row in rows if row is not None)
 
@@ -181,17 +174,10 @@ def _loaded(name: str, asked: str | None, found: list[str], parts: int) -> Parit
     return ParityRow(
         name=name,
         asked=asked,
-        found=", ".join(found),
+        found=", ".join(sorted(set(found))),
         status=ParityStatus.SAME if same else ParityStatus.OTHER,
         why=f"compared to {parts} numbers, as the library tells them",
     )
-
-
-def _versions(image: Inventory, key: str, soname: str) -> list[str]:
-    """What the probe saw loaded; the frameworks' word where they give one, else the library's own."""
-    said = {str(row.loaded[key]) for row in image.report.frameworks if row.loaded and row.loaded.get(key)}
-    mapped = {row.version for row in image.report.libraries if row.version and row.name.startswith(soname)}
-    return sorted(said or mapped)
 
 
 def _percent(part: int, whole: int) -> float:

@@ -1,4 +1,4 @@
-"""What of a runtime's packages an index has: each at its own version, or a reason why not."""
+"""The packages of a runtime that an index has at the same version, and reasons for the others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from builder.errors import PackageIndexError
 from builder.facts.assigned import assignments
-from builder.facts.wheelmeta import read_remote
+from builder.facts.wheelmeta import read_listed
 from builder.index import target as targets
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _TORCH_INDEX = "https://download.pytorch.org/whl/{}"
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """One package of the runtime and what becomes of it. Either ``requirement`` or ``reason`` is given."""
+    """One package of the runtime, with either a ``requirement`` or the ``reason`` why it has none."""
 
     package: PipPackage
     requirement: str | None = None
@@ -58,13 +57,13 @@ class Match:
     """The further index that ``requirement`` needs."""
     reason: Reason | None = None
     detail: str = ""
-    """The reason in words; for a match, what is worth to know of it."""
+    """The reason in words; for a match, a remark on it."""
     file: IndexFile | None = None
     """The wheel that was found."""
     built: Path | None = None
-    """The wheel that was built, of a package of which the index has only sources."""
+    """The wheel that was built, if the index has only sources."""
     compiled: Compilation | None = None
-    """Where a compiler was needed: the wheel is for images on that Debian release alone."""
+    """Set if a compiler was needed: the wheel is for images on that Debian release alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +72,7 @@ class Matching:
 
     matches: tuple[Match, ...]
     silent: tuple[str, ...]
-    """Why a further index that the runtime names was not asked."""
+    """Why further indexes that the runtime names were not asked."""
 
     @property
     def found(self) -> tuple[Match, ...]:
@@ -91,7 +90,7 @@ def match_packages(
     target: targets.Target,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Matching:
-    """Ask the user's index about every package; ``progress`` gets a name, how many are done, and of how many.
+    """Ask the user's index about every package; ``progress`` gets a name, the number done, and of all.
 
     Raises:
         PackageIndexError: the user's own index did not answer. One that only the runtime names may be silent.
@@ -115,8 +114,8 @@ def match_packages(
 def further_indexes(packages: Sequence[PipPackage]) -> dict[PipPackage, str]:
     """The further index of each package that needs one.
 
-    A freeze gives NVIDIA's index away where a wheel was named by its address; the other packages of that
-    maker, ``cuml-cu12`` say, came from there too, and their lines do not tell.
+    A freeze names NVIDIA's index only for wheels with an address; the other packages of NVIDIA, such as
+    ``cuml-cu12``, come from there too.
     """
     named = {package: further for package in packages if (further := further_index(package)) is not None}
     makers = {further for package, further in named.items() if _of_nvidia(package)}
@@ -147,7 +146,7 @@ def further_index(package: PipPackage) -> str | None:
 
 
 def _answering(named: Mapping[PipPackage, str], index: Index) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Which further indexes answer, each asked once; one that is down must not be waited for every time."""
+    """The further indexes that answer. Each is asked once, so that one that is down costs one wait."""
     answering: set[str] = set()
     silent: list[str] = []
     for url in sorted(set(named.values())):
@@ -203,7 +202,7 @@ class _Asker:
         )
 
     def _by_its_word(self, package: PipPackage, wanted: Version, best: IndexFile) -> Match:
-        """A wheel whose name has no label may be the same build all the same: its own code says so."""
+        """A wheel without a label in its name is the same build if its own code says so."""
         declared = self._declared(package, best)
         if declared != str(wanted):
             says = f"says {declared}" if declared else "does not say for which CUDA it is"
@@ -221,25 +220,16 @@ class _Asker:
         best = self._best(exact)
         if best is None:
             return None
-        return Match(
-            package=package, requirement=f"{package.name}=={version}", index=further, file=best, detail=""
-        )
+        return Match(package=package, requirement=f"{package.name}=={version}", index=further, file=best)
 
     def _best(self, files: Sequence[IndexFile]) -> IndexFile | None:
         ranked = [
             (key, file.name, file)
             for file in files
-            if self._takes(file) and (key := targets.rank(file.name, self.fitting)) is not None
+            if targets.takes(file.requires_python, self.target.python)
+            and (key := targets.rank(file.name, self.fitting)) is not None
         ]
         return min(ranked, key=lambda row: row[:2])[2] if ranked else None
-
-    def _takes(self, file: IndexFile) -> bool:
-        try:
-            return file.requires_python is None or SpecifierSet(file.requires_python).contains(
-                f"{self.target.python}.0"
-            )
-        except InvalidSpecifier:
-            return True  # pip installs those as well
 
     def _why_not(
         self, package: PipPackage, version: str, files: Sequence[IndexFile], same: Sequence[IndexFile]
@@ -258,16 +248,9 @@ class _Asker:
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
 
     def _declared(self, package: PipPackage, file: IndexFile) -> str | None:
-        """The version that the package's own code says, with its CUDA: ``2.6.0+cu124``."""
+        """The version in the package's own code, with its CUDA: ``2.6.0+cu124``."""
         member = f"{package.key.replace('-', '_')}/version.py"
-        remote = read_remote(
-            file.url,
-            self.index.client,
-            [member],
-            sha256=file.sha256,
-            size=file.size or None,
-            metadata_sha256=file.metadata,
-        )
+        remote = read_listed(file, self.index.client, member)
         said = assignments(remote.member(member) or b"").get("__version__")
         return said if isinstance(said, str) else None
 
@@ -283,9 +266,9 @@ def _unknown(package: PipPackage) -> Match:
 
 
 def _unasked(first: Match, further: str) -> Match:
-    """What is said where the further index is silent; ``first`` is what the user's own index had."""
+    """The match if the further index is silent; ``first`` is the match of the user's own index."""
     package = first.package
-    if first.reason == "other-build":  # the matrix names the right one; where its index answers, it locks
+    if first.reason == "other-build":  # the matrix names the right one, which locks once its index answers
         requirement = f"{package.name}=={package.version}"
         note = "PyTorch's own index did not answer: not looked at"
         return Match(package=package, requirement=requirement, index=further, detail=note)
@@ -301,10 +284,8 @@ def _remark(package: PipPackage, file: IndexFile) -> str:
     remarks = []
     if package.kind == "file":
         remarks.append("Colab has a build of Google's own; this is the index's of the same version")
-    if (
-        package.kind == "wheel"
-        and unquote((package.url or "").partition("#")[0]).rpartition("/")[2] != file.name
-    ):
+    theirs = unquote((package.url or "").partition("#")[0]).rpartition("/")[2]
+    if package.kind == "wheel" and theirs != file.name:
         remarks.append("another file than Colab's, of the same version")
     if file.yanked is not None:
         remarks.append(f"taken back by its maker: {file.yanked}")

@@ -1,6 +1,6 @@
-"""The lists that Colab publishes of its runtime, read line by line: pip freeze, apt list, OS info.
+"""Colab's published lists of its runtime, read line by line: pip freeze, apt list, OS info.
 
-A line that is none of the forms its tool prints is a :class:`Problem` at its place, and reading goes on.
+A line that its tool does not print is a :class:`Problem` with its place, and reading goes on.
 The lists: https://github.com/googlecolab/backend-info
 """
 
@@ -22,9 +22,7 @@ _PINNED = re.compile(rf"(?P<name>{_NAME})==(?P<version>[^\s;#]+)")
 _DIRECT = re.compile(rf"(?P<name>{_NAME}) @ (?P<url>\S+)")
 _EDITABLE = re.compile(r"-e (?P<url>\S+?)(?:#egg=(?P<name>[A-Za-z0-9._-]+))?")
 # `name/suite[,suite…] version architecture [state]`, as apt 2 prints it.
-_APT = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9+.-]+)/(?P<suites>\S+) (?P<version>\S+) \S+ \[(?P<state>[^\]]+)\]"
-)
+_APT = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]+)/\S+ (?P<version>\S+) \S+ \[(?P<state>[^\]]+)\]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +43,9 @@ class PipPackage:
     """One line of a pip freeze."""
 
     name: str
-    """As written; :attr:`key` is what to compare."""
+    """As written; compare :attr:`key`."""
     version: str | None
-    """None where the line does not say: a repository or a folder."""
+    """None for a repository or a folder."""
     line: int
     url: str | None = None
     kind: Literal["pinned", "wheel", "file", "vcs", "url"] = "pinned"
@@ -64,21 +62,11 @@ class AptPackage:
 
     version: str
     manual: bool
-    """True where it was asked for, and not brought along by another package."""
-    ubuntu: bool
-    """True where an archive of Ubuntu's has it; NVIDIA's is not among them."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RuntimeSystem:
-    """``Ubuntu 22.04.4 LTS`` and ``Python 3.11.13``; None where the list does not say."""
-
-    distribution: str | None = None
-    python: str | None = None
+    """False if it was installed as a dependency of another package."""
 
 
 def parse_freeze(text: str, file: str) -> tuple[tuple[PipPackage, ...], tuple[Problem, ...]]:
-    """The packages of a ``pip freeze``, in its order, and the lines that are none."""
+    """The packages of a ``pip freeze``, in its order, and the unreadable lines."""
     found: dict[str, PipPackage] = {}
     problems: list[Problem] = []
     for number, line in _lines(text):
@@ -145,7 +133,7 @@ def _version_of(file: str) -> str | None:
 
 
 def parse_apt(text: str, file: str) -> tuple[Mapping[str, AptPackage], tuple[Problem, ...]]:
-    """The packages of an ``apt list --installed``, and the lines that are none."""
+    """The packages of an ``apt list --installed``, and the unreadable lines."""
     found: dict[str, AptPackage] = {}
     problems: list[Problem] = []
     for number, line in _lines(text):
@@ -160,13 +148,12 @@ def parse_apt(text: str, file: str) -> tuple[Mapping[str, AptPackage], tuple[Pro
         found[read["name"]] = AptPackage(
             version=read["version"],
             manual=states[0] == "installed" and "automatic" not in states,
-            ubuntu=read["suites"].split(",")[0] not in {"unknown", "now"},
         )
     return found, tuple(problems)
 
 
-def parse_system(text: str, file: str) -> tuple[RuntimeSystem, tuple[Problem, ...]]:
-    """The distribution and the Python out of an OS info; R and Julia stand there too and are passed over."""
+def parse_system(text: str, file: str) -> tuple[str | None, str | None, tuple[Problem, ...]]:
+    """The distribution (``Ubuntu 22.04.4``) and the Python of an OS info; R and Julia are skipped."""
     distribution = python = None
     problems: list[Problem] = []
     for number, line in _lines(text):
@@ -177,4 +164,4 @@ def parse_system(text: str, file: str) -> tuple[RuntimeSystem, tuple[Problem, ..
         elif not re.match(r"(R version|julia version) ", line):
             message = "neither a distribution nor the version of Python, R or Julia"
             problems.append(Problem(file=file, line=number, text=line, message=message))
-    return RuntimeSystem(distribution=distribution, python=python), tuple(problems)
+    return distribution, python, tuple(problems)

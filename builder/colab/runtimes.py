@@ -1,4 +1,4 @@
-"""A Colab runtime as its published lists describe it, and where the lists are taken from."""
+"""A Colab runtime by its published lists, and the reader of the lists."""
 
 from __future__ import annotations
 
@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.colab.parse import (
-    AptPackage,
-    PipPackage,
-    Problem,
-    RuntimeSystem,
-    parse_apt,
-    parse_freeze,
-    parse_system,
-)
+from builder.colab.parse import AptPackage, PipPackage, Problem, parse_apt, parse_freeze, parse_system
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +35,7 @@ NAMED: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What one Colab runtime holds."""
+    """The content of one Colab runtime."""
 
     name: str
     commit: str | None
@@ -64,9 +56,6 @@ class Runtime:
     @property
     def python_minor(self) -> str:
         return ".".join(self.python.split(".")[:2])
-
-    def package(self, key: str) -> PipPackage | None:
-        return next((package for package in self.packages if package.key == key), None)
 
 
 def read_runtime(
@@ -98,27 +87,29 @@ def read_runtime(
         )
     packages, problems = parse_freeze(*texts[0])
     listed, more = parse_apt(*texts[1]) if texts[1] else ({}, ())
-    info, rest = parse_system(*texts[2]) if texts[2] else (RuntimeSystem(), ())
+    distribution, known, rest = parse_system(*texts[2]) if texts[2] else (None, None, ())
     if not packages:
         raise UsageError(
             f"{texts[0][1]} names no package"
             + "".join(f"\n{problem}" for problem in (problems[:5] if problems else ())),
             hint="is it the output of `pip freeze`?",
         )
-    version = python or info.python
+    version = python or known
     if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
         raise UsageError(
             "nothing says which Python the runtime has" if version is None else f"'{version}' is no Python",
             hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11",
         )
-    month = next((month for month, known in NAMED.items() if known == commit), None)
+    place = source.resolve().name if source is not None else Path(texts[0][1]).stem
+    month = next((month for month, named in NAMED.items() if named == commit), None)
     found = Runtime(
-        name=name or month or (commit[:12] if commit else _name_of(source, texts[0][1])),
+        name=name or month or (commit[:12] if commit else place),
         commit=commit,
-        system=info.distribution,
+        system=distribution,
         python=version,
-        cuda=_cuda(listed),
-        cudnn=_cudnn(listed),
+        # The newest toolkit: Colab has had several side by side.
+        cuda=_newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+"),
+        cudnn=_newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}"),
         packages=packages,
         apt=listed,
         problems=(*problems, *more, *rest),
@@ -129,7 +120,7 @@ def read_runtime(
 def _read(
     given: Path | None, names: tuple[str, ...], reader: Callable[[str], str | None]
 ) -> tuple[str, str] | None:
-    """A list's text and the name to call it by in messages."""
+    """A list's text, and its name for messages."""
     if given is not None:
         try:
             return given.read_text(encoding="utf-8"), str(given)
@@ -198,19 +189,6 @@ def _noted_commit(folder: Path) -> str | None:
     except (OSError, UnicodeDecodeError):
         return None
     return found[0] if found else None
-
-
-def _name_of(source: Path | None, file: str) -> str:
-    return source.resolve().name if source is not None else Path(file).stem
-
-
-def _cuda(listed: Mapping[str, AptPackage]) -> str | None:
-    """The newest toolkit that apt installed: Colab has had several side by side."""
-    return _newest(listed, r"cuda-(?:libraries|command-line-tools)-\d+-\d+", r"\d+\.\d+\.\d+")
-
-
-def _cudnn(listed: Mapping[str, AptPackage]) -> str | None:
-    return _newest(listed, r"libcudnn\d+(?:-cuda-\d+)?", r"\d+(?:\.\d+){2,3}")
 
 
 def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | None:

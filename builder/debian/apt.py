@@ -1,7 +1,7 @@
-"""A private apt: its own sources, keys, lists and empty package status; nothing of the host's is touched.
+"""A private apt with its own sources, keys, lists and empty package status; it leaves the host's alone.
 
-apt decides which versions belong together, verifies the archives' signatures and prints what it would
-download. It needs no root for that.
+apt resolves versions, verifies the archives' signatures and prints the packages that it would download. It
+needs no root for that.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Apt:
             remaining = kept
 
     def plan(self, packages: Sequence[str]) -> tuple[Download, ...]:
-        """What ``packages`` (names or apt patterns) would download into an empty system, by name."""
+        """The downloads that install ``packages`` (names or apt patterns) into an empty system, by name."""
         done = self._run(
             "install", "--print-uris", "--yes", "-q", "-o", "Acquire::ForceHash=SHA256", "--", *packages
         )
@@ -121,7 +121,8 @@ class Apt:
         for name in ("lists/partial", "cache/archives/partial", "etc", "log"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         (self._folder / "status").write_text("")
-        nothing = '"/dev/null";'
+        # The host's own settings, apart from its credentials for private mirrors
+        unused = ["main", "parts", "sourceparts", "preferences", "preferencesparts", "trusted"]
         lines = [
             *host_acquire_options(),
             f'Dir "{self._folder}";',
@@ -131,11 +132,7 @@ class Apt:
             f'Dir::Log "{self._folder}/log";',
             f'Dir::Etc "{self._folder}/etc";',
             f'Dir::Etc::sourcelist "{self._folder}/sources.list";',
-            *(
-                f"Dir::Etc::{name} {nothing}"
-                for name in ("main", "parts", "sourceparts", "preferences", "preferencesparts")
-            ),
-            *(f"Dir::Etc::{name} {nothing}" for name in ("trusted", "trustedparts")),
+            *(f'Dir::Etc::{name} "/dev/null";' for name in [*unused, "trustedparts"]),
             # The host's credentials for private mirrors stay usable.
             'Dir::Etc::netrc "/etc/apt/auth.conf";',
             'Dir::Etc::netrcparts "/etc/apt/auth.conf.d";',
@@ -149,9 +146,8 @@ class Apt:
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         environment = os.environ | {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
-        return subprocess.run(
-            ["apt-get", *arguments], env=environment, capture_output=True, text=True, check=False
-        )
+        command = ["apt-get", *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     @staticmethod
     def _failure(what: str, said: str) -> PackageIndexError:
@@ -200,16 +196,12 @@ class HostSource:
 
 
 def host_sources() -> tuple[HostSource, ...]:
-    """What ``apt-get indextargets`` says; empty on a machine without apt."""
+    """The output of ``apt-get indextargets``; empty on a machine without apt."""
     if shutil.which("apt-get") is None:
         return ()
     fields = "$(REPO_URI)\t$(RELEASE)\t$(COMPONENT)\t$(ORIGIN)"
-    done = subprocess.run(
-        ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["apt-get", "indextargets", "--format", fields, "Created-By: Packages"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     return tuple(parse_host_source(line) for line in done.stdout.splitlines() if line.count("\t") == 3)
 
 

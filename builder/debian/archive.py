@@ -49,18 +49,8 @@ _MERGED_USR: Mapping[str, tuple[str, ...]] = {
 }
 _CLOSED = frozenset({"bullseye"})
 """Suites that get no more updates, so that their Release files' Valid-Until has passed for good."""
-_DEBIAN_SUITES = (
-    "bullseye",
-    "bookworm",
-    "trixie",
-    "forky",
-    "sid",
-    "oldoldstable",
-    "oldstable",
-    "stable",
-    "testing",
-    "unstable",
-)
+_DEBIAN_SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid"})
+_DEBIAN_ALIASES = frozenset({"oldoldstable", "oldstable", "stable", "testing", "unstable"})
 _THREADS = 4
 
 
@@ -233,10 +223,8 @@ def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSour
             release = source.suite.partition("/")[0]
             if source.origin not in ("", "Debian") or source.component != "main":
                 continue
-            if (
-                not source.uri.startswith(("http://", "https://"))
-                or release.split("-")[0] not in _DEBIAN_SUITES
-            ):
+            known = release.split("-")[0] in _DEBIAN_SUITES | _DEBIAN_ALIASES
+            if not known or not source.uri.startswith(("http://", "https://")):
                 continue
             found.setdefault("debian-security" if "security" in source.suite else "debian", source.uri)
     if "debian" not in found:

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from builder import __version__
 from builder.errors import EvidenceError
 from builder.evidence import purl
 from builder.evidence.contents import DebianPackage, python_packages, system_packages
 from builder.evidence.verification import timestamp
+from builder.facts.versions import equal
 from builder.model import Pinned, RegistryBase, RootfsBase, WheelSource
 
 if TYPE_CHECKING:
@@ -100,15 +100,8 @@ def _python_differences(pinned: Pinned, found: Mapping[str, str]) -> Iterator[st
             yield f"{name} {have} is in the image and not in the lock"
         elif have is None:
             yield f"{name} {want} is in the lock and not in the image"
-        elif not _same(want, have):
+        elif not equal(want, have):
             yield f"{name} is {want} in the lock and {have} in the image"
-
-
-def _same(one: str, other: str) -> bool:
-    try:
-        return Version(one) == Version(other)
-    except InvalidVersion:
-        return one == other
 
 
 def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, str]) -> Iterator[str]:

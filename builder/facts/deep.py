@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts.inside import WheelPart
-    from builder.index.remote_zip import Session, ZipEntry
+    from builder.index.remote_zip import ZipEntry
     from builder.index.simple_api import IndexFile
+    from builder.net.http import Client
 
 
 def read_deep(
     file: IndexFile,
     distribution: str,
-    client: Session,
+    client: Client,
     *,
     kind: Kind = "deep",
     cache: Path | None = None,

@@ -56,6 +56,14 @@ def agree(one: str, other: str) -> bool:
     return a[:width] == b[:width]
 
 
+def equal(one: str, other: str) -> bool:
+    """Whether two Python versions are equal, by text if one is no version."""
+    try:
+        return Version(one) == Version(other)
+    except InvalidVersion:
+        return one == other
+
+
 @functools.lru_cache(maxsize=4096)
 def requirement(text: str) -> Requirement | None:
     """The requirement, parsed; None where the text is not one."""

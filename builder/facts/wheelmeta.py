@@ -18,7 +18,7 @@ import requests
 from builder import resources
 from builder.facts.wheel import members_of, optional_of, truth_from_members
 from builder.facts.wheelcache import WheelCache, dist_info
-from builder.index.remote_zip import LIMIT, RemoteZip, Session, UnknownError, is_html
+from builder.index.remote_zip import LIMIT, RemoteZip, UnknownError, is_html
 from builder.net.http import explain
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.facts import WheelTruth
+    from builder.index.simple_api import IndexFile
+    from builder.net.http import Client
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class Remote:
 
 def read_remote(
     url: str,
-    session: Session,
+    session: Client,
     members: Sequence[str],
     *,
     optional: Collection[str] = (),
@@ -120,9 +122,17 @@ def read_remote(
     )
 
 
+def read_listed(file: IndexFile, session: Client, *members: str) -> Remote:
+    """:func:`read_remote` of a wheel as its index lists it."""
+    size = file.size or None
+    return read_remote(
+        file.url, session, members, sha256=file.sha256, size=size, metadata_sha256=file.metadata
+    )
+
+
 def truth_of_wheel(
     url: str,
-    session: Session,
+    session: Client,
     *,
     sha256: str | None = None,
     size: int | None = None,

@@ -51,15 +51,16 @@ class Index:
         settings: IndexSettings,
         *,
         client: Client | None = None,
-        note: Callable[[str], None] | None = None,
+        note: Callable[[str], None] = lambda _text: None,
         _known: dict[str, str] | None = None,
     ) -> None:
         """``note`` receives remarks for the user that stop nothing, such as a yanked version."""
         self.settings = settings
-        self._client = client or Client(
+        self.client = client or Client(
             ca=settings.ca, read_timeout=max(READ_TIMEOUT, settings.timeout or 0.0)
         )
-        self._note: Callable[[str], None] = note or _no_note
+        """With the user's proxies and certificate authorities."""
+        self._note = note
         # sha256 → address, from resolutions of this process: saves asking for the project's page again.
         self._known = {} if _known is None else _known
 
@@ -68,7 +69,7 @@ class Index:
         cls,
         extra: Sequence[str] = (),
         *,
-        note: Callable[[str], None] | None = None,
+        note: Callable[[str], None] = lambda _text: None,
         brief: bool = False,
     ) -> Index:
         """The indexes of the user's uv or pip configuration, after those in ``extra``.
@@ -77,7 +78,7 @@ class Index:
         """
         settings = index_settings.from_user(extra)
         for text in settings.notes:
-            (note or _no_note)(text)
+            note(text)
         client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15) if brief else None
         return cls(settings, client=client, note=note)
 
@@ -86,7 +87,7 @@ class Index:
         if not extra:
             return self
         settings = index_settings.with_extra(self.settings, extra)
-        return Index(settings, client=self._client, note=self._note, _known=self._known)
+        return Index(settings, client=self.client, note=self._note, _known=self._known)
 
     def resolve(
         self,
@@ -137,22 +138,13 @@ class Index:
             wheels = [*pool.map(lambda pair: self._wheel(*pair), found), *own.values()]
         return tuple(sorted(wheels, key=lambda wheel: canonicalize_name(wheel.name)) if own else wheels)
 
-    @property
-    def client(self) -> Client:
-        """What reads from it, with the user's proxies and certificate authorities."""
-        return self._client
-
     def offers(self, name: str) -> tuple[simple_api.IndexFile, ...]:
         """Every file that the user's indexes list for a project, each address with the login it needs.
 
         Raises:
             PackageIndexError: an index did not answer, or not with a project's page.
         """
-        return tuple(
-            file
-            for index in (*self.settings.extra, self.settings.default)
-            for file in self.offers_of(index, name)
-        )
+        return tuple(file for index in self.settings.all for file in self.offers_of(index, name))
 
     def offers_of(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         """The same, of one index by its address."""
@@ -174,7 +166,7 @@ class Index:
             PackageIndexError: no index offers this very file, or what arrived has another sha256.
         """
         return download.fetch(
-            self._client,
+            self.client,
             lambda: self._addresses(wheel),
             download.ExpectedFile(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
             cache_path(wheel, cache),
@@ -222,7 +214,7 @@ class Index:
             yield self._with_any_login(known)
         others: list[str] = []
         offered = False
-        for index in (*self.settings.extra, self.settings.default):
+        for index in self.settings.all:
             for file in self._page(index, wheel.name):
                 if file.name != wheel.file:
                     continue
@@ -233,7 +225,7 @@ class Index:
                 else:
                     others.append(f"{redact(index)} has it with sha256:{file.sha256}")
         if not offered and known is None:
-            asked = ", ".join(redact(url) for url in (*self.settings.extra, self.settings.default))
+            asked = ", ".join(redact(url) for url in self.settings.all)
             detail = "".join(f"\n  {line}" for line in others)
             raise PackageIndexError(
                 f"{wheel.file} with sha256:{wheel.sha256} is in none of the indexes ({asked}){detail}",
@@ -242,14 +234,14 @@ class Index:
             )
 
     def _with_any_login(self, url: str) -> str:
-        for index in (*self.settings.extra, self.settings.default):
+        for index in self.settings.all:
             url = _with_login(url, index)
         return url
 
     def _page(self, index: str, name: str) -> tuple[simple_api.IndexFile, ...]:
         url = f"{index}/{canonicalize_name(name)}/"
         try:
-            page = pages.get(self._client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
+            page = pages.get(self.client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
         except requests.RequestException as problem:
             raise PackageIndexError(
                 f"package index {redact(url)}: {explain(problem)}",
@@ -292,9 +284,9 @@ class Index:
         """An index in HTML does not say how large a file is; the server that has it does."""
         try:
             url = self._with_any_login(url)
-            response = self._client.head(url, headers={"Accept-Encoding": "identity"})
+            response = self.client.head(url, headers={"Accept-Encoding": "identity"})
             if response.status_code != 200:
-                response = self._client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
+                response = self.client.get(url, headers={"Accept-Encoding": "identity"}, stream=True)
                 response.close()
         except requests.RequestException as problem:
             raise PackageIndexError(
@@ -310,10 +302,6 @@ class Index:
         return int(size)
 
 
-def _no_note(_text: str) -> None:
-    return None
-
-
 def _with_login(url: str, index: str) -> str:
     """The address with the login of the index's own address, if both are on one host; as pip does it."""
     login, at, host = urlsplit(index).netloc.rpartition("@")
@@ -325,13 +313,8 @@ def _with_login(url: str, index: str) -> str:
 
 def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:
     """Where a fetched file is, whether it is there or not."""
-    return (
-        cache
-        / ("sdists" if isinstance(wheel, Sdist) else "wheels")
-        / wheel.sha256[:2]
-        / wheel.sha256
-        / wheel.file
-    )
+    kind = "sdists" if isinstance(wheel, Sdist) else "wheels"
+    return cache / kind / wheel.sha256[:2] / wheel.sha256 / wheel.file
 
 
 def _file_name(entry: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""Members of a zip file that stays on its server: the directory at its end, then single ranges.
+"""Members of a zip file on a server, read by HTTP ranges: the directory at its end, then single members.
 
 A framework's wheel has thousands of members and a directory of more than a megabyte, so the directory is read
-from both ends, and no further than :data:`LIMIT` allows. Whatever does not add up (no range support, a wrong
-``Content-Range``, a page of HTML, a short answer, a wrong checksum) is an :class:`UnknownError`.
+from both ends, up to :data:`LIMIT`. Anything wrong (no range support, a wrong ``Content-Range``, a page of
+HTML, a short answer, a wrong checksum) is an :class:`UnknownError`.
 
 Formats: PKWARE APPNOTE 6.3.9, sections 4.3 and 4.5.3; RFC 9110, section 14.
 """
@@ -13,7 +13,7 @@ import re
 import struct
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from builder.net.http import redact
 
@@ -22,33 +22,29 @@ if TYPE_CHECKING:
 
     import requests
 
+    from builder.net.http import Client
+
 LIMIT = 1 << 20
-"""Bytes read of one file at most, all answers together, unless its reader asks for more."""
+"""Most bytes read of one file, in all answers, unless its reader asks for more."""
 DEEP_LIMIT = 16 << 20
-"""The same for what lies deep: GPU code and constants in the frameworks' own libraries."""
+"""The same for reading GPU code and constants in the frameworks' own libraries."""
 UNPACKED = 256 << 20
-"""Bytes that the beginning of a member may unpack to; the rest is left."""
+"""Most bytes unpacked of the beginning of a member."""
 TAIL = 64 << 10
 HEAD_OF_DIRECTORY = 160 << 10
 TAIL_OF_DIRECTORY = 448 << 10
 
 
-class Session(Protocol):
-    """What is needed of an HTTP client: :class:`builder.net.http.Client` or a ``requests.Session``."""
-
-    def get(self, url: str, **options: Any) -> requests.Response: ...
-
-
 class UnknownError(Exception):
-    """The answer does not add up; the text says how."""
+    """The file cannot be read; the text says why."""
 
 
 @dataclass
 class RemoteZip:
-    """One zip file by its URL. ``size`` is what the index says of it, and is checked."""
+    """One zip file by its URL. ``size`` is by the index, and is checked."""
 
     url: str
-    session: Session
+    session: Client
     size: int | None
     limit: int = LIMIT
     transferred: int = 0
@@ -57,9 +53,9 @@ class RemoteZip:
     def members(
         self, names: Sequence[str], optional: Collection[str] = ()
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Contents of those of ``names`` that are there and could be read, and why others could not.
+        """Contents of the members that could be read, and the reasons why others could not.
 
-        No reason is given for one of ``optional``, which are read after the others.
+        ``optional`` members are read after the others, and fail without a reason.
 
         Raises:
             UnknownError: Not even the directory could be found.
@@ -82,7 +78,7 @@ class RemoteZip:
         return tuple(self._entries())
 
     def content(self, entry: ZipEntry, most: int | None = None) -> bytes:
-        """A member unpacked, or its beginning: so much of it as ``most`` packed bytes hold.
+        """A member unpacked, or the beginning of it that ``most`` packed bytes hold.
 
         Raises:
             UnknownError: It is not where the directory says, or does not unpack, or the limit is reached.
@@ -115,7 +111,7 @@ class RemoteZip:
 
     def _entries(self) -> Iterator[ZipEntry]:
         """Entries of the directory, from its start, then from its end; each part is read when needed."""
-        self._end, total = self._suffix(TAIL)
+        self._end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
         start, length = _directory(self._end, total)
         first = total - len(self._end)
         if start >= first:
@@ -137,7 +133,7 @@ class RemoteZip:
             raise UnknownError(f"its directory of {length} bytes is larger than what is read of one")
 
     def _part(self, start: int, length: int, first: int) -> bytes:
-        """What of the directory lies in the tail that was read already."""
+        """The part of the directory in the tail that was read already."""
         return self._end[: max(0, start + length - first)]
 
     def _content(self, entry: ZipEntry) -> bytes:
@@ -153,10 +149,6 @@ class RemoteZip:
         if entry.method not in {0, 8} or zlib.crc32(content) != entry.crc:
             raise UnknownError(f"{entry.name} does not have the checksum that its directory gives")
         return content
-
-    def _suffix(self, length: int) -> tuple[bytes, int]:
-        """The last bytes of the file, and the file's size."""
-        return self._get(f"bytes=-{length}", None, length)
 
     def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
         if length <= 0:
@@ -188,7 +180,7 @@ class RemoteZip:
         return body, total
 
     def body(self, answer: requests.Response, limit: int) -> bytes:
-        """At most ``limit`` bytes of an answer; more than that is a server that does not keep its word."""
+        """The body of an answer. Raises UnknownError if it has more than ``limit`` bytes."""
         body = bytearray()
         for chunk in answer.iter_content(32 << 10):
             body += chunk
@@ -199,7 +191,7 @@ class RemoteZip:
 
 
 def _packed(data: bytes, name: str) -> bytes:
-    """What follows a member's local header."""
+    """The bytes after a member's local header."""
     if data[:4] != b"PK\x03\x04" or len(data) < 30:
         raise UnknownError(f"no member begins where its directory puts {name}")
     length, extra = struct.unpack("<HH", data[26:30])
@@ -263,7 +255,7 @@ def _walk(directory: bytes) -> Iterator[ZipEntry]:
 
 
 def _entry64(entry: ZipEntry, size: int, extra: bytes) -> ZipEntry:
-    """Fills in from the zip64 field what does not fit into 32 bits."""
+    """The entry with the values of its zip64 field, which do not fit into 32 bits."""
     if 0xFFFFFFFF not in {entry.packed, entry.offset}:
         return entry
     at = 0
@@ -281,7 +273,7 @@ def _entry64(entry: ZipEntry, size: int, extra: bytes) -> ZipEntry:
 
 
 def _resynchronise(part: bytes, *, complete: bool = True) -> bytes:
-    """From the first entry on that leads to the end of the part, entry by entry.
+    """The part from its first real entry on: the one whose chain of entries reaches the end of the part.
 
     The signature can occur in a name or an extra field; a false start does not chain up.
     """

@@ -1,4 +1,4 @@
-"""Which package indexes the user's own configuration names. No index stands in rtbuild's code.
+"""The package indexes of the user's own configuration. rtbuild's code names no index.
 
 The default index is the first that is set of: uv's (``UV_DEFAULT_INDEX``, ``uv.toml``), pip's
 (``PIP_INDEX_URL``, ``pip.conf``), uv's built-in one. Extra indexes of both are added.
@@ -29,7 +29,7 @@ _UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA
 
 @dataclass(frozen=True, kw_only=True)
 class IndexSettings:
-    """Index addresses as the user wrote them, with credentials if there are any; for no lock and no log."""
+    """Index addresses as the user wrote them, possibly with credentials: never written to a lock or log."""
 
     default: str
     extra: tuple[str, ...] = ()
@@ -37,9 +37,14 @@ class IndexSettings:
     ca: str | None = None
     """pip's ``cert``: a file with certificate authorities."""
     timeout: float | None = None
-    """Seconds that the user allows a silent server: uv's ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
+    """The user's limit for a silent server, in seconds: ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
     notes: tuple[str, ...] = ()
-    """What of the configuration is not used, and why."""
+    """Settings that are not used, with the reason."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every index, in the order in which they are asked."""
+        return (*self.extra, self.default)
 
 
 def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> IndexSettings:
@@ -121,17 +126,8 @@ def _uv_builtin() -> str:
 
 def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[str]]:
     """The default and the extra indexes that uv would use, by its own account; it opens no connection."""
-    command = [
-        find_uv_bin(),
-        "pip",
-        "compile",
-        "-",
-        "--offline",
-        "--emit-index-url",
-        "--no-header",
-        "--quiet",
-    ]
-    command += ["--python", sys.executable, *options]
+    command = [find_uv_bin(), "pip", "compile", "-", "--offline", "--emit-index-url", "--no-header"]
+    command += ["--quiet", "--python", sys.executable, *options]
     done = subprocess.run(command, input="", env=dict(environ), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise UsageError(
@@ -170,9 +166,8 @@ def _pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
         value = environ.get("PIP_" + name.upper().replace("-", "_"))
         if value:
             found[name] = value.split()
-    for name in ("no-index",):
-        if found.get(name, ["0"])[0].lower() in ("0", "false", "no", "off"):
-            found.pop(name, None)
+    if found.get("no-index", ["0"])[0].lower() in ("0", "false", "no", "off"):
+        found.pop("no-index", None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The target of wheels (Python, platform, glibc), and which of several wheels fits it best."""
+"""The target of wheels (Python, platform, glibc), and the wheel that fits it best."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging import tags
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from builder.errors import UsageError
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-"""Docker's platforms that rtbuild builds for, each with the name of its machine in Python and in wheels."""
+"""Docker's platforms that rtbuild builds for, and their machines as Python and wheels call them."""
 
 # The aliases that came before PEP 600: https://peps.python.org/pep-0600/#legacy-manylinux-tags
 _LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -46,9 +47,9 @@ class Target:
 
     @property
     def uv_platform(self) -> str:
-        """uv's name for it, or for the nearest older glibc that uv knows.
+        """uv's name for the platform, with the nearest glibc that uv knows and that is not newer.
 
-        A wheel that needs exactly the skipped minor is not found then; none that is found fails to load.
+        uv then misses wheels for exactly the skipped version; all wheels that it finds load.
         """
         minor = max((known for known in _UV_GLIBC if known <= self._glibc_minor), default=17)
         return f"{self.machine}-manylinux_2_{minor}"
@@ -71,7 +72,7 @@ class Target:
         }
 
     def tags(self) -> dict[tags.Tag, int]:
-        """Every wheel tag that loads there, with its rank: 0 is best."""
+        """Every wheel tag that the target loads, with its rank: 0 is best."""
         version = tuple(int(part) for part in self.python.split("."))
         # Until 3.8 the ABI had a letter for pymalloc: https://docs.python.org/3.8/whatsnew/3.8.html#build-and-c-api-changes
         abi = f"cp{version[0]}{version[1]}" + ("m" if version < (3, 8) else "")
@@ -89,6 +90,14 @@ class Target:
             if minor in _LEGACY:
                 yield f"{_LEGACY[minor]}_{self.machine}"
         yield f"linux_{self.machine}"
+
+
+def takes(requires_python: str | None, python: str) -> bool:
+    """Whether ``Requires-Python`` admits the newest patch of a Python; as for pip, an invalid one does."""
+    try:
+        return requires_python is None or SpecifierSet(requires_python).contains(f"{python}.99", True)
+    except InvalidSpecifier:
+        return True
 
 
 def rank(file: str, fitting: Mapping[tags.Tag, int]) -> tuple[int, tuple[int, str]] | None:

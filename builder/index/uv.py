@@ -157,7 +157,7 @@ def _failure(
         f"  {line}".rstrip() for line in text.splitlines() if not line.startswith("warning: ")
     )
     if "No solution found" not in text:
-        urls = ", ".join(redact(url) for url in (*settings.extra, settings.default))
+        urls = ", ".join(map(redact, settings.all))
         return PackageIndexError(
             f"the package index gave no answer to resolve with\n{indented}",
             hint=f"asked: {urls}; check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",

@@ -11,7 +11,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
@@ -184,9 +183,8 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
     """
     fitting = target.tags()
     wheels = [file for file in files if targets.rank(file.name, fitting) is not None]
-    versions = [
-        str(parsed[0]) for file in wheels if _takes(file, target) and (parsed := parsed_wheel(file.name))
-    ]
+    admitted = [file for file in wheels if targets.takes(file.requires_python, target.python)]
+    versions = [str(parsed[0]) for file in admitted if (parsed := parsed_wheel(file.name))]
     if next(iter(wanted.specifier.filter(versions)), None) is not None:
         return None
     sources = {v: file for file in files if (v := sdist_version(file, wanted.name)) is not None}
@@ -195,7 +193,7 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
         raise PackageIndexError(
             f"no index has a wheel or sources of {wanted}", hint="check the name and the version"
         )
-    takes = [version for version in allowed if _takes(sources[version], target)]
+    takes = [v for v in allowed if targets.takes(sources[v].requires_python, target.python)]
     if not takes:
         file = sources[allowed[0]]
         raise PackageIndexError(
@@ -223,12 +221,3 @@ def sdist_version(file: IndexFile, name: str) -> str | None:
     except (InvalidSdistFilename, InvalidVersion):
         return None
     return str(version) if canonicalize_name(found) == canonicalize_name(name) else None
-
-
-def _takes(file: IndexFile, target: Target) -> bool:
-    try:
-        return file.requires_python is None or SpecifierSet(file.requires_python).contains(
-            f"{target.python}.99"
-        )
-    except InvalidSpecifier:
-        return True  # pip installs those as well

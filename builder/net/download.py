@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 _CHUNK = 1 << 18
-"""Bytes written at a time, and the most that a broken line makes one download twice."""
+"""Bytes written at a time: the most that a broken connection repeats."""
 _WORTH_ANOTHER_TRY = 1 << 20
-"""An attempt that brought this many bytes does not count against the limit of attempts."""
+"""An attempt that received this many bytes does not count towards the limit of attempts."""
 
 
 class StoppedError(CancelledError):
@@ -52,7 +52,7 @@ class _MissingError(Exception):
 
 
 class _DifferentError(Exception):
-    """All of it arrived and it is something else."""
+    """The whole file arrived, with another hash."""
 
     def __init__(self, found: str, detail: str) -> None:
         super().__init__(detail)
@@ -73,20 +73,20 @@ def fetch(
     headers: Callable[[str], dict[str, str]] | None = None,
     renew: Callable[[requests.Response], object] | None = None,
 ) -> Path:
-    """Bring ``content`` to the path ``to`` and return it; a file that is there already is taken as it is.
+    """Download ``content`` to the path ``to``, unless it is there already, and return the path.
 
-    ``urls`` is asked only when something must be downloaded; its addresses are tried in order. Safe for
-    several processes and threads: one downloads under a file lock, the others wait for it. What arrived
-    before a failure stays beside ``to`` with the suffix ``.part``, and the next attempt continues there.
+    ``urls`` is called only if a download is needed; its addresses are tried in order. Safe for several
+    processes and threads: one downloads under a file lock, the others wait for it. A partial file stays
+    beside ``to`` with the suffix ``.part``, and the next attempt continues it.
 
-    ``progress`` is called with the bytes that arrived since its last call; the number is negative when a
-    restart threw bytes away. Over a whole successful call the numbers add up to the file's size.
+    ``progress`` gets the bytes received since its last call, a negative number if a restart discarded some.
+    After a successful call the numbers add up to the file's size.
 
-    ``headers`` is asked before every attempt; ``renew`` is given a 401, and may change what it answers.
+    ``headers`` is called before every attempt; ``renew`` gets a response with status 401, and may change the
+    headers.
 
-    Raises ``error`` when no address gives the file or its sha256 differs (the bad file is removed), and
-    :class:`~builder.errors.MissingToolError` when the disk is full, and
-    :class:`StoppedError` once ``stop`` says so.
+    Raises ``error`` if no address gives the file or its sha256 differs (the bad file is removed),
+    :class:`~builder.errors.MissingToolError` if the disk is full, and :class:`StoppedError` after ``stop``.
     """
     progress = progress or _silent
     if _complete(to, content, progress):

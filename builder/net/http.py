@@ -1,4 +1,4 @@
-"""HTTP as the three outside modules need it: retries with a limit, time limits, the user's proxies and CA."""
+"""The HTTP client: bounded retries, time limits, the user's proxies and certificate authorities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 5.0
 """Seconds until a server must have answered the connection."""
 READ_TIMEOUT = 60.0
-"""Seconds a server may stay silent. A mirror that fetches a wheel whole before it passes it on needs them."""
+"""Seconds that a server may stay silent, for instance a mirror that fetches a whole wheel first."""
 
 _MOST_REDIRECTS = 10
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
@@ -33,7 +33,7 @@ def redact(text: str) -> str:
 
 
 def explain(error: requests.RequestException) -> str:
-    """Why a request failed, in one short line and without the layers of Python's own wording."""
+    """Why a request failed, in one short line."""
     text = str(error)
     if isinstance(error, requests.exceptions.SSLError):
         found = re.search(r"certificate verify failed[^(\"']*", text)
@@ -59,9 +59,9 @@ def explain(error: requests.RequestException) -> str:
 
 
 class _Session(requests.Session):
-    """Reads the environment's proxies and certificates once for a server, and not at every request.
+    """Reads the environment's proxies and certificates once per server instead of at every request.
 
-    That is a third of the time that a small request takes. Both are chosen by scheme, host and port alone.
+    Reading them takes a third of a small request. They depend on scheme, host and port alone.
     """
 
     def __init__(self) -> None:

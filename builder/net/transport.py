@@ -1,8 +1,8 @@
-"""The connections below :class:`builder.net.http.Client`: no answer is larger or slower than it may be.
+"""The connections below :class:`builder.net.http.Client`: the size and the duration of answers are bounded.
 
-``requests`` limits the silence between two bytes, and neither the time nor the size of an answer: a server
-that sends a byte a second, or an error page without an end, would keep a run for ever or fill its memory. It
-also reads the whole body of a redirect, and ``urllib3`` that of an answer which it asks for again.
+``requests`` bounds only the silence between two bytes: a server that sends a byte a second, or an endless
+error page, would stop a run or fill its memory. It also reads the whole body of a redirect, and ``urllib3``
+that of an answer before a retry.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     import socket
 
 LARGEST = 32 << 20
-"""Bytes of an answer that is read whole; the page of a project with 10,000 files has a third of it."""
+"""Most bytes of an answer that is read whole; the page of a project with 10,000 files has a third of them."""
 PATIENCE = 90.0
-"""Seconds that any answer may take; a longer one must bring :data:`SLOWEST` bytes for each further second."""
+"""Seconds that any answer may take; a longer one must bring :data:`SLOWEST` bytes per further second."""
 SLOWEST = 4 << 10
 _PIECE = 1 << 16
 
@@ -90,7 +90,7 @@ _POOLS = {"http": _HttpPool, "https": _HttpsPool}
 
 
 class _Again(Retry):
-    """Asks again without reading the refused answer to its end."""
+    """Retries without reading the refused answer to its end."""
 
     def increment(
         self, method: Any = None, url: Any = None, response: Any = None, *rest: Any, **more: Any
@@ -102,7 +102,7 @@ class _Again(Retry):
 
 
 class _Answer(requests.Response):
-    """Takes at most :data:`LARGEST` bytes as a whole; whoever takes pieces counts them."""
+    """``content`` has at most :data:`LARGEST` bytes; readers of pieces count them."""
 
     @property
     def content(self) -> bytes:
@@ -119,7 +119,7 @@ class _Answer(requests.Response):
 
 
 class Adapter(HTTPAdapter):
-    """What a session is mounted with."""
+    """The adapter of a session, with these limits."""
 
     def __init__(self, *, retries: int, connection_retries: int, backoff: float) -> None:
         again = _Again(

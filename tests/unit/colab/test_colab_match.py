@@ -133,7 +133,7 @@ def test_a_wheel_without_a_label_is_believed_by_its_own_code(monkeypatch, said, 
         def member(self, _name):
             return f"__version__ = '{said}'\n".encode()
 
-    monkeypatch.setattr(matching, "read_remote", lambda *_, **__: Read())
+    monkeypatch.setattr(matching, "read_listed", lambda *_, **__: Read())
     labelled = wheel("torch-2.6.0+cu124", "cp311-cp311-linux_x86_64")
     found = one(TORCH, [PLAIN], {"https://wheels.invalid/whl/cu124": {"torch": [labelled]}})
     assert (found.requirement, found.index) == (requirement, index)
@@ -169,7 +169,7 @@ def test_contradictions_are_noted(monkeypatch):
             "Metadata-Version: 2.1\nName: a\n" + "".join(f"Requires-Dist: {w}\n" for w in wants)
         ).encode()
 
-    monkeypatch.setattr("builder.colab.conflicts.read_remote", lambda *_, **__: Read())
+    monkeypatch.setattr("builder.colab.conflicts.read_listed", lambda *_, **__: Read())
     rows, unread = conflicts(
         found.matches[:1], {"a": "1", "b": "1", "opaque": None}, index=FakeIndex({}), target=TARGET
     )
@@ -207,7 +207,7 @@ def index_of(runtime):
 def unread(monkeypatch):
     """No wheel lets itself be read."""
     nothing = type("Nothing", (), {"metadata": None})
-    monkeypatch.setattr("builder.colab.conflicts.read_remote", lambda *_, **__: nothing)
+    monkeypatch.setattr("builder.colab.conflicts.read_listed", lambda *_, **__: nothing)
 
 
 @pytest.mark.usefixtures("unread")

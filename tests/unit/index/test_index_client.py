@@ -48,7 +48,7 @@ def test_resolve_and_fetch(
     assert found.uploaded == (0 if html else 1668624574)
 
     # A later process has no address from the resolution: only the lock and the index.
-    later = Index(index.settings, client=index._client)
+    later = Index(index.settings, client=index.client)
     counts: list[int] = []
     paths = later.fetch_all([found, leaf, found], cache=tmp_path / "cache", progress=counts.append)
     assert paths == {wheel.sha256: cache_path(wheel, tmp_path / "cache") for wheel in (found, leaf)}
