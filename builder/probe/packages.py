@@ -44,19 +44,18 @@ def packages_stage(ctx):
 
 def unimportable(distributions, modules):
     """Names of the frameworks that are listed as installed and whose module is not there to import."""
-    found = []
-    for stage_name, names in sorted(_LISTED.items()):
-        listed = [name for name in sorted(distributions) if re.match(r"(%s)$" % names, name)]
-        found += listed if stage_name not in modules else []
-    return found
+    absent = [names for stage_name, names in sorted(_LISTED.items()) if stage_name not in modules]
+    pattern = re.compile(r"(%s)$" % "|".join(absent))
+    return [name for name in sorted(distributions) if absent and pattern.match(name)]
 
 
 def strangers(distributions, modules):
     """{stage name: file} of frameworks whose module is none of the files that pip installed for it."""
     found = {}
-    for stage_name, names in sorted(_LISTED.items()):
-        rows = [row for name, row in sorted(distributions.items()) if re.match(r"(%s)$" % names, name)]
-        if stage_name in modules and rows:
+    for stage_name in sorted(set(_LISTED) & set(modules)):
+        pattern = re.compile(r"(%s)$" % _LISTED[stage_name])
+        rows = [row for name, row in sorted(distributions.items()) if pattern.match(name)]
+        if rows:
             origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
             if not any(origin.startswith(row["location"] + os.sep) for row in rows):
                 found[stage_name] = origin
@@ -83,15 +82,6 @@ def find_modules():
 
 def system_packages():
     """cuDNN and CUDA among dpkg's installed packages: {name: version}."""
-    found = {}
-    name = None
-    for line in read_text("/var/lib/dpkg/status", 32 << 20).splitlines():
-        if line.startswith("Package: "):
-            name = line[len("Package: ") :]
-        elif (
-            line.startswith("Version: ")
-            and name
-            and re.match(r"libcudnn|cuda-cudart|libnvrtc|libcublas", name)
-        ):
-            found[name] = line[len("Version: ") :]
-    return found
+    status = read_text("/var/lib/dpkg/status", 32 << 20)
+    pattern = r"^Package: ((?:libcudnn|cuda-cudart|libnvrtc|libcublas).*)\n(?:.+\n)*?Version: (.*)"
+    return dict(re.findall(pattern, status, re.M))

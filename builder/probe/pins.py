@@ -5,7 +5,7 @@ import platform
 import re
 import sys
 
-from .distributions import canonical, requirement, search_folders
+from .distributions import requirement, search_folders
 from .isolation import user_path
 from .ldcache import read_cache, toolkit_folders
 from .resolver import Loader
@@ -43,6 +43,8 @@ _DEEPEST = 50
 
 def marker_applies(marker, extras=()):
     """Whether an environment marker holds here; ``extras`` are those in use. An unknown variable holds."""
+    if not marker:
+        return True
     here = {
         "platform_system": platform.system(),
         "platform_machine": platform.machine(),
@@ -128,23 +130,11 @@ def _harmless(wanted, version):
     return True
 
 
-def _requirements(row, distributions, asked):
-    """The requirements of a distribution that hold here, with those of the extras in use."""
-    wanted = [requirement(text) for text in row["requires"]]
-    wanted = [need for need in wanted if need is not None]
-    in_use = asked.get(canonical(row["name"])) or _extras_installed(wanted, distributions)
-    return [
-        need
-        for need in wanted
-        if marker_applies(need["marker"], in_use) or (need["optional"] and need["name"] in distributions)
-    ]
-
-
-def _extras_asked_for(distributions):
+def _extras_asked_for(needs):
     """For each distribution, the extras that others ask it for, as torch does ``cuda-toolkit[cudart]``."""
     asked = {}
-    for row in distributions.values():
-        for need in filter(None, (requirement(text) for text in row["requires"])):
+    for rows in needs.values():
+        for need in rows:
             if need["extras"] and marker_applies(need["marker"]):
                 asked.setdefault(need["name"], set()).update(need["extras"])
     return asked
@@ -152,27 +142,32 @@ def _extras_asked_for(distributions):
 
 def _extras_installed(wanted, distributions):
     """Extras of which most NVIDIA packages are installed: no file records what the user asked pip for."""
-    extras = {
-        found for need in wanted for found in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"])
-    }
-    in_use = []
-    for extra in extras:
-        names = [
-            need["name"] for need in wanted if re.search(r"['\"]%s['\"]" % re.escape(extra), need["marker"])
-        ]
-        names = [name for name in names if name.startswith("nvidia-")]
-        if len(names) > 2 and 2 * sum(name in distributions for name in names) > len(names):
-            in_use.append(extra)
-    return in_use
+    extras = {}
+    for need in wanted:
+        if need["optional"] and need["name"].startswith("nvidia-"):
+            for extra in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"]):
+                extras.setdefault(extra, []).append(need["name"])
+    return [
+        extra
+        for extra, names in extras.items()
+        if len(names) > 2 and 2 * sum(name in distributions for name in names) > len(names)
+    ]
 
 
 def check_pins(ctx, distributions):
     """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
     found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
-    asked = _extras_asked_for(distributions)
-    for row in sorted(distributions.values(), key=lambda d: d["name"].lower()):
-        for need in _requirements(row, distributions, asked):
-            _compare(found, row, need, distributions, ctx.strict)
+    needs = {
+        name: [need for need in map(requirement, row["requires"]) if need is not None]
+        for name, row in distributions.items()
+    }
+    asked = _extras_asked_for(needs)
+    for name, row in sorted(distributions.items(), key=lambda pair: pair[1]["name"].lower()):
+        in_use = asked.get(name) or _extras_installed(needs[name], distributions)
+        for need in needs[name]:
+            there = need["optional"] and need["name"] in distributions
+            if there or marker_applies(need["marker"], in_use):
+                _compare(found, row, need, distributions, ctx.strict)
     ctx.fact("unmet", found["unmet"][:50])
     evidence = {key: found[key] for key in ("missed", "allowed", "absent", "lost")}
     if found["missed"]:

@@ -183,7 +183,9 @@ class _Child(object):
         open_ends = {fd: index for index, fd in enumerate(self.readers)}
         while True:
             self._write()
-            ready = _wait(list(open_ends), [self.stdin] if self.stdin is not None else [], 0.05)
+            # with all its ends closed a child is about to leave, and nothing would wake a longer wait
+            pause = 0.05 if open_ends else 0.001
+            ready = _wait(list(open_ends), [self.stdin] if self.stdin is not None else [], pause)
             for fd in ready:
                 if not self._read(fd, open_ends[fd]):
                     del open_ends[fd]

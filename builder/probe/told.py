@@ -1,24 +1,25 @@
-"""What a text tells of the machine: card, driver, CUDA, packages, and where it ran."""
+"""What a text tells of the machine: card, driver, CUDA, packages, and where it ran.
+
+Patterns are texts, compiled at their first use: most runs of the probe read no text.
+"""
 
 import re
 
 from .distributions import canonical
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
-_PINNED = re.compile(
-    r"(?:^|[\s'\"(,\[])(?P<name>torch|pytorch|tensorflow(?:[_-](?:gpu|cpu))?|tf-nightly|jax|jaxlib|jax-cuda\d+-p\w+|"
-    r"onnxruntime(?:-gpu)?|ctranslate2|faster-whisper|cupy-cuda\w+|cupy|paddlepaddle(?:-gpu)?|keras|"
+_PINNED = (
+    r"(?i)(?:^|[\s'\"(,\[])(?P<name>torch|pytorch|tensorflow(?:[_-](?:gpu|cpu))?|tf-nightly|jax|jaxlib|"
+    r"jax-cuda\d+-p\w+|onnxruntime(?:-gpu)?|ctranslate2|faster-whisper|cupy-cuda\w+|cupy|paddlepaddle(?:-gpu)?|keras|"
     r"nvidia-[a-z][\w-]*?|cudatoolkit|cudnn|pytorch-cuda|cuda-\w+|libcudnn\d(?:-\w+)?|numpy|protobuf)"
     r"(?:\[[\w,-]+\])?(?:\s*(?:===?|~=|>=|@|/)\s*v?|\s+(?:Version:?|version:?)?\s*v?|:\s+)"
-    r"(?P<version>\d+(?:\.\d+)+[\w.+-]*|\d+\.\d+)",
-    re.IGNORECASE,
+    r"(?P<version>\d+(?:\.\d+)+[\w.+-]*|\d+\.\d+)"
 )
-_WORDY = re.compile(
-    r"\b(?P<name>TF|TensorFlow|PyTorch|torch|JAX|ONNX ?Runtime|onnxruntime|CTranslate2)"
-    r"(?:[ -](?:gpu|version))?\s*(?:is|:|=|v|<)?\s*v?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)",
-    re.I,
+_WORDY = (
+    r"(?i)\b(?P<name>TF|TensorFlow|PyTorch|torch|JAX|ONNX ?Runtime|onnxruntime|CTranslate2)"
+    r"(?:[ -](?:gpu|version))?\s*(?:is|:|=|v|<)?\s*v?(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)"
 )
-_ASKED = re.compile(
+_ASKED = (
     r"(?P<name>torch|tensorflow|tf|jax|jaxlib)\.__version__\W{1,12}(?P<version>\d+\.\d+(?:\.\d+)*(?:\+\w+)?)"
 )
 _NAMES = {
@@ -30,39 +31,36 @@ _NAMES = {
     "onnxruntime-gpu": "onnxruntime",
     "jaxlib": "jaxlib",
 }
-_DRIVER = re.compile(
-    r"(?:Driver Version:?|Nvidia driver version:?|Kernel Module(?: for x86_64)?|NVRM version:.{0,60}Module|"
-    r"driver[- ](?:version )?)\s*(?P<driver>\d{3}\.\d+(?:\.\d+)*)|"
-    r"insufficient driver version:\s*(?P<hint>\d{3}\.[\d.]*\d)",
-    re.I,
+_DRIVER = (
+    r"(?i)(?:Driver Version:?|Nvidia driver version:?|Kernel Module(?: for x86_64)?|"
+    r"NVRM version:.{0,60}Module|driver[- ](?:version )?)\s*(?P<driver>\d{3}\.\d+(?:\.\d+)*)|"
+    r"insufficient driver version:\s*(?P<hint>\d{3}\.[\d.]*\d)"
 )
-_DRIVER_CUDA = re.compile(
-    r"Driver Version.{0,40}CUDA Version:\s*(?P<cuda>\d+\.\d+)|found version (?P<number>\d{4,5})\b"
-    r"|NVIDIA driver's CUDA version is (?P<told>\d+\.\d+)",
-    re.I,
+_DRIVER_CUDA = (
+    r"(?i)Driver Version.{0,40}CUDA Version:\s*(?P<cuda>\d+\.\d+)|found version (?P<number>\d{4,5})\b"
+    r"|NVIDIA driver's CUDA version is (?P<told>\d+\.\d+)"
 )
-_CARD = re.compile(
+_CARD = (
     r"\b(?P<card>(?:NVIDIA )?(?:Tesla|GeForce|Quadro|TITAN|RTX|GTX|A100|A10G?|A30|A40|A800|H100|H200|H800|"
     r"L40S?|L4|T4|V100|P100|P40|K80|K40c?|B200|GB10|GB200)\b[ -]?(?:(?:RTX|GTX|PRO|Ada|Xp?|V|PCIE|PCIe|SXM\d|"
     r"\d+GB|[A-Z]?\d{1,4}[a-zA-Z]{0,2}|Ti|SUPER|Laptop|Blackwell|Generation)\b[ -]?){0,6})"
 )
-_CAPABILITY = re.compile(
-    r"(?:compute ?capability:?|cuda capability|with CUDA capability)\s*(?:sm_|SM )?(?P<cc>\d+\.\d|\d{2,3})\b",
-    re.I,
+_CAPABILITY = (
+    r"(?i)(?:compute ?capability:?|cuda capability|with CUDA capability)\s*"
+    r"(?:sm_|SM )?(?P<cc>\d+\.\d|\d{2,3})\b"
 )
-_ARCHS = re.compile(r"supports CUDA capabilities (?P<archs>(?:\w+_\d+a?[ ,]*)+)", re.I)
-_MEMORY = re.compile(r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB")
-_MEMORY_BYTES = re.compile(r"(?P<free>\d+)\s+bytes\s+free,\s+(?P<total>\d+)\s+bytes\s+total")
-_CUDNN = re.compile(
-    r"(?<![\w./-])cu-?dnn\s*(?:version)?[ :=]*v?"
-    r"(?P<version>[5-9]\.\d+(?:\.\d+)*|(?:[5-8]\d{3}|9\d{4})(?![\w.])|[5-9](?![\w.]))",
-    re.I,
+_ARCHS = r"(?i)supports CUDA capabilities (?P<archs>(?:\w+_\d+a?[ ,]*)+)"
+_MEMORY = r"(?P<used>\d+)MiB\s*/\s*(?P<total>\d+)MiB"
+_MEMORY_BYTES = r"(?P<free>\d+)\s+bytes\s+free,\s+(?P<total>\d+)\s+bytes\s+total"
+_CUDNN = (
+    r"(?i)(?<![\w./-])cu-?dnn\s*(?:version)?[ :=]*v?"
+    r"(?P<version>[5-9]\.\d+(?:\.\d+)*|(?:[5-8]\d{3}|9\d{4})(?![\w.])|[5-9](?![\w.]))"
 )
-_PATH = re.compile(r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)")
-_PLUS = re.compile(r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?")
-_PYTHON = re.compile(r"\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)", re.I)
-_FOUND = re.compile(r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<version>\d[\d.]*\d|\d))")
-_DEBIAN = re.compile(r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)")
+_PATH = r"LD_LIBRARY_PATH\s*[=:]\s*[\"']?(?P<value>/[^\s\"';,]+)"
+_PLUS = r"\+(?:cu|cuda)(?P<major>\d\d)(?P<minor>\d)?"
+_PYTHON = r"(?i)\bpython[ /-]?(?:version:?)?\s*=*\s*v?(?P<version>3\.\d+)"
+_FOUND = r"(?P<path>/\S*?/libcudnn\w*\.so\.(?P<version>\d[\d.]*\d|\d))"
+_DEBIAN = r"libcudnn\d\S*\s+\S*?(?P<version>\d+\.\d+\.\d+[\d.]*)-\d+\+cuda(?P<cuda>\d+)"
 # ``conda list``: name, version, build and channel
 _CONDA_LIST = r"(?m)^(?:cudnn|cuda-version|jaxlib|pytorch|tensorflow(?:-base)?)\s+\d\S*\s+\w+_\d+\b"
 # Whose source files or modules a message names
@@ -114,11 +112,11 @@ class Told(object):
 
     def _packages(self, text):
         for pattern in (_PINNED, _ASKED, _WORDY):
-            for found in pattern.finditer(text):
+            for found in re.finditer(pattern, text):
                 name = canonical(found.group("name"))
                 self.packages.setdefault(_NAMES.get(name, name), found.group("version").rstrip(".,;)"))
         for version in self.packages.values():
-            plus = _PLUS.search(version)
+            plus = re.search(_PLUS, version)
             if plus:
                 self.cuda_majors.add(int(plus.group("major")) if plus.group("major") != "92" else 9)
         for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
@@ -132,32 +130,32 @@ class Told(object):
         self.cpu_build = bool(re.search(r"\+cpu\b|tensorflow[-_]cpu", text))
 
     def _machine(self, text):
-        for found in _DRIVER.finditer(text):
+        for found in re.finditer(_DRIVER, text):
             self.driver = self.driver or found.group("driver") or found.group("hint")
-        found = _DRIVER_CUDA.search(text)
+        found = re.search(_DRIVER_CUDA, text)
         if found:
             number = found.group("number")
             self.driver_cuda = (
                 dotted(cuda_tuple(number)) if number else found.group("cuda") or found.group("told")
             )
-        for found in _CARD.finditer(text):
+        for found in re.finditer(_CARD, text):
             card = found.group("card").strip(" -")
             if card not in self.cards and (re.search(r"\d", card) or "TITAN" in card):
                 self.cards.append(card)
-        found = _CAPABILITY.search(text)
+        found = re.search(_CAPABILITY, text)
         if found:
             digits = found.group("cc")
             self.capability = digits if "." in digits else "%s.%s" % (digits[:-1], digits[-1])
         self.capability = self.capability or next(filter(None, map(capability_of, self.cards)), None)
-        found = _ARCHS.search(text)
+        found = re.search(_ARCHS, text)
         self.archs = re.findall(r"\w+_\d+a?", found.group("archs")) if found else []
-        found = _PYTHON.search(text)
+        found = re.search(_PYTHON, text)
         self.python = found.group("version") if found else None
-        found = _MEMORY.search(text)
+        found = re.search(_MEMORY, text)
         if found:
             self.memory_total = int(found.group("total")) << 20
             self.memory_free = self.memory_total - (int(found.group("used")) << 20)
-        found = _MEMORY_BYTES.search(text)
+        found = re.search(_MEMORY_BYTES, text)
         if found:
             self.memory_free, self.memory_total = int(found.group("free")), int(found.group("total"))
 
@@ -165,17 +163,17 @@ class Told(object):
         for name, version in self.packages.items():
             if re.match(r"nvidia-cudnn-cu\d+$|libcudnn\d|cudnn$", name):
                 self.cudnn_here.add(version)
-        for found in _CUDNN.finditer(text):
+        for found in re.finditer(_CUDNN, text):
             version = found.group("version")
             self.cudnn_here.add(
                 dotted(cudnn_tuple(version)) if len(version) > 3 and version.isdigit() else version
             )
-        for found in _DEBIAN.finditer(text):
+        for found in re.finditer(_DEBIAN, text):
             self.cudnn_here.add(found.group("version"))
             self.cuda_majors.add(int(found.group("cuda")))
-        for found in _FOUND.finditer(text):
+        for found in re.finditer(_FOUND, text):
             self.cudnn_here.add(found.group("version"))
-        found = _PATH.search(text)
+        found = re.search(_PATH, text)
         self.library_path = found.group("value") if found else None
         self.hidden = bool(
             re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
