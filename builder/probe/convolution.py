@@ -104,7 +104,7 @@ def _create(ctx, driver, cudnn):
 
 def _why_no_handle(ctx, driver, cudnn, error, evidence):
     """cudnnCreate says NOT_INITIALIZED, INTERNAL_ERROR or ALLOC_FAILED for memory: try to get some."""
-    if memory_is_short(driver, evidence):
+    if error.cause != "host-memory" and memory_is_short(driver, evidence):
         return "out-of-memory"
     cudart = cudnn.number_of("cudnnGetCudartVersion")
     api = numbers((ctx.facts.get("driver") or {}).get("api"))
@@ -163,9 +163,9 @@ class Bench(object):
 
     def _direction(self, direction, data_type, name):
         """Every algorithm that is tried has to be right; only NOT_SUPPORTED excuses one, if another ran."""
-        problem = self._describe(direction, data_type)
         ran, skipped = 0, []
         try:
+            problem = self._describe(direction, data_type)
             algorithms = self._algorithms(direction, problem)
             for algorithm in algorithms:
                 try:
@@ -286,7 +286,9 @@ class Bench(object):
         text = str(error)
         evidence = {"ran": self.rows, "not supported": [str(one) for one in skipped]}
         evidence["by_status"] = error.cause
-        evidence["memory"] = "ALLOC" in text or "OUT_OF_MEMORY" in text
+        if "COMPILATION_FAILED" in text and not self.ctx.facts.get("nvrtc"):
+            evidence["by_status"] = "nvrtc-missing"
+        evidence["memory"] = "OUT_OF_MEMORY" in text or ("ALLOC" in text and "HOST_ALLOC" not in text)
         cause = None
         if (evidence["memory"] or "INTERNAL_ERROR" in text) and memory_is_short(self.driver, evidence):
             cause = "out-of-memory"

@@ -29,14 +29,29 @@ def by_counter_tests(run, check, toolkit=False):
 
     ``toolkit``: the complaint is about CUDA's libraries, not about cuDNN's.
     """
-    for test, cause, what in _present(run, toolkit):
+    present = _present(run, toolkit)
+    for test, cause, what in present:
         again = run.again(test)
         record(run, again, test, what, check)
         if _cured(again, check):
             if test == "cleared-settings":
                 _name_setting(run, check)
             return cause
-    return None
+    return _together(run, check, present) if len(present) > 1 else None
+
+
+def _together(run, check, present):
+    """The earliest of several things of which each alone breaks the stage; None if that is not so."""
+    if not _cured(run.again(*[test for test, _, _ in present]), check):
+        return None
+    guilty = list(present)
+    for row in present:
+        rest = [other for other in guilty if other is not row]
+        if rest and _cured(run.again(*[test for test, _, _ in rest]), check):
+            guilty = rest
+    what = " and ".join(what for _, _, what in guilty)
+    run.prove("together", "confirmed", "the stage passes only without %s: each alone breaks it" % what)
+    return guilty[0][1]
 
 
 def _present(run, toolkit):
@@ -51,7 +66,8 @@ def _present(run, toolkit):
     if run.facts.get("mapped_at_start"):
         what = "what Python's start loads (%s)" % ", ".join(run.facts["mapped_at_start"][:3])
         rows.append(("no-site", "startup-preload", what))
-    if os.environ.get("LD_LIBRARY_PATH"):
+    # a driver that is not found any more is no driver that works
+    if os.environ.get("LD_LIBRARY_PATH") and run.stage.layer != "driver":
         what = "LD_LIBRARY_PATH=%s" % os.environ["LD_LIBRARY_PATH"]
         rows.append(("cleared-path", "toolkit-mixed" if toolkit else "cudnn-shadowed", what))
     settings = sorted(name for name in os.environ if SETTINGS.match(name))

@@ -11,43 +11,6 @@ from .versions import cudnn_tuple
 FLOAT, HALF = 0, 2
 _NCHW, _CROSS_CORRELATION = 0, 1
 
-STATUS_OLD = {
-    1: "NOT_INITIALIZED",
-    2: "ALLOC_FAILED",
-    3: "BAD_PARAM",
-    4: "INTERNAL_ERROR",
-    5: "INVALID_VALUE",
-    6: "ARCH_MISMATCH",
-    7: "MAPPING_ERROR",
-    8: "EXECUTION_FAILED",
-    9: "NOT_SUPPORTED",
-    10: "LICENSE_ERROR",
-    11: "RUNTIME_PREREQUISITE_MISSING",
-    12: "RUNTIME_IN_PROGRESS",
-    13: "RUNTIME_FP_OVERFLOW",
-    14: "VERSION_MISMATCH",
-}
-STATUS_NEW = {
-    1001: "NOT_INITIALIZED",
-    1002: "SUBLIBRARY_VERSION_MISMATCH",
-    1005: "LICENSE_ERROR",
-    1008: "SUBLIBRARY_LOADING_FAILED",
-    2000: "BAD_PARAM",
-    3000: "NOT_SUPPORTED",
-    3005: "NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER",
-    3006: "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
-    3007: "NOT_SUPPORTED_ARCH_MISMATCH",
-    3008: "NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",
-    3009: "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE",
-    4000: "INTERNAL_ERROR",
-    4001: "INTERNAL_ERROR_COMPILATION_FAILED",
-    4003: "INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
-    4004: "INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
-    5000: "EXECUTION_FAILED",
-    5001: "EXECUTION_FAILED_CUDA_DRIVER",
-    5002: "EXECUTION_FAILED_CUBLAS",
-    5003: "EXECUTION_FAILED_CUDART",
-}
 # A status that says more than that something failed -> the cause that it stands for by itself.
 _STATUS_CAUSES = (
     ("ARCH_MISMATCH", "cudnn-arch-dropped"),
@@ -56,6 +19,7 @@ _STATUS_CAUSES = (
     ("RUNTIME_PREREQUISITE_MISSING", "nvrtc-missing"),
     ("SUBLIBRARY_UNAVAILABLE", "cudnn-sublibrary-missing"),
     ("SUBLIBRARY_LOADING_FAILED", "cudnn-sublibrary-missing"),
+    ("HOST_ALLOCATION_FAILED", "host-memory"),
 )
 # What an algorithm does, by its number in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and ...BwdFilterAlgo_t.
 ALGORITHMS = {
@@ -82,10 +46,12 @@ CUDNN_PROTOTYPES = {
 CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sAlgorithm_v7" % way: "i(pppppipp)" for way in ALGORITHMS})
 CUDNN_PROTOTYPES.update({"cudnnGetConvolution%sWorkspaceSize" % way: "i(pppppip)" for way in ALGORITHMS})
 CUDNN_PROTOTYPES.update({"cudnnConvolution%s" % way: "i(pppppppipnppp)" for way in ALGORITHMS})
-_CHECKS = {
+VERSION_CHECKS = {
     8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
-    9: ("Graph", "Ops", "Cnn", "Adv"),
+    9: ("Graph", "Ops", "Cnn", "Adv", "SubquadraticOps"),  # the last from 9.22 on, in libcudnn_ext
 }
+"""Parts with a version check of their own, ``cudnn<Part>VersionCheck``, by cuDNN's major version."""
+VERSION_MISMATCH = {8: 14, 9: 1002}  # CUDNN_STATUS_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH
 
 
 class CudnnError(Exception):
@@ -107,7 +73,12 @@ class CudnnError(Exception):
     @property
     def cause(self):
         """The cause that the status names by itself, or None."""
-        return next((cause for word, cause in _STATUS_CAUSES if word in self.name), None)
+        return status_cause(self.name)
+
+
+def status_cause(text):
+    """The cause that a status in a text stands for by itself, or None."""
+    return next((cause for word, cause in _STATUS_CAUSES if "CUDNN_STATUS" in text and word in text), None)
 
 
 def perf_type():
@@ -168,12 +139,10 @@ class Cudnn(object):
             raise CudnnError(symbol, status, self.status_name(status), self.last_error())
 
     def status_name(self, status):
-        table = STATUS_NEW if self.major >= 9 else STATUS_OLD
-        name = table.get(status)
-        if name is None and self.has("cudnnGetErrorString"):
-            text = self.function("cudnnGetErrorString")(status)
-            return (text or b"unknown").decode("ascii", "replace")
-        return "CUDNN_STATUS_%s" % (name or "UNKNOWN")
+        """cuDNN's own name for a status: numbers of the same meaning differ between majors."""
+        if not self.has("cudnnGetErrorString"):
+            return "CUDNN_STATUS_UNKNOWN"
+        return (self.function("cudnnGetErrorString")(status) or b"").decode("ascii", "replace")
 
     def last_error(self):
         """cuDNN 9's own words about the last failure, or ''."""
@@ -185,7 +154,7 @@ class Cudnn(object):
 
     def version_checks(self):
         """{function: status} of all the sub-libraries' own version checks that this major has."""
-        names = ["cudnn%sVersionCheck" % part for part in _CHECKS.get(min(self.major, 9), ())]
+        names = ["cudnn%sVersionCheck" % part for part in VERSION_CHECKS.get(min(self.major, 9), ())]
         return {name: self.status(name) for name in names if self.has(name)}
 
     def create(self):

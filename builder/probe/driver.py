@@ -4,6 +4,7 @@ import errno
 import glob
 import os
 import re
+import stat
 
 from .cuda import (
     RESULT_CAUSES,
@@ -29,7 +30,8 @@ def device_nodes():
     """{path: None or the errno name with which opening it read-write fails} of NVIDIA's device nodes."""
     found = {}
     patterns = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/dxg")
-    for path in sorted({p for pattern in patterns for p in glob.glob(pattern)}):
+    nodes = {path for pattern in patterns for path in glob.glob(pattern)}
+    for path in sorted(path for path in nodes if stat.S_ISCHR(os.stat(path).st_mode)):
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
             found[path] = None
@@ -105,6 +107,13 @@ def _check_nodes(ctx, trace):
 
 
 def _open_driver(ctx, trace):
+    taken = Loader().resolve("libcuda.so.1")
+    if taken["path"] and taken["problem"]:
+        # loading a file that ends early kills the process
+        ctx.fact("gpu_state", "faulty")
+        text = "%(path)s cannot be loaded: %(problem)s" % taken
+        ctx.fails("D02", text, "driver-error", dict(trace, unusable=[taken]))
+        return None
     try:
         driver = Driver(ctx)
     except OSError as error:

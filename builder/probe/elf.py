@@ -7,6 +7,7 @@ import stat
 import struct
 
 _MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21}
+WAITS = "a named pipe or a device"
 _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 
 
@@ -25,8 +26,9 @@ def read_elf(path):
     facts = {"problem": None, "skipped": False, "size": None, "soname": None}
     facts.update(needed=[], rpath=None, runpath=None)
     try:
-        if stat.S_ISFIFO(os.stat(path).st_mode):
-            facts["problem"] = "a named pipe"  # opening it would wait for its other end
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its other end
+            facts["problem"] = "a folder" if stat.S_ISDIR(mode) else WAITS
             return facts
         with open(path, "rb") as stream:
             facts["size"] = os.fstat(stream.fileno()).st_size
@@ -122,6 +124,8 @@ def names_inside(path, pattern, limit=64 << 20):
     ``limit``.
     """
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return []
         with open(path, "rb") as stream:
             if not 0 < os.fstat(stream.fileno()).st_size <= limit:
                 return []

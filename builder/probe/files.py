@@ -7,6 +7,7 @@ import errno
 import os
 import re
 
+from .elf import WAITS
 from .machine_limits import on_noexec_mount
 from .protocol import stage
 from .scene import look_around
@@ -27,6 +28,8 @@ def files_stage(ctx):
     for key, value in sorted(scene_facts(scene).items()):
         ctx.fact(key, value)
     _check_inventory(ctx, scene)
+    # opening one of these would wait for ever, and no stage that loads something is to try
+    ctx.fact("waits", [row["path"] for row in scene["libraries"] if row["problem"] == WAITS])
     in_play = copies_in_play(scene)
     _check_integrity(ctx, scene, in_play)
     _check_sets(ctx, scene, in_play)

@@ -11,6 +11,7 @@ import time
 from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn
+from .known_bad import known_bad, known_bad_words
 from .machine_limits import no_temporary_folder
 from .maps import mapped_libraries
 from .versions import dotted, numbers
@@ -99,7 +100,9 @@ def check_framework(ctx, framework):
         call.result = framework.version()
     seconds = round(time.time() - started, 2)
     evidence = {"version": framework.version(), "file": getattr(module, "__file__", None), "seconds": seconds}
-    ctx.passed("F01", "%s %s imported in %.1f s" % (framework.title, framework.version(), seconds), evidence)
+    faulty = known_bad(framework.name, framework.version(), framework.compiled()["cuda"])
+    text = "%s %s imported in %.1f s" % (framework.title, framework.version(), seconds)
+    ctx.passed("F01", text, evidence, note=known_bad_words(faulty) if faulty else None)
     if getattr(module, "rtbuild_test_double", False):
         ctx.fact("test_double", True)
     about = {

@@ -6,8 +6,10 @@ The texts are those that the frameworks print for more than one cause; each row'
 import re
 
 from .counter import by_counter_tests, shorten
+from .cudnn import status_cause
 from .explain import last_words
 from .judge import default_judge, find_cause
+from .known_bad import known_bad, known_bad_words
 from .versions import numbers
 
 _MEMORY_TEXT = re.compile(
@@ -86,7 +88,21 @@ def _cause_of_exception(run, check):
     gpu = (run.facts.get("gpus") or [{}])[0]
     about = [value for key, value in run.new_facts if key == "framework"]
     compiled = (about[-1] if about else {}).get("compiled") or {}
-    if _MEMORY_TEXT.search(text):
+    faulty = known_bad(
+        run.stage.name,
+        (about[-1] if about else {}).get("version"),
+        compiled.get("cuda"),
+        gpu.get("compute_capability"),
+        text,
+    )
+    if faulty and gpu:
+        run.prove(
+            "known releases",
+            "confirmed",
+            "PyTorch %s is %s" % (about[-1]["version"], known_bad_words(faulty)),
+        )
+        return "framework-known-bad"
+    if "HOST_ALLOCATION_FAILED" not in text and _MEMORY_TEXT.search(text):
         again = run.again("small")
         run.prove("small", "confirmed" if again.sound else "refuted", "the same with memory taken as needed")
         free, total = gpu.get("memory_free"), gpu.get("memory_total")
@@ -107,4 +123,8 @@ def _cause_of_exception(run, check):
         run.prove("convolution", "confirmed", raw)
         return "framework-arch-missing" if _KERNEL_TEXT.search(text) else "cudnn-arch-dropped"
     cause = find_cause(run, check)
-    return "execution-failed" if cause == "framework-import" else cause
+    return (
+        status_cause(text) or "execution-failed"
+        if cause in ("framework-import", "execution-failed")
+        else cause
+    )

@@ -3,30 +3,13 @@
 import os
 
 from .cuda import ctypes, has_symbol, open_library
+from .cudnn import VERSION_CHECKS, VERSION_MISMATCH
+from .environment import start_environment
 from .expectation import asked_for
 from .maps import mapped_libraries
 from .resolver import Loader
 from .sublibraries import shim_major, shim_name
 from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
-
-_VERSION_CHECKS = {
-    8: ("OpsInfer", "OpsTrain", "CnnInfer", "CnnTrain", "AdvInfer", "AdvTrain"),
-    9: ("Graph", "Ops", "Cnn", "Adv"),
-}
-_MISMATCH = {8: 14, 9: 1002}  # CUDNN_STATUS_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH
-
-
-def environment_at_start(name):
-    """An environment variable as the process was started with, which is what the loader goes by."""
-    try:
-        with open("/proc/self/environ", "rb") as stream:
-            for entry in stream.read().split(b"\0"):
-                key, _, value = entry.partition(b"=")
-                if key == name.encode("ascii"):
-                    return value.decode("utf-8", "surrogateescape")
-    except OSError:
-        return os.environ.get(name, "")
-    return ""
 
 
 def unloadable(ctx, names, requester=None):
@@ -34,7 +17,8 @@ def unloadable(ctx, names, requester=None):
 
     A library that is in the process already is fine, whoever loaded it.
     """
-    loader = Loader(library_path=environment_at_start("LD_LIBRARY_PATH"))
+    # the loader goes by the variable as it was when the process was started
+    loader = Loader(library_path=(start_environment() or os.environ).get("LD_LIBRARY_PATH", ""))
     present = {row["name"] for row in mapped_libraries() or []}
     missing = {}
     for name in names:
@@ -172,13 +156,13 @@ def _check_one_cudnn(ctx, cudnn):
         ctx.not_run("C03", "cuDNN 8's sub-libraries need the driver to load")
         return True
     answers = {}
-    for part in _VERSION_CHECKS.get(major, _VERSION_CHECKS[9] if major > 9 else ()):
+    for part in VERSION_CHECKS.get(min(major, 9), ()):
         name = "cudnn%sVersionCheck" % part
         if has_symbol(library, name):
             with ctx.call(name) as call:
                 answers[name] = call.result = getattr(library, name)()
     paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
-    wrong = sorted(name for name, status in answers.items() if status == _MISMATCH.get(major, 1002))
+    wrong = sorted(name for name, status in answers.items() if status == VERSION_MISMATCH.get(major, 1002))
     evidence = {"files": paths, "checks": answers}
     if wrong:
         ctx.fails("C03", "cuDNN's sub-libraries differ in version: %s" % ", ".join(wrong), None, evidence)

@@ -38,11 +38,11 @@ def user_path():
 
 
 def shadowed_modules():
-    """{module: file} of the standard library's modules that a file of the user's takes the place of."""
+    """{module: file} of Python's own and installed modules that a file of the user's takes the place of."""
     found = {}
     library = os.path.dirname(os.__file__)
     for folder in user_path():
-        if is_standard(folder):
+        if is_standard(folder) or _same_folder(folder, library):
             break
         try:
             names = os.listdir(folder or ".")
@@ -51,11 +51,23 @@ def shadowed_modules():
         for name in names:
             stem = name[:-3] if name.endswith(".py") else name
             path = os.path.join(folder, name)
-            package = os.path.isfile(os.path.join(path, "__init__.py"))
-            own = any(os.path.exists(os.path.join(library, stem + end)) for end in (".py", "/__init__.py"))
-            if own and (package or name.endswith(".py")) and not _same_folder(folder, library):
+            if not (name.endswith(".py") or os.path.isfile(os.path.join(path, "__init__.py"))):
+                continue
+            ends = (".py", "/__init__.py")
+            own = any(os.path.exists(os.path.join(library, stem + end)) for end in ends)
+            if own or any(
+                os.path.exists(os.path.join(site, stem + end))
+                for site in installed_folders()
+                for end in (".py", "")
+                if not _same_folder(folder, site)
+            ):
                 found.setdefault(stem, path)
     return found
+
+
+def installed_folders():
+    """The folders of the user's path into which packages are installed."""
+    return [folder for folder in user_path() if folder.endswith("-packages")]
 
 
 def _same_folder(one, other):
@@ -65,12 +77,12 @@ def _same_folder(one, other):
 def return_to_user(shadowed=True):
     """Give a framework the user's path back, and the modules that it means by a name of Python's.
 
-    With ``shadowed`` false Python's own modules come first: the counter-test.
+    With ``shadowed`` false Python's own modules come first, then installed ones: the counter-test.
     """
     if not USER_PATH:
         return
     if not shadowed:
-        sys.path[:] = [entry for entry in USER_PATH if is_standard(entry)] + USER_PATH
+        sys.path[:] = [entry for entry in USER_PATH if is_standard(entry)] + installed_folders() + USER_PATH
         return
     sys.path[:] = USER_PATH
     for name in shadowed_modules():

@@ -143,6 +143,10 @@ def find_cause(run, check):
 
 def _by_loader(run, text):
     """Ask the loader about each library that the text names."""
+    newer = re.search(r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*", text)
+    if newer:
+        run.prove("the loader's answer", "confirmed", newer.group(0)[:300])
+        return "libc-too-old"
     loader = Loader()
     shim = (run.params.get("candidate") or {}).get("path")
     for name in _named(text):
@@ -232,7 +236,7 @@ def _by_dlerror(answer, loader, name, facts):
         if "libcudnn" in name:
             return "cudnn-file-corrupt"
         return "toolkit-library-missing" if _TOOLKIT.match(name) else "package-overwritten"
-    if "GLIBC" in answer:
+    if "GLIBC" in answer or "CXXABI" in answer:
         return "libc-too-old"
     if MISSING_SYMBOL.search(answer):
         return "cudnn-sublibrary-mismatch" if "libcudnn" in answer else "toolkit-mixed"

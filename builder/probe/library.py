@@ -4,7 +4,7 @@ import os
 import re
 
 from .cuda import ctypes, need_ctypes, open_library
-from .cudnn import FLOAT, Cudnn
+from .cudnn import FLOAT, Cudnn, CudnnError
 from .distributions import search_folders
 from .judge import judge_cudnn
 from .maps import mapped_libraries
@@ -68,7 +68,13 @@ def library_stage(ctx):
     ctx.passed("C01", "cuDNN %s, built with CUDA %s: %s" % (raw["version"], built, cudnn.path), raw)
     _check_cuda_flavour(ctx, cudnn, cudart)
     _check_versions(ctx, cudnn)
-    _check_layout(ctx, cudnn)
+    try:
+        _check_layout(ctx, cudnn)
+    except CudnnError as error:
+        ctx.fails(
+            "C04", str(error), None, {"status": error.status, "otherwise": error.cause or "execution-failed"}
+        )
+        return
     if ctx.facts.get("gpu_state") != "works":
         _create_without_gpu(ctx, cudnn)
     _check_mapped(ctx, cudnn)

@@ -7,12 +7,13 @@ import resource
 from .cuda import ctypes
 from .distributions import read_text
 
+OPEN_FILES = []
 _PRELOAD_FILE = "/etc/ld.so.preload"
 _NEW_NAMESPACES = 0x10000000 | 0x00020000  # CLONE_NEWUSER, CLONE_NEWNS
 _BIND = 4096  # MS_BIND
 _NO_MEMORY = re.compile(
     r"MemoryError|bad_alloc|cannot allocate memory|failed to map segment|cannot map zero-fill|out of memory|"
-    r"can't start new thread|pthread_create failed|Resource temporarily unavailable",
+    r"can't start new thread|pthread_create failed|Resource temporarily unavailable|Too many open files",
     re.I,
 )
 
@@ -32,6 +33,26 @@ def hide_preload_file():
     libc.mount(b"none", b"/", None, (1 << 18) | 16384, None)  # MS_PRIVATE | MS_REC
     if libc.mount(empty, _PRELOAD_FILE.encode("ascii"), None, _BIND, None) != 0:
         raise OSError(ctypes.get_errno(), "cannot cover %s" % _PRELOAD_FILE)
+
+
+def raise_file_limit(least=64):
+    """Let the probe itself open files; the limit as it was, for :func:`restore_file_limit`."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[0] < least:
+        for limits in ((least, before[1]), (least, least)):
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+                break
+            except (OSError, ValueError):
+                continue  # only root may raise the hard limit
+        OPEN_FILES[:] = [before]
+    return before[0]
+
+
+def restore_file_limit():
+    """Give a framework the limit of open files that the user's programs have."""
+    for before in OPEN_FILES:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def raise_memory_limits():

@@ -17,6 +17,7 @@ from .expectation import ExpectationError, read_expectation
 from .fix import FixError, repair
 from .html_page import render_html
 from .isolation import isolate, say_fault
+from .machine_limits import raise_file_limit
 from .page import Style, render_page
 from .protocol import LAYERS, STAGES
 from .reading import read_all, read_text_given
@@ -146,8 +147,11 @@ def end_with_children(number, _frame):
 
 
 def leave_own_folder():
-    """Keep the user's modules out of the probe; what lies beside a downloaded file is not installed."""
-    path = globals().get("__file__")
+    """Keep the user's modules out of the probe; what lies beside a downloaded file is not installed.
+
+    By ``python -m`` the current folder is on the path as it is for any program started so, and stays.
+    """
+    path = None if globals().get("__spec__") else globals().get("__file__")
     if not __package__:
         isolate(os.path.dirname(os.path.abspath(path)) if path else None)
 
@@ -360,6 +364,7 @@ def probe(argv=None):
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
         signal.signal(signal.SIGHUP, end_with_children)
     leave_own_folder()
+    raise_file_limit()
     if not REGISTERED:
         return PROBE_FAULT
     try:

@@ -119,6 +119,12 @@ def satisfies(version, pins):
     return True
 
 
+def _other_major(wanted, version):
+    """True where every version that is asked for by ``==`` is of another major."""
+    asked = [numbers(text)[:1] for operator, text in wanted["pins"] if operator in ("==", "===", "~=")]
+    return bool(asked) and numbers(version)[:1] not in asked
+
+
 def _harmless(wanted, version):
     """A pin that is missed in a direction that NVIDIA allows: the same major, and no older minor."""
     for operator, text in wanted["pins"]:
@@ -171,8 +177,9 @@ def check_pins(ctx, distributions):
     ctx.fact("unmet", found["unmet"][:50])
     evidence = {key: found[key] for key in ("missed", "allowed", "absent", "lost")}
     if found["missed"]:
-        text = "%(by)s needs %(wants)s, installed is %(found)s" % found["missed"][0]
-        ctx.fails("P01", text, "package-pin-mismatch", evidence)
+        entry = found["missed"][0]
+        text = "%(by)s needs %(wants)s, installed is %(found)s" % entry
+        ctx.fails("P01", text, entry.get("cause", "package-pin-mismatch"), evidence)
     elif found["lost"]:
         entry = found["lost"][0]
         text = "%(by)s needs %(wants)s, which is not installed" % entry
@@ -195,6 +202,8 @@ def _compare(found, row, need, distributions, strict):
             return
         entry["found"] = there["version"]
         found["unmet"].append(entry)
+        if name.startswith("nvidia-cudnn-cu") and _other_major(need, there["version"]):
+            entry["cause"] = "cudnn-major-mismatch"
         if name.startswith("nvidia-"):
             harmless = _harmless(need, there["version"]) and not strict
             found["allowed" if harmless or need["optional"] else "missed"].append(entry)

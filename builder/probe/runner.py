@@ -18,7 +18,7 @@ import traceback
 
 from .cuda import need_ctypes, open_library
 from .isolation import USER_PATH, return_to_user
-from .machine_limits import hide_preload_file, raise_memory_limits
+from .machine_limits import hide_preload_file, raise_memory_limits, restore_file_limit
 from .maps import mapped_libraries
 from .protocol import STAGES, Ctx
 
@@ -49,6 +49,7 @@ def child_main(name, params, fd):
         row = find_stage(name)
         if row.layer in ("framework", "coimport"):
             return_to_user("unshadowed" not in ctx.counter)
+            restore_file_limit()
         row.function(ctx)
         ctx.send({"t": "end"})
     except BaseException as error:

@@ -181,6 +181,7 @@ def _newest_nvrtc(loader, wheel_folders):
 def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     path = find_nvrtc(loader, wheel_folders, nvrtc_names(ctx.facts))
     evidence["nvrtc"] = path
+    ctx.fact("nvrtc", path)
     count = len(evidence["found"])
     summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
     if path is None:

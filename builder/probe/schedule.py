@@ -43,7 +43,7 @@ def in_order():
 def _wanted(row, only, facts):
     if row.modules and row.name not in facts.get("installed", {}):
         return False
-    if facts.get("ctypes") is False and row.layer not in GROUNDWORK:
+    if row.layer not in GROUNDWORK and (facts.get("ctypes") is False or facts.get("waits")):
         return False
     if only is None or row.layer in GROUNDWORK:
         return True

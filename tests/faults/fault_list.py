@@ -25,6 +25,18 @@ class Fault:
 FAULTS: list[Fault] = []
 
 
+def add(
+    name: str,
+    title: str,
+    verdict: str,
+    cause: str | None,
+    prepare: Callable[[Scene], None],
+    parts: str = "doubles",
+) -> None:
+    """Register a fault of a family that differs in a few values."""
+    FAULTS.append(Fault(name=name, title=title, parts=parts, verdict=verdict, cause=cause, prepare=prepare))
+
+
 def fault(
     title: str, *, verdict: str, cause: str | None, parts: str = "doubles"
 ) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
@@ -32,9 +44,7 @@ def fault(
 
     def register(prepare: Callable[[Scene], None]) -> Callable[[Scene], None]:
         name = prepare.__name__.replace("_", "-")
-        FAULTS.append(
-            Fault(name=name, title=title, parts=parts, verdict=verdict, cause=cause, prepare=prepare)
-        )
+        add(name, title, verdict, cause, prepare, parts)
         return prepare
 
     return register

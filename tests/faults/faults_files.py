@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from fault_list import fault
+from fault_list import add, fault
 from fault_scene import replace, swap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from fault_scene import Scene
 
 
@@ -150,3 +154,151 @@ def expected_cudnn_absent(scene: Scene) -> None:
 def pin_missed(scene: Scene) -> None:
     scene.cudnn("9.1.0")
     scene.record("somenet", "1.0", [], requires=("nvidia-cudnn-cu12 (==9.10.2.21)",))
+
+
+def _part(name: str, title: str, cause: str, version: str, part: str, change: Callable[[Path], None]) -> None:
+    def prepare(scene: Scene) -> None:
+        change(scene.cudnn(version) / part)
+
+    add(name, title, "broken", cause, prepare)
+
+
+def _changed(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    return lambda path: replace(path, change(path.read_bytes()))
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _own_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+for _version, _parts in (
+    ("9.10.2", ("graph", "ops", "adv", "heuristic", "engines_runtime_compiled")),
+    ("8.9.7", ("ops_infer", "ops_train", "cnn_infer", "adv_infer", "adv_train")),
+):
+    for _name in _parts:
+        _part(
+            f"{_name.replace('_', '-')}-deleted-{_version[0]}",
+            f"libcudnn_{_name} deleted from cuDNN {_version}",
+            "cudnn-sublibrary-missing",
+            _version,
+            f"libcudnn_{_name}.so.{_version[0]}",
+            lambda path: path.unlink(),
+        )
+_CORRUPT = "cudnn-file-corrupt"
+_part("part-is-a-pipe", "a named pipe in a library's place", _CORRUPT, "9.10.2", "libcudnn_graph.so.9", _pipe)
+_part("part-is-a-folder", "a folder in a library's place", _CORRUPT, "9.10.2", "libcudnn_cnn.so.9", _folder)
+_part("shim-links-to-itself", "a link to itself", _CORRUPT, "9.10.2", "libcudnn.so.9", _own_link)
+_part(
+    "shim-empty-8",
+    "an empty libcudnn.so.8",
+    _CORRUPT,
+    "8.9.7",
+    "libcudnn.so.8",
+    _changed(lambda data: data[:0]),
+)
+_part(
+    "part-cut-8",
+    "cuDNN 8 with a library cut",
+    _CORRUPT,
+    "8.9.7",
+    "libcudnn_cnn_infer.so.8",
+    _changed(lambda data: data[: len(data) // 2]),
+)
+_part("library-cut-7", "cuDNN 7 cut", _CORRUPT, "7.6.5", "libcudnn.so.7", _changed(lambda data: data[:9000]))
+_part(
+    "part-big-endian",
+    "a big-endian library",
+    _CORRUPT,
+    "9.10.2",
+    "libcudnn_adv.so.9",
+    _changed(lambda data: data[:5] + b"\x02" + data[6:]),
+)
+_part(
+    "part-ends-in-its-header",
+    "a library that ends within its header",
+    _CORRUPT,
+    "9.10.2",
+    "libcudnn_ops.so.9",
+    _changed(lambda data: data[:40]),
+)
+_part(
+    "part-is-a-page",
+    "a proxy's page of HTML in a library's place",
+    _CORRUPT,
+    "9.10.2",
+    "libcudnn_cnn.so.9",
+    _changed(lambda data: b"<html>502 Bad Gateway</html>" * bool(data)),
+)
+_part(
+    "shim-deleted",
+    "all parts are here, and no libcudnn.so.9",
+    "package-overwritten",
+    "9.10.2",
+    "libcudnn.so.9",
+    lambda path: path.unlink(),
+)
+
+
+@fault("two parts that have changed their names", verdict="broken", cause="cudnn-file-corrupt")
+def parts_exchanged(scene: Scene) -> None:
+    folder = scene.cudnn()
+    one, other = folder / "libcudnn_adv.so.9", folder / "libcudnn_cnn.so.9"
+    first, second = one.read_bytes(), other.read_bytes()
+    replace(one, second)
+    replace(other, first)
+
+
+@fault("a cut library whose package has no RECORD", verdict="broken", cause="cudnn-file-corrupt")
+def library_cut_without_record(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_graph.so.9"
+    replace(path, path.read_bytes()[:6000])
+    next(scene.site.glob("*.dist-info/RECORD")).unlink()
+
+
+@fault("a part of 9.1 in 9.10", verdict="broken", cause="cudnn-sublibrary-mismatch")
+def part_of_an_older_release(scene: Scene) -> None:
+    swap(scene.cudnn() / "libcudnn_ops.so.9", scene.build.cudnn("9.1.0") / "libcudnn_ops.so.9")
+
+
+@fault("cuDNN 8 with another release's training library", verdict="broken", cause="cudnn-sublibrary-mismatch")
+def training_part_of_another_release(scene: Scene) -> None:
+    name = "libcudnn_cnn_train.so.8"
+    swap(scene.cudnn("8.9.7") / name, scene.build.cudnn("8.9.2") / name)
+
+
+@fault("cuDNN 8.6 on LD_LIBRARY_PATH before the wheel's 8.9", verdict="broken", cause="cudnn-shadowed")
+def shadowed_by_cudnn_8(scene: Scene) -> None:
+    scene.cudnn("8.9.7")
+    other = scene.folder("opt/cudnn/lib")
+    name = "libcudnn_cnn_infer.so.8"
+    swap(other / name, scene.build.cudnn("8.6.0") / name)
+    scene.search(other)
+
+
+@fault("two of the frameworks' own checks switched off", verdict="broken", cause="check-disabled")
+def two_checks_disabled(scene: Scene) -> None:
+    scene.cudnn()
+    scene.env |= {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "MXNET_CUDNN_LIB_CHECKING": "0"}
+
+
+@fault("another package than the matrix asked for", verdict="broken", cause="expect-mismatch")
+def package_not_as_expected(scene: Scene) -> None:
+    scene.cudnn()
+    scene.expect(cudnn="9.10.2", frameworks={}, packages={"nvidia-cudnn-cu12": "9.9.0.52"})
+
+
+@fault("a framework that was asked for and is not here", verdict="broken", cause="expect-mismatch")
+def framework_expected_and_absent(scene: Scene) -> None:
+    scene.cudnn()
+    scene.expect(cudnn="9.10.2", frameworks={"jax": "0.6.2"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fault_list import fault
+from fault_list import add, fault
 
 if TYPE_CHECKING:
     from fault_scene import Scene
@@ -146,3 +146,134 @@ def convolution_crashes(scene: Scene) -> None:
 @fault("cuDNN aborts as it creates a handle", verdict="broken", cause="crash")
 def handle_aborts(scene: Scene) -> None:
     _with_gpu(scene, "cudnnCreate=abort")
+
+
+def _family(
+    name: str, title: str, verdict: str, cause: str, faults: str, version: str = "9.10.2", **settings: object
+) -> None:
+    add(name, title, verdict, cause, lambda scene: _with_gpu(scene, faults, version, **settings))
+
+
+_FORWARD, _FILTER = "cudnnConvolutionForward", "cudnnConvolutionBackwardFilter"
+_family("no-host-memory", "cudnnCreate gets no host memory (4003)", "host", "host-memory", "cudnnCreate=4003")
+_family(
+    "no-host-memory-later", "a convolution gets no host memory", "host", "host-memory", f"{_FORWARD}=4003"
+)
+_family(
+    "nothing-compiles",
+    "a kernel does not compile, without NVRTC (4001)",
+    "broken",
+    "nvrtc-missing",
+    f"{_FORWARD}=4001",
+)
+_family(
+    "prerequisite-missing-9", "no run-time compiler (3008)", "broken", "nvrtc-missing", f"{_FORWARD}=3008"
+)
+_family(
+    "engines-unavailable",
+    "no engine can be loaded (3009)",
+    "broken",
+    "cudnn-sublibrary-missing",
+    f"{_FORWARD}=3009",
+)
+_family(
+    "training-wants-a-newer-driver",
+    "only the filter's gradient wants a newer driver (3005)",
+    "host",
+    "driver-too-old",
+    f"{_FILTER}=3005",
+)
+_family(
+    "training-without-kernels",
+    "cuDNN 8 has kernels to infer and none to train",
+    "unsupported-gpu",
+    "cudnn-arch-dropped",
+    f"{_FILTER}=6",
+    "8.9.7",
+)
+_family(
+    "device-memory-with-plenty",
+    "device memory refused with plenty free (4004)",
+    "broken",
+    "execution-failed",
+    f"{_FORWARD}=4004",
+)
+_family(
+    "alloc-failed-with-plenty",
+    "ALLOC_FAILED of cuDNN 8 with plenty free",
+    "broken",
+    "execution-failed",
+    f"{_FORWARD}=2",
+    "8.9.7",
+)
+_family(
+    "driver-call-fails", "a call on the driver fails (5001)", "broken", "execution-failed", f"{_FORWARD}=5001"
+)
+_family("cublas-call-fails", "a call on cuBLAS fails (5002)", "broken", "execution-failed", f"{_FILTER}=5002")
+_family(
+    "execution-fails-8", "EXECUTION_FAILED of cuDNN 8", "broken", "execution-failed", f"{_FORWARD}=8", "8.9.7"
+)
+_family(
+    "execution-fails-7", "EXECUTION_FAILED of cuDNN 7", "broken", "execution-failed", f"{_FORWARD}=8", "7.6.5"
+)
+_family("mapping-fails-7", "MAPPING_ERROR of cuDNN 7", "broken", "execution-failed", f"{_FILTER}=7", "7.6.5")
+_family(
+    "workspace-unknown",
+    "the size of a workspace cannot be had",
+    "broken",
+    "execution-failed",
+    "cudnnGetConvolutionBackwardDataWorkspaceSize=4000",
+)
+_family(
+    "descriptor-refused",
+    "a descriptor of the convolution is refused",
+    "broken",
+    "execution-failed",
+    "cudnnSetConvolution2dDescriptor=2000",
+)
+_family("forward-aborts", "a forward convolution aborts", "broken", "crash", f"{_FORWARD}=abort")
+_family("convolution-killed", "the kernel kills a convolution", "host", "host-memory", f"{_FORWARD}=kill")
+_family(
+    "heuristics-abort",
+    "the heuristics abort",
+    "broken",
+    "crash",
+    "cudnnGetConvolutionForwardAlgorithm_v7=abort",
+)
+_family(
+    "wrong-forward-8", "cuDNN 8 gives wrong numbers", "broken", "wrong-result", f"{_FORWARD}=wrong", "8.9.7"
+)
+_family(
+    "wrong-filter-9",
+    "cuDNN 9 gives a wrong gradient by the filter",
+    "broken",
+    "wrong-result",
+    f"{_FILTER}=wrong",
+)
+_family(
+    "winograd-off",
+    "a Winograd that is off by more than its bound",
+    "broken",
+    "wrong-result",
+    "",
+    algorithm=6,
+    rounding=0.6,
+)
+_family(
+    "volta-and-cudnn-9.15",
+    "a V100 under cuDNN 9.15",
+    "unsupported-gpu",
+    "cudnn-arch-dropped",
+    "",
+    "9.15.1",
+    capability=70,
+)
+_family(
+    "pascal-and-cudnn-9.11",
+    "a P100 under cuDNN 9.11",
+    "unsupported-gpu",
+    "cudnn-arch-dropped",
+    "",
+    "9.11.0",
+    capability=60,
+)

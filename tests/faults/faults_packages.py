@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fault_list import fault
+from fault_list import add, fault
 from fault_scene import replace
 
 if TYPE_CHECKING:
@@ -168,3 +168,106 @@ def new_part_absent(scene: Scene) -> None:
 def sublibrary_under_another_name(scene: Scene) -> None:
     folder = scene.cudnn()
     replace(folder / "libcudnn_ops.so.9", (folder / "libcudnn_adv.so.9").read_bytes())
+
+
+def _pinned(name: str, title: str, cause: str, requires: str, installed: str = "") -> None:
+    def prepare(scene: Scene) -> None:
+        _torch(scene, requires)
+        if installed:
+            package, _, version = installed.partition("==")
+            scene.record(package, version, [])
+
+    add(name, title, "broken", cause, prepare)
+
+
+_PIN = "package-pin-mismatch"
+_pinned(
+    "nvjitlink-of-another-release",
+    "an nvJitLink older than the pin",
+    _PIN,
+    "nvidia-nvjitlink-cu12 (==12.4.127)",
+    "nvidia-nvjitlink-cu12==12.1.105",
+)
+_pinned(
+    "cublas-of-another-major",
+    "a cuBLAS of another major",
+    _PIN,
+    "nvidia-cublas-cu12==12.4.5.8",
+    "nvidia-cublas-cu12==11.11.3.6",
+)
+_pinned(
+    "nccl-too-new",
+    "a newer NCCL than the wheel allows",
+    _PIN,
+    "nvidia-nccl-cu12<2.22",
+    "nvidia-nccl-cu12==2.27.3",
+)
+_pinned(
+    "pinned-cublas-absent",
+    "cuBLAS is pinned and absent",
+    "toolkit-library-missing",
+    "nvidia-cublas-cu12==12.4.5.8",
+)
+_pinned(
+    "pinned-cupti-absent",
+    "CUPTI is pinned and absent",
+    "toolkit-library-missing",
+    "nvidia-cuda-cupti-cu12==12.4.127",
+)
+_pinned(
+    "pinned-nvjitlink-absent",
+    "nvJitLink is pinned and absent",
+    "toolkit-library-missing",
+    "nvidia-nvjitlink-cu12==12.4.127",
+)
+
+
+@fault("jaxlib of another release under JAX", verdict="broken", cause="package-pin-mismatch")
+def jaxlib_of_another_release(scene: Scene) -> None:
+    scene.cudnn()
+    scene.record("jax", "0.6.2", [], requires=("jaxlib<=0.6.2,>=0.6.2",))
+    scene.record("jaxlib", "0.5.3", [])
+
+
+@fault("libdevice removed from NVIDIA's wheel", verdict="broken", cause="ptxas-missing")
+def libdevice_removed(scene: Scene) -> None:
+    scene.cudnn()
+    file = scene.folder("venv/nvcc/libdevice") / "libdevice.10.bc"
+    file.write_bytes(b"BC\xc0\xde")
+    scene.record("nvidia-cuda-nvcc-cu12", "12.5.82", [file])
+    file.unlink()
+
+
+@fault("a ptxas that may not be run", verdict="broken", cause="file-access-denied")
+def ptxas_not_executable(scene: Scene) -> None:
+    scene.cudnn()
+    tool = scene.folder("venv/nvcc/bin") / "ptxas"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o644)
+    scene.record("nvidia-cuda-nvcc-cu12", "12.5.82", [tool])
+
+
+@fault("pip lists PyTorch, and there is no module of it", verdict="broken", cause="package-overwritten")
+def framework_listed_and_gone(scene: Scene) -> None:
+    scene.cudnn()
+    scene.record("torch", "2.6.0", [])
+
+
+@fault("a hole of zeros in an engine of cuDNN", verdict="broken", cause="package-overwritten")
+def engine_with_a_hole(scene: Scene) -> None:
+    path = scene.cudnn() / "libcudnn_engines_precompiled.so.9"
+    data = path.read_bytes() + b"kernels!" * (3 << 17)
+    replace(path, data)
+    scene.record("nvidia-cudnn-cu12", "9.10.2.0", sorted(scene.cudnn_lib.iterdir()))
+    replace(path, data[: 1 << 20] + bytes(1 << 20) + data[2 << 20 :])
+
+
+@fault("a framework's library that is empty", verdict="broken", cause="package-overwritten")
+def framework_library_empty(scene: Scene) -> None:
+    replace(_torch(scene), b"")
+
+
+@fault("a folder of cuDNN's that this user may not enter", verdict="broken", cause="file-access-denied")
+def cudnn_folder_closed(scene: Scene) -> None:
+    scene.cudnn().chmod(0)
+    without_root_powers(scene)

@@ -138,3 +138,84 @@ def driver_of_another_machine(scene: Scene) -> None:
     data[18:20] = (183).to_bytes(2, "little")  # e_machine: AArch64
     (scene.folder("driver") / "libcuda.so.1").write_bytes(bytes(data))
     scene.search(scene.folder("driver"))
+
+
+@fault("a usercustomize.py that loads an older cuDNN", verdict="broken", cause="startup-preload")
+def usercustomize_preloads(scene: Scene) -> None:
+    scene.cudnn()
+    config = scene.venv / "pyvenv.cfg"
+    config.write_text(config.read_text().replace("false", "true"))
+    folder = scene.folder(f".local/lib/{scene.site.parent.name}/site-packages")
+    (folder / "usercustomize.py").write_text(f"import ctypes\nctypes.CDLL({_old_part(scene)!r})\n")
+
+
+@fault("a random.py that leaves with status 0", verdict="broken", cause="module-shadowed")
+def standard_module_leaves(scene: Scene) -> None:
+    _append(scene, "import random\n")
+    (scene.folder("mine") / "random.py").write_text("import os\nos._exit(0)\n")
+    scene.env["PYTHONPATH"] = str(scene.folder("mine"))
+
+
+@fault(
+    "a package of the user's, named as one that PyTorch imports",
+    verdict="broken",
+    cause="module-shadowed",
+)
+def dependency_shadowed(scene: Scene) -> None:
+    _append(scene, "import typing_extensions\ntyping_extensions.TypeVar\n")
+    real = scene.site / "typing_extensions.py"
+    real.write_text("TypeVar = object\n")
+    scene.record("typing_extensions", "4.12.2", [real])
+    package = scene.folder("mine/typing_extensions")
+    (package / "__init__.py").write_text("")
+    scene.env["PYTHONPATH"] = str(scene.folder("mine"))
+
+
+@fault("a folder torch in the current folder, under python -m", verdict="broken", cause="module-shadowed")
+def framework_shadowed_by_the_current_folder(scene: Scene) -> None:
+    package = scene.framework("torch")
+    scene.record("torch", "2.6.0", [package / "__init__.py"])
+    (scene.folder("torch") / "__init__.py").write_text("")
+    (scene.root / "cudnn_verify.py").write_bytes(scene.probe.read_bytes())
+    scene.command = [str(scene.venv / "bin" / "python"), "-m", "cudnn_verify"]
+
+
+@fault("ulimit -d below what an import needs", verdict="host", cause="host-memory")
+def data_segment_limited(scene: Scene) -> None:
+    _append(scene, "held = bytearray(2 << 30)\n")
+    python = str(scene.venv / "bin" / "python")
+    scene.command = ["prlimit", "--data=1000000000", python, str(scene.probe)]
+
+
+@fault("too few open files for an import", verdict="host", cause="host-memory")
+def too_few_files(scene: Scene) -> None:
+    _append(scene, "import os\nheld = [os.open('/dev/null', os.O_RDONLY) for _ in range(80)]\n")
+    python = str(scene.venv / "bin" / "python")
+    scene.command = ["prlimit", "--nofile=64", python, str(scene.probe)]
+
+
+@fault("one of three variables ends the framework", verdict="broken", cause="variable-breaks-framework")
+def one_of_three_variables(scene: Scene) -> None:
+    text = "import os\nif os.environ.get('KMP_AFFINITY') == 'none,bad':\n    raise ValueError('KMP')\n"
+    _append(scene, text)
+    scene.env |= {"KMP_AFFINITY": "none,bad", "OMP_NUM_THREADS": "2", "TF_CPP_MIN_LOG_LEVEL": "1"}
+
+
+@fault("a directory of stubs beside a driver", verdict="broken", cause="driver-stub")
+def stub_before_a_driver(scene: Scene) -> None:
+    scene.cudnn()
+    stubs = scene.folder("usr/local/cuda/lib64/stubs")
+    (stubs / "libcuda.so.1").hardlink_to(scene.build.toolkit("libcuda.so.1"))
+    scene.search(stubs)
+    scene.driver()
+
+
+@fault("an older cuDNN on LD_LIBRARY_PATH, too old for PyTorch", verdict="broken", cause="cudnn-shadowed")
+def older_cudnn_on_the_path(scene: Scene) -> None:
+    scene.framework("torch")
+    run_path = "-Wl,--enable-new-dtags,-rpath,$ORIGIN/../../nvidia/cudnn/lib"
+    shim = scene.cudnn() / "libcudnn.so.9"
+    scene.build.requester(scene.site / "torch" / "lib" / "libtorch_cuda.so", (shim,), run_path)
+    other = scene.folder("opt/cudnn")
+    link_tree(scene.build.cudnn("9.0.0"), other)
+    scene.search(other)

@@ -11,7 +11,9 @@ import faults_driver  # noqa: F401
 import faults_files  # noqa: F401
 import faults_framework  # noqa: F401
 import faults_gpu  # noqa: F401
+import faults_hosts
 import faults_packages  # noqa: F401
+import faults_pairs  # noqa: F401
 import faults_session  # noqa: F401
 import faults_surroundings  # noqa: F401
 import faults_together
@@ -130,6 +132,13 @@ def test_a_path_that_is_no_utf_8_is_a_path_as_any_other(scene: Scene) -> None:
     outcome = scene.run()
     assert outcome.report["cause"] is None, outcome.report["summary"]
     assert ("cudnn", "C05") in outcome.checks("passed")
+
+
+def test_no_place_for_temporary_files_that_nobody_needs(scene: Scene) -> None:
+    scene.cudnn()
+    faults_hosts.in_namespace(scene, faults_hosts.nowhere_to_write(scene))
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None)
 
 
 HARMLESS = {

@@ -1,8 +1,9 @@
 """A fake PyTorch for the fault tests: lists in place of tensors, the CPU in place of the GPU.
 
-RTBUILD_DOUBLE_TORCH: cuda (12.4, none), cudnn (loaded, 9.10.2), compiled (9.1.0), archs (sm_80+sm_90),
-gpus (1), device (cuda:0), numbers (right, wrong, wrong-backward, nan), loss (falls, flat, nan), train_device,
-and with a text (``+`` for a blank) or hang or abort: import, conv, fused, train.
+RTBUILD_DOUBLE_TORCH: version (2.6.0), cuda (12.4, none), cudnn (loaded, 9.10.2), compiled (9.1.0),
+archs (sm_80+sm_90), gpus (1), device (cuda:0), numbers (right, wrong, wrong-backward, nan), loss (falls,
+flat, nan), train_device, and with a text (``+`` for a blank) or hang, abort or exit: import, conv, fused,
+train.
 """
 
 from types import SimpleNamespace
@@ -11,8 +12,8 @@ from rtbuild_double import behaviour, convolve, gradients, open_own_library, stu
 
 rtbuild_test_double = True
 open_own_library(__file__, "lib/libtorch_cuda.so")
-__version__ = "2.6.0+double"
 _settings = behaviour("torch")
+__version__ = _settings.get("version", "2.6.0") + "+double"
 stumble(_settings, "import")
 
 
