@@ -163,7 +163,7 @@ for line in sys.stdin:
         self.pid = 0
         self._runs = threading.Event()
         self._output = log.open("wb")
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [sys.executable, "-c", self.SCRIPT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -174,14 +174,14 @@ for line in sys.stdin:
 
     def run(self, folder: Path, *arguments: str) -> int:
         """Its exit status; negative for the signal that ended it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self._runs.clear()
-        self._process.stdin.write(json.dumps([str(folder), arguments]) + "\n")
-        self._process.stdin.flush()
-        self.pid = int(self._process.stdout.readline())
+        self.process.stdin.write(json.dumps([str(folder), arguments]) + "\n")
+        self.process.stdin.flush()
+        self.pid = int(self.process.stdout.readline())
         self._runs.set()
-        return int(self._process.stdout.readline())
+        return int(self.process.stdout.readline())
 
     def kill(self) -> None:
         """``kill -9`` of what runs; it may be at work before :meth:`run` was told which process it is."""
@@ -189,9 +189,9 @@ for line in sys.stdin:
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=20)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
         self._output.close()

@@ -18,8 +18,13 @@ from rtbuild_command import rtbuild
 from trees import tree
 
 from builder.errors import MissingToolError
+from builder.evidence.origin import built_by
+from builder.evidence.signatures import People
+from builder.evidence.travel import shared
 from builder.oci.registry import Registry
+from builder.oci.staging import read_image
 from builder.sandbox import require
+from builder.verify import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +118,35 @@ def built(project: Project) -> dict[str, Any]:
     subprocess.run(command, capture_output=True, check=True, env=os.environ | {"COSIGN_PASSWORD": ""})
     key = str(project.folder / "cosign.key")
     return project.cell("-s", NUMPY, "--push", project.repository("staging"), "--key", key)
+
+
+def test_the_image_is_signed_too_and_verified_only_from_a_builder_who_is_named(
+    project: Project, built: dict[str, Any], tmp_path: Path
+) -> None:
+    staging, key = project.repository("staging"), str(project.folder / "cosign")
+    repository, _, digest = built["image"]["pushed"].partition("@")
+    registry = Registry.to_write()
+    image = read_image(registry, repository, digest)
+    people = People.named([f"{key}.pub"], "--built-by")
+    assert people is not None
+    assert built_by(registry, image, people) == f"key {key}.pub"
+    other = ["cosign", "generate-key-pair", "--output-key-prefix", str(tmp_path / "other")]
+    env = os.environ | {"COSIGN_PASSWORD": "", "RTBUILD_CACHE": str(tmp_path / "cache")}  # of another machine
+    subprocess.run(other, capture_output=True, check=True, env=env)
+    command = ("verify", "noengine.yaml", "-s", NUMPY, "--from", staging, "--gpus", "none", "--rm")
+    results = ("--results", str(tmp_path / "results"), "--progress", "none", "--key", f"{key}.key")
+    refused = rtbuild(
+        project.folder, *command, *results, "--built-by", str(tmp_path / "other.pub"), check=1, env=env
+    )
+    assert "not proven to be what its lock gives" in refused.stderr
+    rtbuild(project.folder, *command, *results, "--built-by", f"{key}.pub", check=5, env=env)
+    (entry,) = ReportStore(tmp_path / "results" / "reports").entries()
+    assert isinstance(entry, SealedReport)
+    assert (entry.verdict, entry.key.digest) == ("unverified", digest)
+    assert people.who(entry.text.encode(), entry.signature) == f"key {key}.pub"
+    assert [one.signature for one in shared(registry, image) if isinstance(one, SealedReport)] == [
+        entry.signature
+    ]
 
 
 def test_alone_it_gives_the_same_image(project: Project, built: dict[str, Any]) -> None:
