@@ -21,6 +21,10 @@ Profile = Literal["plain", "colab"]
 """What an image is for: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
 
 
+PythonFrom = Literal["base", "standalone"]
+"""Whose Python an image has: its distribution's, or an archive's that runs on any of them."""
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class Span:
     """A place in a matrix file. Lines and columns count from 1."""
@@ -101,6 +105,10 @@ class Cell:
     """Packages whose wheels may be built from their source distributions: foreign code runs, shut in."""
     compiled: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Those that a compiler is needed for, each with the Debian packages of its build besides."""
+    python_patch: str | None = None
+    """``3.12.4``, where the matrix names a patch release: that of a standalone Python."""
+    python_from: PythonFrom | None = None
+    """None: the base's own if it has that version, else a standalone one."""
     variant: str | None = None
     """Appended to the id, to tell cells apart that differ only in packages or environment."""
     options: Options = field(default_factory=Options)
@@ -120,7 +128,7 @@ class Cell:
             **profile,
             **sources,
             "frameworks": list(self.frameworks),
-            "python": self.python,
+            "python": self.python_patch or self.python,
             "base": str(self.base),
             "cuda": {"provider": self.cuda.provider, "packages": list(self.cuda.packages)},
             "platform": self.platform,
@@ -180,6 +188,20 @@ class Wheel:
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
+class StandalonePython:
+    """An archive of python-build-standalone by content; ``file`` has version, build and target in it."""
+
+    version: str
+    """With the patch: ``3.12.16``."""
+    build: str
+    """The release that it is from, a date: ``20261110``."""
+    file: str
+    sha256: str
+    size: int
+    """In bytes; 0 if nobody has fetched it yet."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
 class Sdist:
     """A source distribution by content."""
 
@@ -209,9 +231,11 @@ class WheelSource:
     """What its build needs, by name; none of it is in the image."""
     system: RootfsBase
     python: str
-    """The one that the wheel is for; ``system`` has it, or the one above it."""
+    """The one that the wheel is for: of ``system``, or ``interpreter``."""
     compiled: Compilation | None = None
     """None for pure Python."""
+    interpreter: StandalonePython | None = None
+    """What runs the build, where ``system`` has no Python."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -264,6 +288,13 @@ class Pinned:
     """In the order in which their layers are stacked: largest families first, see :mod:`builder.layers`."""
     epoch: int
     """``SOURCE_DATE_EPOCH`` of the lock: the newest upload time in it."""
+    python: StandalonePython | None = None
+    """None where Python is the base's own."""
+
+    @property
+    def installs(self) -> bool:
+        """Whether apt-get has to look into the base: for its Python, or for the cell's packages."""
+        return isinstance(self.base, RegistryBase) and (self.python is None or bool(self.cell.apt))
 
     @property
     def inputs(self) -> str:
@@ -278,6 +309,7 @@ class Pinned:
                 "cell": self.cell.inputs(),
                 "env": [list(pair) for pair in self.cell.env],
                 "base": base,
+                **({"python": self.python.sha256} if self.python else {}),
                 "wheels": [w.sha256 for w in self.wheels],
                 "epoch": self.epoch,
                 "compression": self.cell.options.compression,

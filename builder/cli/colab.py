@@ -24,6 +24,7 @@ from builder.debian.archive import Debian
 from builder.engine.engine import Engine
 from builder.errors import UsageError
 from builder.index.client import Index
+from builder.layers.pythons import Pythons
 from builder.matrix import load
 from builder.pipeline import run as pipeline
 from builder.pipeline.events import CellOutcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted
@@ -141,6 +142,7 @@ def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: boo
             profile=profile,
             debian=debian,
             workshop=Workshop(debian=debian, cache=resources.cache()) if build else None,
+            pythons=Pythons(resources.cache()),
             progress=lambda text, done, total: report(
                 StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),

@@ -1,4 +1,4 @@
-"""What a runtime's image can stand on: Python's minor version must be the base's own."""
+"""What a runtime's image can stand on: any base, with a standalone Python, else one that has its Python."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from builder.facts.tables import load
+from builder.facts.versions import at_least
+from builder.index.pythons import offered
 from builder.matrix.bases import SUITES
 
 if TYPE_CHECKING:
@@ -30,24 +32,31 @@ class BaseChoice:
     note: str = ""
 
 
+def standalone_version(runtime: Runtime) -> str | None:
+    """The runtime's very Python, if uv's catalogue has it: ``3.12.13``."""
+    known = {one.version for one in offered("linux/amd64")}
+    return runtime.python if runtime.python in known else None
+
+
 def choose_bases(
-    runtime: Runtime, facts: Facts | None = None
+    runtime: Runtime, facts: Facts | None = None, *, any_python: bool
 ) -> tuple[tuple[BaseChoice, ...], tuple[str, ...]]:
     """The bases, most faithful first, and for each kind that has none, why.
 
     Most faithful is NVIDIA's image with the runtime's CUDA and cuDNN; Debian's own packages need no registry.
+    ``any_python``: the image gets a standalone one, so the base need not have it.
     """
     known = facts or load()
     choices: list[BaseChoice] = []
     reasons: list[str] = []
-    image = _nvidia_image(runtime, known)
+    image = _nvidia_image(runtime, known, any_python=any_python)
     if isinstance(image, str):
         reasons.append(image)
-        plain = _plain_ubuntu(runtime, known)
+        plain = _plain_ubuntu(runtime, known, any_python=any_python)
         choices += [plain] if plain is not None else []
     else:
         choices.append(image)
-    suite = next((s for s in SUITES if runtime.python_minor in known.systems[f"debian/{s}"].python), None)
+    suite = _suite(runtime, known, any_python=any_python)
     if suite is not None:
         note = f"Debian {suite} in place of {runtime.system or 'Ubuntu'}; {_WHEELS}"
         choices.append(
@@ -59,20 +68,35 @@ def choose_bases(
     return tuple(choices), tuple(reasons)
 
 
-def _nvidia_image(runtime: Runtime, facts: Facts) -> BaseChoice | str:
+def _own_ubuntu(runtime: Runtime) -> str:
+    """``22.04`` of ``Ubuntu 22.04.5``."""
+    return (runtime.system or f"Ubuntu {_DEFAULT_UBUNTU}").removeprefix("Ubuntu ")[:5]
+
+
+def _suite(runtime: Runtime, facts: Facts, *, any_python: bool) -> str | None:
+    """The Debian release with that Python; with any, the oldest whose glibc is not older than Ubuntu's."""
+    rows = {suite: facts.systems[f"debian/{suite}"] for suite in SUITES}
+    if not any_python:
+        return next((suite for suite, row in rows.items() if runtime.python_minor in row.python), None)
+    own = facts.systems.get(f"ubuntu{_own_ubuntu(runtime)}")
+    fitting = [suite for suite, row in rows.items() if own is None or at_least(row.glibc, own.glibc)]
+    return min(fitting, key=lambda suite: float(rows[suite].glibc), default=None)
+
+
+def _nvidia_image(runtime: Runtime, facts: Facts, *, any_python: bool) -> BaseChoice | str:
     rows = [row for row in facts.tags if row.cuda == runtime.cuda and row.state == "listed"]
     if runtime.cuda is None or not rows:
         return f"nvidia/cuda has no image of CUDA {runtime.cuda or '(not in the apt list)'} with cuDNN"
-    fitting = list(_with_python(runtime, rows, facts))
+    fitting = list(_with_python(runtime, rows, facts, any_python=any_python))
     if not fitting:
         there = sorted({ubuntu for row in rows for ubuntu in row.ubuntu})
         return (
             f"no nvidia/cuda image has both CUDA {runtime.cuda} and Python {runtime.python_minor}: "
             f"the tags are of Ubuntu {', '.join(there)}"
         )
-    own = (runtime.system or f"Ubuntu {_DEFAULT_UBUNTU}").removeprefix("Ubuntu ")
-    row, ubuntu = min(fitting, key=lambda pair: (not own.startswith(pair[1]), pair[1]))
-    notes = [] if own.startswith(ubuntu) else [f"Ubuntu {ubuntu}, whose own Python is {runtime.python_minor}"]
+    own = _own_ubuntu(runtime)
+    row, ubuntu = min(fitting, key=lambda pair: (own != pair[1], pair[1]))
+    notes = [] if own == ubuntu else [_other_ubuntu(ubuntu, runtime, any_python=any_python)]
     if runtime.cudnn is not None and row.cudnn != runtime.cudnn:
         notes.append(f"the image's cuDNN is {row.cudnn or 'not known'}, Colab's {runtime.cudnn}")
     return BaseChoice(
@@ -83,19 +107,32 @@ def _nvidia_image(runtime: Runtime, facts: Facts) -> BaseChoice | str:
     )
 
 
-def _with_python(runtime: Runtime, rows: list[TagRow], facts: Facts) -> Iterator[tuple[TagRow, str]]:
+def _other_ubuntu(ubuntu: str, runtime: Runtime, *, any_python: bool) -> str:
+    return (
+        f"Ubuntu {ubuntu}" if any_python else f"Ubuntu {ubuntu}, whose own Python is {runtime.python_minor}"
+    )
+
+
+def _with_python(
+    runtime: Runtime, rows: list[TagRow], facts: Facts, *, any_python: bool
+) -> Iterator[tuple[TagRow, str]]:
     for row in rows:
         for ubuntu in row.ubuntu:
             system = facts.systems.get(f"ubuntu{ubuntu}")
-            if system is not None and runtime.python_minor in system.python:
+            if system is not None and (any_python or runtime.python_minor in system.python):
                 yield row, ubuntu
 
 
-def _plain_ubuntu(runtime: Runtime, facts: Facts) -> BaseChoice | None:
+def _plain_ubuntu(runtime: Runtime, facts: Facts, *, any_python: bool) -> BaseChoice | None:
     """Ubuntu's own image, with NVIDIA's wheels in it."""
+    own = f"ubuntu{_own_ubuntu(runtime)}"
     for name, system in facts.systems.items():
-        if name.startswith("ubuntu") and runtime.python_minor in system.python:
+        if (
+            name == own
+            if any_python
+            else (name.startswith("ubuntu") and runtime.python_minor in system.python)
+        ):
             ubuntu = name.removeprefix("ubuntu")
-            note = f"Ubuntu {ubuntu}, whose own Python is {runtime.python_minor}; {_WHEELS}"
+            note = f"{_other_ubuntu(ubuntu, runtime, any_python=any_python)}; {_WHEELS}"
             return BaseChoice(base=f"ubuntu:{ubuntu}", system=name, provider="wheels", note=note)
     return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from builder.colab.bases import choose_bases
+from builder.colab.bases import choose_bases, standalone_version
 from builder.colab.conflicts import conflicts
 from builder.colab.match import match_packages
 from builder.colab.runtimes import REPOSITORY
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from builder.colab.runtimes import Runtime
     from builder.debian.archive import Debian
     from builder.index.client import Index
-    from builder.lock.sources import SdistBuilder
+    from builder.lock.sources import PythonSource, SdistBuilder
     from builder.model import Profile
 
 PLATFORM = "linux/amd64"
@@ -61,6 +61,8 @@ class Imported:
     runtime_apt: tuple[str, ...] = ()
     """Debian packages beside :attr:`apt` that what was compiled loads libraries of."""
     profile: Profile = "colab"
+    standalone: str | None = None
+    """The very Python of the runtime, if there is a standalone one."""
 
     @property
     def name(self) -> str:
@@ -84,6 +86,7 @@ def import_runtime(
     progress: Callable[[str, int, int], None] | None = None,
     debian: Debian | None = None,
     workshop: SdistBuilder | None = None,
+    pythons: PythonSource | None = None,
 ) -> Imported:
     """Ask the index about every package of the runtime, and choose what its image can stand on.
 
@@ -93,11 +96,12 @@ def import_runtime(
         CellError: no base has its Python, or none of its frameworks is on the index.
         PackageIndexError: the index did not answer.
     """
-    choices, no_base = choose_bases(runtime)
+    standalone = standalone_version(runtime)
+    choices, no_base = choose_bases(runtime, any_python=standalone is not None)
     if not choices:
         raise CellError(
             f"nothing to build {runtime.name} on:\n" + "\n".join(f"  {reason}" for reason in no_base),
-            hint="an image's Python is its distribution's own; import another runtime",
+            hint="neither a base nor uv's catalogue has its Python; import another runtime",
         )
     glibc = min((load().systems[choice.system].glibc for choice in choices), key=version_key)
     target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
@@ -107,12 +111,17 @@ def import_runtime(
 
     matching = match_packages(runtime.packages, index=index, target=target, progress=stage("asking for"))
     if debian is not None and workshop is not None:
+        interpreter = None
+        if standalone is not None and pythons is not None:
+            interpreter = pythons.pin(standalone, PLATFORM, glibc=None)
         matching = build_missing(
             matching,
             index=index,
             target=target,
             debian=debian,
             workshop=workshop,
+            interpreter=interpreter,
+            suite=next((c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")), None),
             progress=stage("building"),
         )
     found, unread = conflicts(
@@ -132,8 +141,11 @@ def import_runtime(
         conflicts=found,
         unread=unread,
         apt=apt,
-        runtime_apt=_loaded(matching, choices, apt, debian) if debian is not None else (),
+        runtime_apt=_loaded(matching, choices, apt, debian, standalone=standalone is not None)
+        if debian is not None
+        else (),
         profile=profile,
+        standalone=standalone,
     )
     if not imported.frameworks:
         reasons = [m for m in matching.missing if m.package.key in FRAMEWORKS]
@@ -146,14 +158,17 @@ def import_runtime(
 
 
 def _loaded(
-    matching: Matching, choices: Sequence[BaseChoice], apt: Sequence[str], debian: Debian
+    matching: Matching, choices: Sequence[BaseChoice], apt: Sequence[str], debian: Debian, *, standalone: bool
 ) -> tuple[str, ...]:
     """What compiled packages load and neither the small system nor ``apt`` brings."""
     loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
     suites = [c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")]
     if not loaded or not suites:
         return ()
-    there = {deb.package for deb in debian.resolve(suites[0], platform=PLATFORM, packages=apt).debs}
+    there = {
+        deb.package
+        for deb in debian.resolve(suites[0], platform=PLATFORM, packages=apt, python=not standalone).debs
+    }
     return tuple(sorted(loaded - there))
 
 
@@ -196,7 +211,7 @@ def matrix_text(imported: Imported) -> str:
         "",
         "defaults:",
         f"  framework: [{', '.join(map(_quoted, imported.frameworks))}]",
-        f'  python: "{runtime.python_minor}"',
+        f"  python: {_python(imported)}",
         *([] if imported.profile == "plain" else [f"  profile: {imported.profile}"]),
         "  dependencies: listed",
         *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
@@ -234,6 +249,12 @@ def _compiled(matches: Sequence[Match], apt: Sequence[str]) -> list[str]:
         "from-source:",
         *(f"  - {match.package.key}: [{', '.join(c.needs)}]" for match, c in rows if c is not None),
     ]
+
+
+def _python(imported: Imported) -> str:
+    if imported.standalone is None:
+        return _quoted(imported.runtime.python_minor)
+    return f'{{version: "{imported.standalone}", from: standalone}}'
 
 
 def _quoted(text: str) -> str:

@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from builder.errors import CellError, CommandError
 from builder.facts.tables import load
 from builder.lock import compiled
-from builder.lock.sources import choose, host_platform, suites_of, systems_of
+from builder.lock.sources import BuildRoot, choose, host_platform, suite_of, system_of
 from builder.model import Base
 from builder.sdist import advice
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from builder.index.client import Index, LocalWheel
     from builder.index.target import Target
     from builder.lock.sources import SdistBuilder
-    from builder.model import RootfsBase
+    from builder.model import StandalonePython
 
 _THREADS = 2
 """Builds take a processor each."""
@@ -39,12 +39,15 @@ def build_missing(
     target: Target,
     debian: Debian,
     workshop: SdistBuilder,
+    interpreter: StandalonePython | None = None,
+    suite: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Matching:
     """The same, with a match in the place of each package that came out as a wheel; others say why not.
 
-    What is not pure Python is compiled, where a Debian release has that Python and this machine is of the
-    runtime's kind: with the packages that the table of builds has for it, or with a compiler alone.
+    What is not pure Python is compiled in the Debian release ``suite``, if this machine is of the runtime's
+    kind: with the packages that the table of builds has for it, or with a compiler alone. ``interpreter`` is
+    the runtime's Python, where no release has it.
 
     Raises:
         PackageIndexError: the index or the Debian archive did not answer.
@@ -53,18 +56,17 @@ def build_missing(
     tried = [match for match in matching.missing if match.reason in _TRIED]
     if not tried:
         return matching
-    try:
-        suite, also = suites_of(target.python)
-    except CellError as problem:
-        return _with(matching, [_not_built(match, problem) for match in tried])
+    if interpreter is None and suite_of(target.python) is None:
+        reason = CellError(f"there is no Python {target.python} here to build with")
+        return _with(matching, [_not_built(match, reason) for match in tried])
     builder = _Builder(
         index=index,
         target=target,
         debian=debian,
         workshop=workshop,
         pins=[match.requirement for match in matching.found if match.requirement is not None],
-        systems=systems_of(target.python, debian),
-        compiles=suite if also is None and target.platform == host_platform() else None,
+        system=system_of(target.python, interpreter, debian=debian, pythons=None),
+        compiles=(suite or suite_of(target.python)) if target.platform == host_platform() else None,
     )
     done: list[Match] = []
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -91,9 +93,9 @@ class _Builder:
     debian: Debian
     workshop: SdistBuilder
     pins: Sequence[str]
-    systems: tuple[RootfsBase, RootfsBase | None]
+    system: BuildRoot
     compiles: str | None
-    """The Debian release to compile in; None where none has that Python."""
+    """The Debian release to compile in; None where nothing can be compiled."""
 
     def build(self, match: Match) -> Match:
         """What became of the package's sources."""
@@ -107,7 +109,7 @@ class _Builder:
             return match
         lock = partial(self.workshop.lock, sdist, index=self.index, pins=self.pins)
         try:
-            built = lock(target=self.target, system=self.systems[0], also=self.systems[1])
+            built = lock(target=self.target, system=self.system)
         except CellError as problem:
             needs = load().build_needs(package.key, sdist.version)
             if self.compiles is None or (needs is None and not _of_code(problem)):
@@ -128,8 +130,11 @@ class _Builder:
         base = Base(kind="rootfs", name=f"debian/{suite}")
         target = replace(self.target, glibc=load().systems[base.name].glibc)
         try:
-            system = compiled.system(base, needs, platform=target.platform, debian=self.debian)
-            built = lock(target=target, system=system, needs=needs)
+            python = self.system.interpreter
+            system = compiled.system(
+                base, needs, platform=target.platform, debian=self.debian, python=python is None
+            )
+            built = lock(target=target, system=BuildRoot(base=system, interpreter=python), needs=needs)
         except CellError as problem:
             return _not_built(match, problem)
         source = built.wheel.source

@@ -34,12 +34,12 @@ KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
 )
 
-MINIMUM = ("?essential", "apt", "ca-certificates", "python3")
-"""Every package marked Essential, apt so that the image can be extended, CA certificates, and Python."""
-_DISTUTILS: Mapping[str, tuple[str, ...]] = {
+MINIMUM = ("?essential", "apt", "ca-certificates")
+"""Every package marked Essential, apt so that the image can be extended, and CA certificates."""
+_PYTHON: Mapping[str, tuple[str, ...]] = {
     # Split from python3 until Python 3.12 dropped the module: https://peps.python.org/pep-0632/
-    "bullseye": ("python3-distutils",),
-    "bookworm": ("python3-distutils",),
+    "bullseye": ("python3", "python3-distutils"),
+    "bookworm": ("python3", "python3-distutils"),
 }
 _MERGED_USR: Mapping[str, tuple[str, ...]] = {
     # init-system-helpers wants `usrmerge | usr-is-merged`. The first converts a system that runs, and brings
@@ -79,8 +79,11 @@ class Debian:
     def from_user(cls, *, cache: Path | None = None, note: Callable[[str], None] | None = None) -> Debian:
         return cls(cache=cache or resources.cache(), note=note)
 
-    def resolve(self, suite: str, *, platform: str, packages: Sequence[str] = ()) -> RootfsBase:
-        """The packages of a minimal system with Python and ``packages`` in it, without recommended ones.
+    def resolve(
+        self, suite: str, *, platform: str, packages: Sequence[str] = (), python: bool = True
+    ) -> RootfsBase:
+        """The packages of a minimal system with ``packages`` in it, without recommended ones; with the
+        release's own Python unless ``python`` is false.
 
         Versions are the newest of the suite, its ``-updates`` and its security archive. ``epoch`` is the
         newest date among their Release files.
@@ -95,7 +98,8 @@ class Debian:
         with self._guard:
             apt = self._apt(suite, architecture)
             with apt.alone():
-                wanted = [*MINIMUM, *_DISTUTILS.get(suite, ()), *_MERGED_USR.get(suite, ()), *packages]
+                own = _PYTHON.get(suite, ("python3",)) if python else ()
+                wanted = [*MINIMUM, *own, *_MERGED_USR.get(suite, ()), *packages]
                 plan = apt.plan(wanted)
                 dates = apt.dates()
         debs = [

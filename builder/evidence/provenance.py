@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.evidence.documents import Evidence
-    from builder.model import Deb
+    from builder.model import Deb, StandalonePython
     from builder.oci.staging import Staged
 
 BUILD_TYPE = "https://rtbuild.io/build/v1"
@@ -45,6 +45,7 @@ def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
             },
             "resolvedDependencies": [
                 *_base(pinned.base, cell.platform),
+                *([_interpreter(pinned.python)] if pinned.python is not None else []),
                 *({"name": name, "digest": _sha256(content)} for name, content in _sources(evidence)),
                 *(
                     {
@@ -82,6 +83,10 @@ def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, 
     yield from map(_deb, base.debs)
 
 
+def _interpreter(python: StandalonePython) -> dict[str, Any]:
+    return {"uri": purl.of_python(python), "name": python.file, "digest": {"sha256": python.sha256}}
+
+
 def _deb(deb: Deb) -> dict[str, Any]:
     return {
         "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
@@ -95,6 +100,9 @@ def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
     sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
     for sdist in dict.fromkeys(source.sdist for source in sources):
         yield {"uri": purl.of_sdist(sdist), "name": sdist.file, "digest": {"sha256": sdist.sha256}}
+    for python in dict.fromkeys(source.interpreter for source in sources):
+        if python is not None and python != pinned.python:
+            yield {**_interpreter(python), "annotations": _FOR}
     for wheel in dict.fromkeys(wheel for source in sources for wheel in source.requires):
         yield {
             "uri": purl.of_wheel(wheel),

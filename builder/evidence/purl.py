@@ -11,7 +11,7 @@ from urllib.parse import quote
 from packaging.utils import canonicalize_name
 
 if TYPE_CHECKING:
-    from builder.model import Sdist, Wheel
+    from builder.model import Sdist, StandalonePython, Wheel
     from builder.oci.staging import Staged
 
 
@@ -24,6 +24,12 @@ def of_sdist(sdist: Sdist) -> str:
     """``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``"""
     version, file = quote(sdist.version, safe=""), quote(sdist.file, safe="")
     return f"pkg:pypi/{canonicalize_name(sdist.name)}@{version}?file_name={file}"
+
+
+def of_python(python: StandalonePython) -> str:
+    """``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
+    version, file = f"{python.version}+{python.build}", quote(python.file, safe="")
+    return f"pkg:generic/cpython@{quote(version, safe='')}?file_name={file}"
 
 
 def of_deb(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:

@@ -39,7 +39,7 @@ _SHOWN = 8
 def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
     """The document. The same image gives the same one: its time is the lock's, its number the digest's."""
     pinned = evidence.recipe.pinned
-    components = [*_python(pinned), *_debian(pinned, system.packages or ())]
+    components = [*_interpreter(pinned), *_python(pinned), *_debian(pinned, system.packages or ())]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": SPEC_VERSION,
@@ -122,6 +122,25 @@ def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, s
         for package in sorted(locked ^ set(packages)):
             where = "lock and not in the image" if package in locked else "image and not in the lock"
             yield f"{package.name} {package.version} {package.architecture} is in the {where}"
+
+
+def _interpreter(pinned: Pinned) -> Iterator[dict[str, Any]]:
+    """A Python that dpkg knows nothing of. The libraries inside of it are not listed one by one."""
+    python = pinned.python
+    if python is not None:
+        url = purl.of_python(python)
+        yield {
+            "type": "application",
+            "bom-ref": url,
+            "name": "cpython",
+            "version": python.version,
+            "purl": url,
+            "hashes": [{"alg": "SHA-256", "content": python.sha256}],
+            "properties": [
+                {"name": "rtbuild:file", "value": python.file},
+                {"name": "rtbuild:libraries-inside", "value": "not listed: OpenSSL, SQLite and others"},
+            ],
+        }
 
 
 def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:

@@ -46,6 +46,13 @@ def system_of(cell: Cell, truth: Truth, tag: CudaTag | None, facts: Facts) -> Sy
     return facts.systems.get(read or (tag.system if tag else _official(cell.base.name)))
 
 
+def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
+    """Whether the image's Python is the base's own, as the matrix says, or as the base has it."""
+    if cell.python_patch is not None or cell.python_from is not None:
+        return cell.python_patch is None and cell.python_from == "base"
+    return system is None or cell.python in system.python
+
+
 def _official(name: str) -> str:
     """The system of ``ubuntu:24.04`` and ``debian:bookworm-slim``, the distributions' own images."""
     ubuntu = re.fullmatch(r"(?:.*/)?ubuntu:(\d\d\.\d\d)(?:@.*)?", name)

@@ -18,7 +18,7 @@ def entry(cell: Cell) -> list[str]:
         cuda = f"{{from: {cuda}, packages: {_list(cell.cuda.packages)}}}"
     lines = [
         f"  - framework: {_list(cell.frameworks)}",
-        f"    python: {json.dumps(cell.python)}",
+        f"    python: {_python(cell)}",
         f"    base: {json.dumps(str(cell.base))}",
         f"    cuda: {cuda}",
     ]
@@ -46,6 +46,11 @@ def entry(cell: Cell) -> list[str]:
         if value is not None and value != usual:
             lines.append(f"    {what}: {json.dumps(value)}")
     return lines
+
+
+def _python(cell: Cell) -> str:
+    version = json.dumps(cell.python_patch or cell.python)
+    return version if cell.python_from is None else f"{{version: {version}, from: {cell.python_from}}}"
 
 
 def _list(values: Sequence[str]) -> str:

@@ -116,6 +116,14 @@ class BuildRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArchiveRow(Row):
+    """An archive of python-build-standalone."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WheelRow(Row):
     """Versions of one of NVIDIA's wheels on the default package index, newest first."""
 
@@ -207,6 +215,12 @@ def read(folder: Path | None) -> Facts:
         wheels={row.name: row for row in _table(where, "nvidia-wheels", WheelRow)},
         builds=_table(where, "builds", BuildRow),
     )
+
+
+@functools.cache
+def standalone_sums() -> dict[str, str]:
+    """The sha256 of archives of python-build-standalone, by the name of the file."""
+    return {row.file: row.sha256 for row in _table(resources.facts(), "standalone", ArchiveRow)}
 
 
 def _table(where: Path, stem: str, kind: type[R]) -> tuple[R, ...]:

@@ -33,7 +33,7 @@ FOLDER = "bytecode"
 """What the template calls the layer."""
 _OUT = f"out/{FOLDER}/"
 _PYTHON = re.compile(
-    r"(usr/|usr/local/)?lib/python[\d.]*|etc/python[\d.]*|(usr/|usr/local/)?bin/python[\d.]+"
+    r"(usr/|usr/local/)?lib/python[\d.]*|etc/python[\d.]*|(usr/|usr/local/)?bin/python[\d.]+|opt/python"
 )
 _LIBRARIES = re.compile(r"(libc|libm|libpython[\d.]+)(-[\d.]+)?\.so[.\d]*")
 """``libm``: the compiler works out powers of constants."""
@@ -102,7 +102,7 @@ def _interpreter(root: Path) -> str:
 
 def _python_files(root: Path) -> list[Path]:
     tops: list[Path] = []
-    for folder in (*_SYSTEM, "etc", "bin", "usr/bin", "usr/local/bin"):
+    for folder in (*_SYSTEM, "etc", "bin", "usr/bin", "usr/local/bin", "opt"):
         if (root / folder).is_dir() and not (root / folder).is_symlink():
             tops += [
                 path

@@ -102,7 +102,7 @@ def compose_image(
     """
     check_collisions(made)
     wheels = [made.known[group].record.layer for group in made.groups]
-    below = BaseLayers(layers=(*base.layers, *system.layers), config=base.config)
+    below = BaseLayers(layers=(*base.layers, *made.interpreter, *system.layers), config=base.config)
     work = Finisher(
         recipe=recipe,
         base=below,

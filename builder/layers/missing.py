@@ -13,11 +13,11 @@ from builder.digests import canonical_json
 from builder.errors import CancelledError
 from builder.layers import scripts
 from builder.layers.archive import Archive
-from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer
+from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer, tar_layer
 from builder.layers.convert import InstalledWheel, write_layer
 from builder.layers.excerpt import Excerpt, keep_excerpt
 from builder.layers.fits import check_python
-from builder.layers.stack import Known, as_listed, layer_keys_of, pip_of
+from builder.layers.stack import Known, as_listed, layer_keys_of, pip_of, python_key, python_title
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.layers.wheel import tree
@@ -43,6 +43,7 @@ class MissingLayers:
     Args:
         given: What is known, and what is missing.
         rootfs: Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing.
+        python: The tar of a standalone Python, if its layer is missing.
         source: Where the layers of a registry's base come from.
         progress: Told of each layer's title, and how many bytes of how many are done.
         ready: Told of each layer as soon as it is known, from the thread that made it.
@@ -53,6 +54,7 @@ class MissingLayers:
         given: Plan,
         *,
         rootfs: Callable[[], Path] | None = None,
+        python: Path | None = None,
         source: BaseSource | None = None,
         workers: int = 2,
         progress: Progress | None = None,
@@ -61,6 +63,7 @@ class MissingLayers:
     ) -> None:
         self._given = given
         self._rootfs = rootfs
+        self._python = python
         self._source = source
         self._progress = progress
         self._cancel = cancel or threading.Event()
@@ -73,6 +76,7 @@ class MissingLayers:
         """A heap: the costliest first, or the last one would run alone."""
         self._known = dict(given.known)
         self._base_known = given.rootfs
+        self._python_known = given.python
         self._futures: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(max_workers=workers + 1, thread_name_prefix="layers")
         self._base: Future[BaseLayers] | None = None
@@ -109,7 +113,9 @@ class MissingLayers:
         for one in self._known.values():
             for name, requires in one.record.details["requires_python"].items():
                 check_python(name, requires, self._given.pinned.cell)
-        return replace(self._given, known=self._known, rootfs=self._base_known), self._base.result()
+        return replace(
+            self._given, known=self._known, rootfs=self._base_known, python=self._python_known
+        ), self._base.result()
 
     def _raise_failure(self) -> None:
         for future in self._futures:
@@ -132,8 +138,20 @@ class MissingLayers:
 
         return advance
 
+    def _layer_of_python(self, tar: Path) -> Known:
+        given, pinned = self._given, self._given.pinned
+        key, title, compression = python_key(pinned), python_title(pinned), pinned.cell.options.compression
+        advance = self._meter(title, tar.stat().st_size)
+        record, new = given.store.obtain(
+            key, given.lease, lambda target: tar_layer(tar, target, title, compression, advance)
+        )
+        self._ready(record.layer)
+        return Known(key=key, record=record, new=new)
+
     def _layers_of_base(self) -> BaseLayers:
         given, base = self._given, self._given.pinned.base
+        if self._python_known is None and self._python is not None:
+            self._python_known = self._layer_of_python(self._python)
         if not isinstance(base, RootfsBase):
             if self._source is None:
                 raise TypeError("a registry's base comes from somewhere")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from builder.layers import scripts
 from builder.layers.archive import Archive, Member
-from builder.layers.stack import plan
+from builder.layers.stack import plan, python_title
 from builder.layers.wheel import tree
 from builder.model import RegistryBase
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from builder.layers.store import LayerStore
     from builder.layers.types import Layer
-    from builder.model import Pinned, Wheel
+    from builder.model import Pinned, StandalonePython, Wheel
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
@@ -27,6 +27,10 @@ BASE_UNPACKED = 2.2
 """The same for a registry image's compressed layers."""
 DEB_UNPACKED = 4.0
 """The same for Debian's packages."""
+PYTHON_UNPACKED = 3.0
+"""The same for an archive of a standalone Python."""
+PYTHON_SIZE = 33_000_000
+"""Of such an archive that nobody has fetched yet, about: 3.12.10 to 3.12.16."""
 _LARGEST = 20
 _SONAME = re.compile(
     r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
@@ -94,6 +98,8 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     finally:
         lease.release()
     layers = [_base(pinned, planned.rootfs.record.layer if planned.rootfs else None)]
+    if pinned.python is not None:
+        layers.append(_python(pinned, pinned.python, planned.python.record.layer if planned.python else None))
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:
@@ -172,6 +178,17 @@ def _base(pinned: Pinned, made: Layer | None) -> LayerSize:
         compressed=made.size if made else size,
         made=made is not None,
         identity="-".join(deb.sha256 for deb in base.debs),
+    )
+
+
+def _python(pinned: Pinned, python: StandalonePython, made: Layer | None) -> LayerSize:
+    size = python.size or PYTHON_SIZE
+    return LayerSize(
+        title=python_title(pinned),
+        unpacked=made.unpacked if made else round(size * PYTHON_UNPACKED),
+        compressed=made.size if made else size,
+        made=made is not None,
+        identity=python.sha256,
     )
 
 

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
-from builder.layers import scripts
+from builder.layers import pythontar, scripts
 from builder.layers.base import rootfs_key
 from builder.layers.codec import codec
 from builder.layers.collide import refuse_collisions
@@ -72,6 +72,8 @@ class Plan:
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, where the base is a rootfs and its layer is known."""
+    python: Known | None = None
+    """The layer of a standalone Python, where the lock has one and its layer is known."""
 
     @property
     def missing(self) -> tuple[Wheel, ...]:
@@ -82,7 +84,7 @@ class Plan:
     @property
     def every(self) -> tuple[Known, ...]:
         """All layers that are known."""
-        return (*self.known.values(), *((self.rootfs,) if self.rootfs else ()))
+        return (*self.known.values(), *(one for one in (self.rootfs, self.python) if one is not None))
 
     def stacked(self, base: Sequence[Layer]) -> tuple[Layer, ...]:
         """The layers of wheels and base, lowest first, once all are known.
@@ -90,9 +92,15 @@ class Plan:
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
         have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
         (:func:`~builder.layers.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
+        A standalone Python comes right after the base.
         """
         layers = [self.known[group].record.layer for group in self.groups]
-        return (*layers[: self.base_at], *base, *layers[self.base_at :])
+        return (*layers[: self.base_at], *base, *self.interpreter, *layers[self.base_at :])
+
+    @property
+    def interpreter(self) -> tuple[Layer, ...]:
+        """The layer of a standalone Python, if the image has one."""
+        return () if self.python is None else (self.python.record.layer,)
 
     @property
     def base_at(self) -> int:
@@ -104,6 +112,10 @@ class Plan:
     @property
     def needs_rootfs(self) -> bool:
         return isinstance(self.pinned.base, RootfsBase) and self.rootfs is None
+
+    @property
+    def needs_python(self) -> bool:
+        return self.pinned.python is not None and self.python is None
 
 
 def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
@@ -128,6 +140,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
     with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(look, layer_keys_of(group, pinned)) for group in groups}
         rootfs = pool.submit(look, base)
+        python = pool.submit(look, [python_key(pinned)] if pinned.python is not None else [])
         found = {group: future.result() for group, future in wanted.items()}
     return Plan(
         pinned=pinned,
@@ -136,6 +149,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
         groups=groups,
         known={group: one for group, one in found.items() if one is not None},
         rootfs=rootfs.result(),
+        python=python.result(),
     )
 
 
@@ -192,6 +206,17 @@ def pip_of(pinned: Pinned) -> str:
         f"the lock of {pinned.cell.id} has no pip, which every image carries",
         hint="lock the cell again",
     )
+
+
+def python_key(pinned: Pinned) -> str:
+    """What the layer of a standalone Python is looked up by: the archive, and how it is laid out."""
+    sha256 = pinned.python.sha256 if pinned.python is not None else ""
+    return f"python{pythontar.FORMAT}-{sha256}-{codec(pinned.cell.options.compression)}"
+
+
+def python_title(pinned: Pinned) -> str:
+    """What the layer of a standalone Python is called: ``CPython 3.12.16, standalone``."""
+    return f"CPython {pinned.python.version}, standalone" if pinned.python is not None else ""
 
 
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:

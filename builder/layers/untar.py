@@ -155,7 +155,7 @@ class TarReader:
 
     def error(self, problem: str) -> CellError:
         """What to raise for this layer."""
-        return CellError(f"the layer {self._what} cannot be unpacked: {problem}")
+        return CellError(f"{self._what} cannot be unpacked: {problem}")
 
     def _take(self, size: int) -> bytes:
         """The next ``size`` bytes, all of them."""
@@ -210,4 +210,4 @@ def open_layer(blob: Path, media_type: str) -> Iterator[TarReader]:
             stream = zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER)
         elif media_type.endswith("gzip"):
             stream = gzip_reader(file)
-        yield TarReader(stream, blob.name[:12])
+        yield TarReader(stream, f"the layer {blob.name[:12]}")

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.model import Base, Cell, RootfsBase, Wheel
 
-COMPILER = ("build-essential", "python3-dev")
-"""Packages that every build of compiled code has, and no image."""
+COMPILER = ("build-essential",)
+"""What every build of compiled code has, and no image. Python's headers are ``python3-dev``, or come with a
+standalone Python."""
 
 
 def refuse_place(cell: Cell, here: str) -> None:
@@ -35,14 +36,19 @@ def refuse_place(cell: Cell, here: str) -> None:
         )
 
 
-def system(base: Base, needs: Sequence[str], *, platform: str, debian: Debian) -> RootfsBase:
-    """The system in which one package is compiled: the compiler, and the packages that its build names.
+def system(
+    base: Base, needs: Sequence[str], *, platform: str, debian: Debian, python: bool = True
+) -> RootfsBase:
+    """The system in which one package is compiled: the compiler, and the packages that its build names; the
+    release's own Python unless ``python`` is false.
 
     Each package has a system of its own: a build links with every library that it finds, so the packages of
     one build would change the result of another.
     """
     suite = base.name.rpartition("/")[2]
-    return debian.resolve(suite, platform=platform, packages=sorted({*COMPILER, *needs}))
+    headers = ("python3-dev",) if python else ()
+    packages = sorted({*COMPILER, *headers, *needs})
+    return debian.resolve(suite, platform=platform, packages=packages, python=python)
 
 
 def refuse_missing(wheels: Iterable[Wheel], base: RootfsBase) -> None:

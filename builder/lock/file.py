@@ -21,7 +21,18 @@ from builder.documents import MalformedError, parse_json, read_file
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.lock import schema
-from builder.model import Base, Compilation, Deb, Pinned, RegistryBase, RootfsBase, Sdist, Wheel, WheelSource
+from builder.model import (
+    Base,
+    Compilation,
+    Deb,
+    Pinned,
+    RegistryBase,
+    RootfsBase,
+    Sdist,
+    StandalonePython,
+    Wheel,
+    WheelSource,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +40,7 @@ if TYPE_CHECKING:
 
     from builder.model import Cell, Matrix
 
-_Item = TypeVar("_Item", Wheel, Deb, Sdist)
+_Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
 _AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"
 
 
@@ -52,6 +63,7 @@ class LockEntry:
     apt: tuple[str, ...]
     wheels: tuple[Wheel, ...]
     epoch: int
+    python: StandalonePython | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +136,8 @@ def status(cell: Cell, lockfile: Lockfile | None) -> LockStatus:
     entry = lockfile.cells.get(cell.id) if lockfile is not None else None
     if entry is None:
         return LockStatus.MISSING
-    return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) else LockStatus.STALE
+    other = cell.python_from is not None and (cell.python_from == "base") != (entry.python is None)
+    return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
 
 
 def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
@@ -145,7 +158,7 @@ def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinne
             else Base(kind="registry", name=base.reference)
         )
         cell = replace(cell, base=kept, platform=entry.platform, apt=entry.apt)
-    return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch)
+    return Pinned(cell=cell, base=entry.base, wheels=entry.wheels, epoch=entry.epoch, python=entry.python)
 
 
 def render(lockfile: Lockfile) -> str:
@@ -155,6 +168,8 @@ def render(lockfile: Lockfile) -> str:
     sources = [wheel.source for wheel in sorted(installed) if wheel.source is not None]
     wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
     sdists = _keys({source.sdist for source in sources}, lambda sdist: sdist.file)
+    interpreters = {entry.python for entry in entries} | {source.interpreter for source in sources}
+    pythons = _keys({one for one in interpreters if one is not None}, lambda python: python.file)
     systems = {entry.base for entry in entries if isinstance(entry.base, RootfsBase)}
     systems |= {source.system for source in sources}
     debs = _keys(
@@ -178,6 +193,7 @@ def render(lockfile: Lockfile) -> str:
                 "rootfs": names[source.system],
                 "python": source.python,
                 **({"compiled": _lists(source.compiled)} if source.compiled is not None else {}),
+                **({"interpreter": pythons[source.interpreter]} if source.interpreter is not None else {}),
             }
         return row
 
@@ -192,6 +208,7 @@ def render(lockfile: Lockfile) -> str:
                 "base": base_of(entry),
                 "apt": list(entry.apt),
                 "wheels": [wheels[wheel] for wheel in entry.wheels],
+                **({"python": pythons[entry.python]} if entry.python is not None else {}),
             }
             for key, entry in lockfile.cells.items()
         },
@@ -205,6 +222,7 @@ def render(lockfile: Lockfile) -> str:
         },
         "debs": {key: _fields(deb) for deb, key in debs.items()},
         "wheels": {key: row_of(wheel) for wheel, key in wheels.items()},
+        **({"pythons": {key: _fields(python) for python, key in pythons.items()}} if pythons else {}),
         **({"sdists": {key: _fields(sdist) for sdist, key in sdists.items()}} if sdists else {}),
     }
     return _layout(document) + "\n"
@@ -219,10 +237,11 @@ def _entry(pinned: Pinned) -> LockEntry:
         apt=tuple(sorted(cell.apt)),
         wheels=pinned.wheels,
         epoch=pinned.epoch,
+        python=pinned.python,
     )
 
 
-def _fields(item: Wheel | Deb | Sdist) -> dict[str, Any]:
+def _fields(item: Wheel | Deb | Sdist | StandalonePython) -> dict[str, Any]:
     return dict(vars(item))
 
 
@@ -277,6 +296,7 @@ def _from_document(document: schema.Document) -> Lockfile:
         if item.source is None
     }
     sdists = {key: Sdist(**item.model_dump()) for key, item in document.sdists.items()}
+    pythons = {key: StandalonePython(**item.model_dump()) for key, item in document.pythons.items()}
     wheels = dict(plain)
     for key, item in document.wheels.items():
         if item.source is not None:
@@ -286,6 +306,7 @@ def _from_document(document: schema.Document) -> Lockfile:
                 system=systems[item.source.rootfs],
                 python=item.source.python,
                 compiled=_compilation(item.source.compiled),
+                interpreter=pythons[item.source.interpreter] if item.source.interpreter else None,
             )
             wheels[key] = Wheel(**item.model_dump(exclude={"source"}), source=source)
 
@@ -309,6 +330,7 @@ def _from_document(document: schema.Document) -> Lockfile:
             apt=tuple(cell.apt),
             wheels=tuple(wheels[name] for name in cell.wheels),
             epoch=cell.epoch,
+            python=pythons[cell.python] if cell.python is not None else None,
         )
         for key, cell in document.cells.items()
     }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts import failures
+from builder.facts.base import has_own_python
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.index.client import Index, LocalWheel
     from builder.lock.file import Lockfile
-    from builder.lock.sources import SdistBuilder
-    from builder.model import Cell, Matrix, Wheel
+    from builder.lock.sources import PythonSource, SdistBuilder
+    from builder.model import Cell, Matrix, StandalonePython, Wheel
     from builder.oci.registry import Registry
 
 LARGE = 50_000_000
@@ -41,13 +42,15 @@ def pin(
     upgrade: Collection[str] | bool = False,
     note: Callable[[str], None] | None = None,
     workshop: SdistBuilder | None = None,
+    pythons: PythonSource | None = None,
 ) -> Pinned:
     """Resolve a cell.
 
     ``previous`` is the cell's old entry, which :func:`builder.lock.pinned_cell` also gives for a stale one:
     its base stays while the matrix names the same, and its wheels stay if the requirements allow it.
     ``upgrade`` True moves everything to the newest; names move those packages, or the base of that name.
-    ``workshop`` builds what the cell has ``from_source``; without one such a cell cannot be resolved.
+    ``workshop`` builds what the cell has ``from_source``, ``pythons`` gives a standalone Python; without them
+    such a cell cannot be resolved.
 
     Raises:
         CellError: the base has another Python than the cell wants, or something could not be resolved; see
@@ -63,14 +66,15 @@ def pin(
     unknown = f"{base_name(base)} is of no known system, so only wheels for glibc {_OLDEST_GLIBC} are taken"
     if row is None and note is not None:
         note(unknown)
-    if row is not None and cell.python not in row.python:
+    own = has_own_python(cell, row)
+    if own and row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
-            f"{base_name(base)} has Python {has}, and the cell wants {cell.python}: an image's Python is "
-            "its distribution's own",
-            hint=f"set python to {row.python[0]}, or take a base that has Python {cell.python}",
+            f"{base_name(base)} has Python {has}, and the cell wants {cell.python} from the base",
+            hint=f"leave out 'from: base', set python to {row.python[0]}, or take another base",
         )
     glibc = row.glibc if row is not None else _OLDEST_GLIBC
+    python = None if own else _python(cell, pythons, previous, glibc=glibc, upgrade=upgrade, note=note)
     old = previous.wheels if previous is not None else ()
     moves = upgrade if isinstance(upgrade, bool) else frozenset(upgrade) - own_names
     index = index.with_extra(cell.index)
@@ -87,6 +91,8 @@ def pin(
             workshop=workshop,
             target=target,
             base=base,
+            pythons=pythons,
+            interpreter=python,
             previous=old,
             upgrade=moves,
         )
@@ -112,7 +118,27 @@ def pin(
     epochs = [wheel.uploaded for wheel in wheels]
     if isinstance(base, RootfsBase):
         epochs.append(base.epoch)
-    return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs))
+    return Pinned(cell=cell, base=base, wheels=stacked(wheels), epoch=max(epochs), python=python)
+
+
+def _python(
+    cell: Cell,
+    pythons: PythonSource | None,
+    previous: Pinned | None,
+    *,
+    glibc: str,
+    upgrade: Collection[str] | bool,
+    note: Callable[[str], None] | None,
+) -> StandalonePython:
+    """The one that was locked before, if it fits and nothing moves it; else the newest."""
+    kept = previous.python if previous is not None and previous.cell.platform == cell.platform else None
+    wanted = cell.python_patch or cell.python
+    moves = upgrade if isinstance(upgrade, bool) else "python" in upgrade
+    if kept is not None and not moves and f"{kept.version}.".startswith(f"{wanted}."):
+        return kept
+    if pythons is None:
+        raise ValueError(f"{cell.id} has a standalone Python, and nothing is given to choose one with")
+    return pythons.pin(wanted, cell.platform, glibc=glibc, note=note)
 
 
 def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, LockStatus]]:
@@ -167,6 +193,9 @@ def base_name(base: RegistryBase | RootfsBase) -> str:
 def _kept_base(cell: Cell, previous: Pinned | None) -> RegistryBase | RootfsBase | None:
     if previous is None or _stands_on(previous.cell) != _stands_on(cell):
         return None
+    own = has_own_python(cell, load().systems.get(cell.base.name))
+    if isinstance(previous.base, RootfsBase) and own != (previous.python is None):
+        return None
     return previous.base
 
 
@@ -174,7 +203,8 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
     if cell.base.kind == "registry":
         return registry.inspect(cell.base.name, cell.platform)
     suite = cell.base.name.rpartition("/")[2]
-    return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt))
+    python = has_own_python(cell, load().systems.get(cell.base.name))
+    return debian.resolve(suite, platform=cell.platform, packages=sorted(cell.apt), python=python)
 
 
 def _stands_on(cell: Cell) -> tuple[str, str, list[str]]:

@@ -15,6 +15,7 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+
 SdistName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+!-]*\.(?:tar\.(?:gz|bz2|xz)|tgz|zip)$")
 ]
+ArchiveName = Annotated[str, StringConstraints(pattern=r"^cpython-[A-Za-z0-9_.+-]+\.tar\.gz$")]
 PoolPath = Annotated[
     str, StringConstraints(pattern=r"^(?:[A-Za-z0-9_+~:%-][A-Za-z0-9_.+~:%-]*/)+[A-Za-z0-9][^/\s]*\.deb$")
 ]
@@ -44,13 +45,24 @@ class LockedCompilation(_Strict):
     libraries: list[Word] = Field(description="Whose libraries it loads: they are in the image.")
 
 
+class LockedPython(_Strict):
+    """An archive of python-build-standalone. No field says where it is: that is uv's configuration."""
+
+    version: Word
+    build: Word = Field(description="The release that it is from.")
+    file: ArchiveName
+    sha256: Sha256
+    size: Count = Field(description="Bytes; 0 if it was locked without being fetched.")
+
+
 class LockedSource(_Strict):
     """What a wheel is built from, for one that no index has."""
 
     sdist: str = Field(description="Key of `sdists`.")
     requires: list[str] = Field(description="What its build needs: keys of `wheels`.")
     rootfs: str = Field(description="What it is built in: key of `rootfs`.")
-    python: str = Field(description="Minor version of Python that it is for: of `rootfs`, or the one below.")
+    python: str = Field(description="Minor version of Python that it is for.")
+    interpreter: str | None = Field(None, description="Key of `pythons`, if `rootfs` has no Python.")
     compiled: LockedCompilation | None = None
 
 
@@ -112,6 +124,7 @@ class LockedCell(_Strict):
     base: ImageName | RootfsName
     apt: list[str]
     wheels: list[str] = Field(description="Keys of `wheels`, in the order of their layers.")
+    python: str | None = Field(None, description="Key of `pythons`; none if it is the base's own.")
 
 
 class Document(_Strict):
@@ -125,6 +138,7 @@ class Document(_Strict):
     debs: dict[str, LockedDeb]
     wheels: dict[str, LockedWheel]
     sdists: dict[str, LockedSdist] = Field(default_factory=dict)
+    pythons: dict[str, LockedPython] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _complete(self) -> Document:
@@ -132,6 +146,7 @@ class Document(_Strict):
         used: list[tuple[str, str, dict[str, Any]]] = []
         for key, cell in self.cells.items():
             used += [(f"cell {key}", name, self.wheels) for name in cell.wheels]
+            used += [(f"cell {key}", cell.python, self.pythons)] if cell.python is not None else []
             if isinstance(cell.base, ImageName):
                 used.append((f"cell {key}", cell.base.digest, self.images))
             else:
@@ -146,6 +161,7 @@ class Document(_Strict):
                     (f"wheel {key}", source.rootfs, self.rootfs),
                 ]
                 used += [(f"wheel {key}", name, self.wheels) for name in source.requires]
+                used += [(f"wheel {key}", source.interpreter, self.pythons)] if source.interpreter else []
                 if any(name in self.wheels and self.wheels[name].source for name in source.requires):
                     msg = f"wheel {key} is built with what is built itself"
                     raise ValueError(msg)

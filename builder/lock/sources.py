@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import platform
 import re
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,15 +25,17 @@ from builder.model import RootfsBase, Sdist
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from pathlib import Path
 
     from builder.debian.archive import Debian
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
     from builder.index.target import Target
-    from builder.model import Cell, Wheel
+    from builder.model import Cell, StandalonePython, Wheel
 
+_NEWEST = "trixie"
+"""Debian's newest release, which has the newest glibc: any standalone Python runs on it."""
 _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
 
 
@@ -49,13 +52,20 @@ class SdistBuilder(Protocol):
         *,
         index: Index,
         target: Target,
-        system: RootfsBase,
-        also: RootfsBase | None = None,
+        system: BuildRoot,
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
     ) -> LocalWheel: ...
 
     def make(self, wheel: Wheel, index: Index) -> Path: ...
+
+
+class PythonSource(Protocol):
+    """Where standalone Pythons come from: :class:`builder.layers.pythons.Pythons`."""
+
+    def pin(
+        self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None
+    ) -> StandalonePython: ...
 
 
 def built(
@@ -67,10 +77,14 @@ def built(
     workshop: SdistBuilder,
     target: Target,
     base: object,
+    pythons: PythonSource | None = None,
+    interpreter: StandalonePython | None = None,
     previous: Sequence[Wheel] = (),
     upgrade: Collection[str] | bool = False,
 ) -> tuple[LocalWheel, ...]:
     """The wheels of ``cell.from_source`` and ``cell.compiled`` that no index has.
+
+    ``interpreter`` is the cell's own Python, if that is no distribution's.
 
     A source that was locked before stays, unless ``upgrade`` names its package.
 
@@ -82,7 +96,7 @@ def built(
     asked = {canonicalize_name(Requirement(text).name): Requirement(text) for text in requirements}
     old = {canonicalize_name(wheel.name): wheel for wheel in previous if wheel.source is not None}
     made: list[LocalWheel] = []
-    systems: tuple[RootfsBase, RootfsBase | None] | None = None
+    pure: BuildRoot | None = None
     if cell.compiled:
         compiled.refuse_place(cell, host_platform())
     for given, needs in (*((name, None) for name in cell.from_source), *cell.compiled):
@@ -98,81 +112,96 @@ def built(
             continue
         kept = old.get(name)
         moves = upgrade if isinstance(upgrade, bool) else name in map(canonicalize_name, upgrade)
-        if kept is not None and not moves and _fits(kept, sdist, cell.python, needs):
+        if kept is not None and not moves and _fits(kept, sdist, cell.python, needs, interpreter):
             made.append(LocalWheel(wheel=kept, path=workshop.make(kept, index)))
             continue
         build = partial(workshop.lock, sdist, index=index, target=target, pins=requirements)
         if needs is not None:
-            system = compiled.system(cell.base, needs, platform=cell.platform, debian=debian)
-            made.append(build(system=system, needs=needs))
+            with_compiler = compiled.system(
+                cell.base, needs, platform=cell.platform, debian=debian, python=interpreter is None
+            )
+            made.append(build(system=BuildRoot(base=with_compiler, interpreter=interpreter), needs=needs))
             continue
-        systems = systems or systems_for(cell, base, debian)
-        made.append(build(system=systems[0], also=systems[1]))
+        pure = pure or system_for(cell, base, interpreter, debian=debian, pythons=pythons)
+        made.append(build(system=pure))
     if isinstance(base, RootfsBase):
         compiled.refuse_missing((one.wheel for one in made), base)
     return tuple(made)
 
 
-def _fits(kept: Wheel, sdist: Sdist, python: str, needs: Sequence[str] | None) -> bool:
+def _fits(
+    kept: Wheel, sdist: Sdist, python: str, needs: Sequence[str] | None, interpreter: StandalonePython | None
+) -> bool:
     source = kept.source
     if source is None or source.sdist.sha256 != sdist.sha256 or source.python != python:
+        return False
+    if needs is not None and source.interpreter != interpreter:
         return False
     return needs == (None if source.compiled is None else source.compiled.needs)
 
 
-def systems_for(cell: Cell, base: object, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:
-    """What the cell's sources are built in, whatever the image stands on: see :func:`systems_of`."""
+@dataclass(frozen=True, kw_only=True)
+class BuildRoot:
+    """What a source is built in."""
+
+    base: RootfsBase
+    interpreter: StandalonePython | None = None
+    """Where ``base`` has no Python."""
+
+
+def system_for(
+    cell: Cell,
+    base: object,
+    interpreter: StandalonePython | None,
+    *,
+    debian: Debian,
+    pythons: PythonSource | None,
+) -> BuildRoot:
+    """What the cell's sources are built in, whatever the image stands on: see :func:`system_of`."""
     if isinstance(base, RootfsBase) and not cell.apt and cell.platform == host_platform():
-        return base, None
-    return systems_of(cell.python, debian)
+        return BuildRoot(base=base, interpreter=interpreter)
+    if cell.platform != host_platform():
+        interpreter = None
+    return system_of(cell.python, interpreter, debian=debian, pythons=pythons)
 
 
-def systems_of(python: str, debian: Debian) -> tuple[RootfsBase, RootfsBase | None]:
-    """A small Debian with that Python; or, if no release has it, the nearest above and the nearest below.
-
-    The lock records the one above: its packages stay in the archive for longer.
+def system_of(
+    python: str, interpreter: StandalonePython | None, *, debian: Debian, pythons: PythonSource | None
+) -> BuildRoot:
+    """A small Debian with that Python: its own if a release has it, else a standalone one.
 
     Raises:
-        CellError: no release has that Python, and it is not between two that have one.
-        PackageIndexError: the Debian archive did not answer.
+        CellError: neither a release nor uv's catalogue has that Python.
+        PackageIndexError: the Debian archive, or the mirror of standalone Pythons, did not answer.
     """
-    suite, also = suites_of(python)
     here = host_platform()
-    system = debian.resolve(suite, platform=here)
-    return system, debian.resolve(also, platform=here) if also is not None else None
+    suite = suite_of(python) if interpreter is None else None
+    if suite is not None:
+        return BuildRoot(base=debian.resolve(suite, platform=here))
+    if interpreter is None and pythons is None:
+        raise ValueError(f"no Debian release has Python {python}, and nothing is given to choose one with")
+    if interpreter is None and pythons is not None:
+        interpreter = pythons.pin(python, here, glibc=None)
+    return BuildRoot(base=debian.resolve(_NEWEST, platform=here, python=False), interpreter=interpreter)
+
+
+def suite_of(python: str) -> str | None:
+    """The Debian release whose own Python that is: ``bookworm`` for ``3.11``."""
+    rows = load().systems.items()
+    return next(
+        (
+            name.removeprefix("debian/")
+            for name, row in rows
+            if name.startswith("debian/") and python in row.python
+        ),
+        None,
+    )
 
 
 def host_platform() -> str:
     """This machine's: pure Python comes out the same on each, and only its own programs run here."""
     machine = platform.machine()
     return next((name for name, known in targets.MACHINES.items() if known == machine), "linux/amd64")
-
-
-def suites_of(python: str) -> tuple[str, str | None]:
-    """Releases of :func:`systems_of`: ``bookworm`` for ``3.11``; ``trixie, bookworm`` for ``3.12``.
-
-    Setup code that asks for its Python asks whether it is older than some other. What it answers alike above
-    and below it answers alike between; with neighbours on one side alone nothing is known.
-    """
-    known = {
-        Version(version): name.removeprefix("debian/")
-        for name, row in load().systems.items()
-        if name.startswith("debian/")
-        for version in row.python
-    }
-    wanted = Version(python)
-    if wanted in known:
-        return known[wanted], None
-    above = [version for version in known if version > wanted]
-    below = [version for version in known if version < wanted]
-    if not above or not below:
-        has = ", ".join(str(version) for version in sorted(known))
-        raise CellError(
-            f"no Debian release has Python {python}, nor do two of them stand around it ({has}), "
-            "to build sources with",
-            hint="name an index that has their wheels (`index:`), or take a Python that Debian has",
-        )
-    return known[min(above)], known[max(below)]
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Setting:
     """The value of one key, checked. A list whatever its key: one item for a scalar, ``NAME=value`` items for
-    ``env``, for ``cuda`` the provider and then its packages, ``name`` or ``name: needs`` for builds."""
+    ``env``, for ``cuda`` the provider and then its packages, for ``python`` the version and then where it is
+    from, ``name`` or ``name: needs`` for builds."""
 
     items: tuple[str, ...]
     span: Span

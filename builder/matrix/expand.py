@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from builder.matrix.document import Axes, MatrixDocument, Rule
     from builder.matrix.source import Problems
-    from builder.model import Profile, Span
+    from builder.model import Profile, PythonFrom, Span
 
 MOST_CELLS = 4_096
 
@@ -169,11 +169,12 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     platform = (*items("platform"), DEFAULT_PLATFORM)[0]
     variant = (*items("variant"), None)[0]
     profile = _profile(row)
-    frameworks, python = items("framework"), items("python")[0]
+    frameworks, (version, *origin) = items("framework"), items("python")
+    python = _minor(version)
     return Cell(
         id=cell_id(
             frameworks=frameworks,
-            python=python,
+            python=version,
             base=base,
             cuda=cuda,
             platform=platform,
@@ -195,10 +196,16 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         profile=profile,
         from_source=tuple(item for item in items("from-source") if ":" not in item),
         compiled=_compiled(items("from-source")),
+        python_patch=version if version != python else None,
+        python_from=cast("PythonFrom | None", (*origin, None)[0]),
         variant=variant,
         options=document.options,
         span=row.span,
     )
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
 
 
 def _profile(row: _CellDraft) -> Profile:
@@ -210,7 +217,7 @@ def _check_profiles(rows: list[_CellDraft], problems: Problems) -> None:
     seen = set()
     for row in rows:
         python = row.settings["python"]
-        oldest = profiles.too_old(_profile(row), python.items[0])
+        oldest = profiles.too_old(_profile(row), _minor(python.items[0]))
         if oldest is not None and python.span not in seen:
             seen.add(python.span)
             problems.add(
@@ -264,6 +271,8 @@ def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
         return (cell.id,)
     if key == "platform":
         return (cell.platform,)
+    if key == "python":
+        return (cell.python, *row.settings[key].items)
     if key == "from-source":
         return (*cell.from_source, *(name for name, _ in cell.compiled))
     return row.settings[key].items if key in row.settings else ()

@@ -12,10 +12,10 @@ from builder.matrix.requirements import FRAMEWORK, PROJECT, REQUIREMENT
 if TYPE_CHECKING:
     from builder.matrix.values import Syntax
 
-Shape = Literal["text", "texts", "variables", "provider", "builds"]
+Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
 """``texts``: a list, or one scalar for a list of one. ``variables``: name → value. ``provider``: a CUDA
-provider, alone or with its packages. ``builds``: as ``texts``, and an entry may be a mapping of one name to
-the Debian packages that compiling it needs."""
+provider, alone or with its packages. ``python``: a version, alone or with its origin. ``builds``: as
+``texts``, and an entry may be a mapping of one name to the Debian packages that compiling it needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,10 @@ CELL = _by_name(
     ),
     Key(
         name="python",
-        summary="Python's minor version, '3.9': the base distribution's own.",
+        summary="Python's version, '3.12': the base distribution's own if it has that one, else a standalone "
+        "CPython. Or {version: '3.12', from: base or standalone}.",
         syntax=values.PYTHON,
+        shape="python",
         required=True,
     ),
     Key(
@@ -128,6 +130,20 @@ PROVIDER = _by_name(
         summary="Requirements on NVIDIA's wheels, where the framework does not pin them itself.",
         syntax=REQUIREMENT,
         shape="texts",
+    ),
+)
+
+PYTHON = _by_name(
+    Key(
+        name="version",
+        summary="'3.12', or with the patch release of a standalone one, '3.12.4'.",
+        syntax=values.PYTHON,
+        required=True,
+    ),
+    Key(
+        name="from",
+        summary="base: the distribution's own. standalone: an archive of python-build-standalone.",
+        syntax=values.PYTHON_FROM,
     ),
 )
 

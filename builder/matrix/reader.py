@@ -132,6 +132,8 @@ class Reader:
                 items = self._variables(node, key.syntax, what)
             case "provider":
                 items = self._provider(node)
+            case "python":
+                items = self._python(node, key.syntax, hint if isinstance(node, Items) else None)
             case "builds":
                 items = self._builds(node, key.syntax, what)
         return Setting(items, node.span) if self.problems.noted == before else None
@@ -186,6 +188,29 @@ class Reader:
                 "they are NVIDIA's wheels: write 'from: wheels', or take them out",
             )
         return () if name is None else (name, *required)
+
+    def _python(self, node: Node, syntax: Syntax, hint: str | None) -> tuple[str, ...]:
+        """The version; behind it ``base`` or ``standalone``, if that is said."""
+        if not isinstance(node, Table):
+            text = self.text(node, syntax, "'python'", hint=hint)
+            return () if text is None else (text,)
+        self.unknown(node, keys.PYTHON, " in 'python'")
+        given, origin = node.entries.get("version"), node.entries.get("from")
+        if given is None:
+            if "version" not in meant(node, keys.PYTHON):
+                self.problems.add(
+                    "'python' has no 'version'", node.span, "as in {version: 3.12, from: standalone}"
+                )
+            return ()
+        version = self.text(given[1], syntax, "'version'")
+        name = self.text(origin[1], keys.PYTHON["from"].syntax, "'from'") if origin is not None else None
+        if version is not None and version.count(".") > 1 and name == "base" and origin is not None:
+            self.problems.add(
+                f"which patch release of {version.rpartition('.')[0]} a base has is not chosen here",
+                origin[1].span,
+                "write 'from: standalone', or the minor version alone",
+            )
+        return tuple(text for text in (version, name) if text is not None)
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         """Names; behind one that is compiled stands what its build needs: ``psycopg2: libpq-dev``."""

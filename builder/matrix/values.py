@@ -67,18 +67,23 @@ def anything(*, longest: int, prose: bool = False, bare: tuple[str, ...] = ("num
 
 # CPython's first version that the probe runs on.
 OLDEST_PYTHON = 6
-_PYTHON = r"3\.(0|[1-9][0-9]?)"
+_PYTHON = r"3\.(0|[1-9][0-9]?)(\.(0|[1-9][0-9]?))?"
 
 
 def _python(text: str) -> str:
-    hint = "the minor version alone, as in 3.9"
+    hint = "one version, as in 3.12 or 3.12.4; several are values of an axis"
+    if re.fullmatch(r"(cpython@)?3\.\d+(\.\d+)?(t|\+freethreaded)", text):
+        raise BadValue(
+            f"'{text}' is a free-threaded build, of which the frameworks have no wheels", "write 3.13"
+        )
     if not re.fullmatch(_PYTHON, text):
-        meant = re.fullmatch(r"(?:cp|py|python)?[ -]?3\.?([1-9]?\d)(?:\.\d+)?", text)
+        meant = re.fullmatch(r"(?:cpython@|cp|py|python|v)?[ -]?3\.?([1-9]?\d)(?:-dev|\.\*)?", text)
         raise BadValue(
             f"'{text}' is no Python version", f"did you mean 3.{meant[1]}? {hint}" if meant else hint
         )
-    if int(text.partition(".")[2]) < OLDEST_PYTHON:
-        raise BadValue(f"Python {text} is too old", f"cudnn-verify runs on 3.{OLDEST_PYTHON} and later")
+    if int(text.split(".")[1]) < OLDEST_PYTHON:
+        ten = "did you mean 3.10? " if text == "3.1" else ""
+        raise BadValue(f"Python {text} is too old", f"{ten}cudnn-verify runs on 3.{OLDEST_PYTHON} and later")
     return text
 
 
@@ -220,6 +225,7 @@ SIZE = Syntax(check=_size, pattern=_SIZE, longest=20)
 PLATFORM = choice("platform", "linux/amd64", "linux/arm64")
 DEPENDENCIES = choice("way to find dependencies", "resolved", "listed")
 PROVIDER = choice("CUDA provider", "base", "wheels", "none")
+PYTHON_FROM = choice("origin of a Python", "base", "standalone")
 PROFILE = choice("profile", "plain", "colab")
 COMPRESSION = choice("compression", "zstd", "gzip")
 FLAG = choice("truth value", "true", "false", bare=("boolean",))

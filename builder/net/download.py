@@ -35,7 +35,8 @@ class StoppedError(CancelledError):
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedFile:
-    """The file that a download must give. ``size`` is in bytes; 0: not known."""
+    """The file that a download must give. ``size`` is in bytes; 0: not known. ``sha256`` is empty if only the
+    first fetch tells it."""
 
     what: str
     """For messages: a wheel's file name, a Debian package's path, a blob's digest."""
@@ -226,7 +227,7 @@ class _Download:
                     raise _MissingError(str(problem)) from None
                 time.sleep(self.client.backoff)
                 continue
-            if digest == self.content.sha256:
+            if self.content.sha256 in ("", digest):
                 self.part.replace(self.to)
                 return self.to
             self.part.unlink(missing_ok=True)

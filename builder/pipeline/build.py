@@ -9,7 +9,6 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
-from builder.model import RegistryBase
 from builder.pipeline import stages
 from builder.pipeline.events import (
     BUILDING,
@@ -124,11 +123,13 @@ def _engine(settings: Settings) -> Engine | None:
 def _refuse_engine_work(pinned: Pinned) -> None:
     """Raise CellError, before anything is fetched, for a cell that only an engine can build."""
     cell = pinned.cell
-    if isinstance(pinned.base, RegistryBase):
-        packages = f"the packages {', '.join(cell.apt)}, and " if cell.apt else ""
+    if pinned.installs:
+        packages = f"the packages {', '.join(cell.apt)}" if cell.apt else ""
+        python = "Python where the base lacks it" if pinned.python is None else ""
+        wanted = ", and ".join(text for text in (packages, python) if text)
         raise CellError(
-            f"{cell.id} stands on {cell.base}, where apt-get has to install {packages}Python where the base "
-            "lacks it: that runs in the base, which needs an engine",
+            f"{cell.id} stands on {cell.base}, where apt-get has to install {wanted}: that runs in the base, "
+            "which needs an engine",
             hint="build it where Docker is (leave out `--engine none`), or take a base of "
             "rootfs:debian/<suite>, whose packages are in the lock",
         )
@@ -140,7 +141,7 @@ def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
     from builder.pipeline.disk import check_room
     from builder.pipeline.making import Maker, runner_for
 
-    if site.engine is not None and any(isinstance(one.base, RegistryBase) for one in missing):
+    if site.engine is not None and any(one.installs for one in missing):
         _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, missing)
     bench = stack.enter_context(Workbench(site.layers))
@@ -172,7 +173,7 @@ def _finished(
 
 def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:
     """The packages that apt brought into the image, with a note if they differ from the last time."""
-    if site.engine is None or not isinstance(recipe.pinned.base, RegistryBase):
+    if site.engine is None or not recipe.pinned.installs:
         return ()  # a rootfs is made of the lock's own packages
     from builder.pipeline.apt import read_packages, remember
 

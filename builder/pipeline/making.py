@@ -15,12 +15,12 @@ from builder.layers.missing import MissingLayers
 from builder.layers.runner import Namespaces
 from builder.layers.stack import plan
 from builder.layers.types import SystemLayers
-from builder.model import Image, RegistryBase
+from builder.model import Image
 from builder.oci.copying import push_image
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.sharing import share_composed
-from builder.pipeline.stacking import BaseFrom, fetch_wheels, rootfs_tar
+from builder.pipeline.stacking import BaseFrom, fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.uploads import Uploads, sign_pushed
 
@@ -106,10 +106,13 @@ class Maker:
                 planned = plan(pinned, store=site.layers, lease=lease, elsewhere=site.shared)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
+                # First: a Python that does not fit is refused before gigabytes of wheels come.
+                python = python_tar(walk, site, pinned) if planned.needs_python else None
                 missing = stack.enter_context(
                     MissingLayers(
                         planned,
                         rootfs=lambda: rootfs_tar(walk, site, pinned.base),
+                        python=python,
                         source=BaseFrom(site.registry, pinned.base),
                         progress=tell,
                         cancel=walk.cancel,
@@ -128,7 +131,7 @@ class Maker:
     ) -> ComposedImage:
         site, lease = self.site, planned.lease
         system = SystemLayers()
-        if isinstance(recipe.pinned.base, RegistryBase) and site.engine is not None:
+        if recipe.pinned.installs and site.engine is not None:
             from builder.pipeline.enginework import system_layers
 
             system = system_layers(walk, site, site.engine, recipe=recipe, base=base, lease=lease, log=log)

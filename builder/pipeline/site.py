@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from builder.evidence.made import MadeImages
     from builder.evidence.signatures import People
     from builder.index.client import Index
+    from builder.layers.pythons import Pythons
     from builder.layers.store import LayerStore
     from builder.model import Matrix
     from builder.oci.registry import Registry
@@ -165,6 +166,13 @@ class Site:
             warn=lambda text: self._emit(Note(text=text, warning=True)),
             **who,
         )
+
+    @property
+    def pythons(self) -> Pythons:
+        """Standalone ones."""
+        from builder.layers.pythons import Pythons
+
+        return Pythons(self.settings.cache)
 
     def workshop(self, walk: Walk) -> Workshop:
         """Where a cell's wheels are built from sources."""

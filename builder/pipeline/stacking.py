@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from builder.facts.tables import load
 from builder.layers.rootfs import cached_rootfs
-from builder.model import RootfsBase
+from builder.lock.resolve import system_of
+from builder.model import RootfsBase, StandalonePython
 from builder.pipeline.events import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.model import RegistryBase, Wheel
+    from builder.model import Pinned, RegistryBase, Wheel
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -28,6 +30,8 @@ def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...
         for name, blob in recipe.blobs.items():
             if isinstance(blob, RootfsBase):
                 found[name] = rootfs_tar(walk, site, blob)
+            elif isinstance(blob, StandalonePython):
+                found[name] = python_tar(walk, site, recipe.pinned)
             else:
                 found[name] = found.get(blob.sha256) or fetch_wheels(walk, site, (blob,))[blob.sha256]
         return found
@@ -53,6 +57,21 @@ def fetch_wheels(
             advance(wheel.size)
     walk.done(f"{len(wheels)} wheels, {total / 1e9:.2f} GB")
     return found
+
+
+def python_tar(walk: Walk, site: Site, pinned: Pinned) -> Path:
+    """The tar of a standalone Python, held against the base's glibc. TypeError for a cell without one."""
+    python = pinned.python
+    if python is None:
+        raise TypeError("the base's own Python is no archive")
+    walk.progress(f"CPython {python.version}", quiet=False)
+    system = load().systems.get(system_of(pinned.base) or "")
+    return site.pythons.tar(
+        python,
+        glibc=system.glibc if system is not None else None,
+        progress=walk.counter("of Python", python.size),
+        stop=walk.cancel.is_set,
+    )
 
 
 def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:

@@ -67,6 +67,7 @@ def lock_cell(walk: Walk, site: Site) -> Pinned:
                     upgrade=site.settings.upgrade,
                     note=walk.note,
                     workshop=site.workshop(walk),
+                    pythons=site.pythons,
                 ),
             )
         size = sum(wheel.size for wheel in pinned.wheels)

@@ -28,7 +28,7 @@ def expectation(pinned: Pinned) -> bytes:
     document = {
         "schema": 1,
         "cell": cell.id,
-        "python": cell.python,
+        "python": cell.python if pinned.python is None else pinned.python.version,
         "frameworks": {name: packages[name] for name in names if name in packages},
         "cuda": {"provider": cell.cuda.provider, "version": cuda},
         "cudnn": cudnn,

@@ -52,6 +52,8 @@ apt_package = _matching(
 
 python_version = _matching("Python version", r"3\.(?:0|[1-9][0-9]?)", "3.9")
 
+python_folder = _matching("folder of a Python", r"(?:/[a-z]+)+/bin", "/usr/bin")
+
 wheel_file = _matching(
     "name of a wheel's file",
     r"[A-Za-z0-9][A-Za-z0-9._+!]*(?:-[A-Za-z0-9._+!]+){4,5}\.whl",
@@ -197,6 +199,7 @@ FILTERS: Mapping[str, Callable[..., Quoted]] = {
     "out_folder": out_folder,
     "platform": platform,
     "project": project,
+    "python_folder": python_folder,
     "python_version": python_version,
     "release": release,
     "run": run,

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of
 from builder.errors import CellError
-from builder.model import Pinned, RegistryBase, RootfsBase, Wheel
+from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
 from builder.recipe.runtime import runtime_files
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOTFS = "rootfs.tar"
+PYTHON = "python.tar"
+_PYTHON_FOLDER = "/opt/python/bin"
+"""Of a standalone Python: see :mod:`builder.layers.pythontar`."""
 _BUILT = "built"
 """The folder of wheels that no index has."""
 _UNKNOWN = "sha256:" + "0" * 64
@@ -40,10 +43,12 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
         CellError: a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
     """
     pip = _pip(pinned)
-    blobs: dict[str, RootfsBase | Wheel] = {pip.file: pip}
+    blobs: dict[str, RootfsBase | StandalonePython | Wheel] = {pip.file: pip}
     blobs |= {f"{_BUILT}/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
     if isinstance(pinned.base, RootfsBase):
         blobs[ROOTFS] = pinned.base
+    if pinned.python is not None:
+        blobs[PYTHON] = pinned.python
     values = _values(pinned, pip, version=version)
     files = _files(pinned, values, probe=probe)
     inputs = digest_of(
@@ -90,11 +95,14 @@ def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
             for wheel in pinned.wheels
         ),
         "epoch": pinned.epoch,
+        "installs": pinned.installs,
         "needs_distutils": int(python_version(cell.python).partition(".")[2]) < _WITHOUT_DISTUTILS,
         "nvidia_wheels": cell.cuda.provider == "wheels",
         "pip": pip.file,
+        "python_folder": "/usr/bin" if pinned.python is None else _PYTHON_FOLDER,
         "registry": isinstance(base, RegistryBase),
         "slim": cell.options.slim,
+        "standalone": pinned.python,
         "title": title(pinned),
         "version": version,
         "wheels": sorted(pinned.wheels, key=lambda wheel: (canonicalize_name(wheel.name), wheel.version)),

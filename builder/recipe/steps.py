@@ -22,7 +22,7 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-
 
 _EXPECT = "/usr/local/share/rtbuild/expect.json"
 _PYTHON = ("/opt/runtime/bin/python", "-I", "-m")
-LAYERS = ("bytecode", "environment", "probe", "profile", "writable")
+LAYERS = ("interpreter", "bytecode", "environment", "probe", "profile", "writable")
 """All that steps may make, in the order of an image's layers."""
 
 
@@ -30,6 +30,7 @@ def steps_of(pinned: Pinned, values: Mapping[str, Any]) -> tuple[RecipeStep, ...
     """The steps in the order in which they run; ``values`` are those of the templates."""
     nvidia = pinned.cell.cuda.provider == "wheels"
     steps = [
+        *([_step("interpreter", values)] if pinned.python is not None else []),
         _step("environment", values, reads="libraries" if nvidia else "nothing"),
         _step("bytecode", values, reads="sources"),
         _step(
@@ -110,4 +111,5 @@ def title(pinned: Pinned) -> str:
     """What an image is called for people: frameworks, Python and base."""
     cell = pinned.cell
     parts = [text.replace("==", " ") for text in cell.frameworks]
-    return ", ".join([*parts, f"Python {cell.python}", str(cell.base)])
+    version = cell.python if pinned.python is None else pinned.python.version
+    return ", ".join([*parts, f"Python {version}", str(cell.base)])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from builder.model import Cell, Pinned, RootfsBase, Wheel
+    from builder.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class Recipe:
     cell: Cell
     pinned: Pinned
     files: Mapping[str, RecipeFile]
-    blobs: Mapping[str, RootfsBase | Wheel]
+    blobs: Mapping[str, RootfsBase | StandalonePython | Wheel]
     inputs: str
     """Digest of the lock's inputs and of every file: what ``io.rtbuild.inputs`` in the image says."""
     steps: tuple[RecipeStep, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
 from builder.index.target import MACHINES, Target
+from builder.layers import pythontar
 from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
 from builder.sandbox import View, run
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 INSIDE = Path(__file__).with_name("inside.py")
 _ANY_GLIBC = "2.17"
+_STANDALONE = f"{pythontar.FOLDER}/bin"
+_PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
 """1980-01-02: what zip files can hold, and what does not depend on whether an index gives upload times."""
 
@@ -51,7 +55,7 @@ class Bench:
     source: Path
     system: BuildSystem
     wanted: str
-    """The Python that the wheel is for; :attr:`python` may be a neighbour of it."""
+    """The Python that the wheel is for. Older locks build what is pure with a neighbour of it."""
     compiles: bool
     """Whether :attr:`root` has a compiler."""
     cache: Path
@@ -59,12 +63,20 @@ class Bench:
     cancel: threading.Event
 
     @property
+    def program(self) -> str:
+        """The Python that builds: a standalone one, or the system's own."""
+        for folder in (_STANDALONE, "usr/bin"):
+            found = next(
+                (p for p in self.root.glob(f"{folder}/python3.*") if _PROGRAM.fullmatch(p.name)), None
+            )
+            if found is not None:
+                return f"/{folder}/{found.name}"
+        raise CellError(f"the system to build {self.sdist.file} in has no Python")
+
+    @property
     def python(self) -> str:
-        """The system's own: ``3.11``."""
-        found = next(self.root.glob("usr/bin/python3.*[0-9]"), None)
-        if found is None:
-            raise CellError(f"the system to build {self.sdist.file} in has no Python")
-        return found.name.removeprefix("python")
+        """Its version: ``3.11``."""
+        return self.program.rpartition("/python")[2]
 
     def lay(self, requires: Sequence[Wheel], index: Index) -> None:
         """Put the files of wheels where the build's Python finds them; those of an earlier call go."""
@@ -83,7 +95,7 @@ class Bench:
                         path.write_bytes(archive.read(name))
                         path.chmod(0o755 if member.executable else 0o644)
                 if self.compiles:
-                    programs.lay(archive, target / programs.FOLDER, python=self.python)
+                    programs.lay(archive, target / programs.FOLDER, program=self.program, python=self.python)
         if self.compiles:
             compiler.wrap(self.root, target / programs.FOLDER)
         (target / "inside.py").write_bytes(INSIDE.read_bytes())
@@ -152,7 +164,7 @@ class Bench:
         unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
         limits = replace(self.limits, memory=self.limits.memory + 6 * unpacked)
         return run(
-            [f"/usr/bin/python{self.python}", "-s", "/requires/inside.py", json.dumps(job)],
+            [self.program, "-s", "/requires/inside.py", json.dumps(job)],
             View(
                 root=self.root,
                 folders={f"/{part}": readable(self.folder / part) for part in ("sdist", "requires")},
@@ -160,16 +172,21 @@ class Bench:
                 at="/build",
             ),
             what=what,
-            env=_ENVIRONMENT | (self._compiling if self.compiles else {}),
+            env=_ENVIRONMENT | self._paths | (compiler.environment() if self.compiles else {}),
             limits=limits,
             cancel=self.cancel,
             advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
         )
 
     @property
-    def _compiling(self) -> dict[str, str]:
-        path = f"/requires/{programs.FOLDER}:{_ENVIRONMENT['PATH']}"
-        return {"PATH": path, **compiler.environment()}
+    def _paths(self) -> dict[str, str]:
+        """``python3`` is the build's Python, whatever else the system may have."""
+        tools = f"/requires/{programs.FOLDER}:" if self.compiles else ""
+        if not self.program.startswith(f"/{_STANDALONE}/"):
+            return {"PATH": f"{tools}{_ENVIRONMENT['PATH']}"}
+        # Without /proc, as here, the loader does not know what lies beside a program.
+        libraries = {"LD_LIBRARY_PATH": f"/{pythontar.FOLDER}/lib"}
+        return {"PATH": f"{tools}/{_STANDALONE}:{_ENVIRONMENT['PATH']}", **libraries}
 
 
 def readable(folder: Path) -> Path:

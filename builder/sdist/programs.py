@@ -19,10 +19,10 @@ _POINTS = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _SCRIPT = re.compile(r"[^/]+\.data/scripts/(?P<name>[^/]+)")
 
 
-def lay(archive: Archive, folder: Path, *, python: str) -> None:
-    """Put the programs of a wheel into ``folder``, for the system's own Python."""
+def lay(archive: Archive, folder: Path, *, program: str, python: str) -> None:
+    """Put the programs of a wheel into ``folder``, for the ``program`` of the build's Python."""
     folder.mkdir(exist_ok=True)
-    for name, content in _programs(archive, f"/usr/bin/python{python}", python):
+    for name, content in _programs(archive, program, python):
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o755)
 

@@ -18,12 +18,13 @@ _ALSO = ("build", "dev", "tmp", "requires", "sdist")
 
 
 @contextlib.contextmanager
-def laid_out(rootfs: Path) -> Iterator[Path]:
-    """The folder with the files of ``rootfs``, a tar of rtbuild's own: every user of it reads them."""
+def laid_out(*tars: Path) -> Iterator[Path]:
+    """The folder with the files of ``tars``, which are rtbuild's own: every user of it reads them."""
     with tempfile.TemporaryDirectory(prefix="rtbuild-system-", ignore_cleanup_errors=True) as name:
         folder = Path(name) / "root"
         folder.mkdir()
-        _lay(rootfs, folder)
+        for tar in tars:
+            _lay(tar, folder)
         yield folder
 
 

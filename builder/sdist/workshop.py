@@ -19,6 +19,7 @@ from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
 from builder.files import write_whole
 from builder.index.client import LocalWheel, cache_path
+from builder.layers.pythons import Pythons
 from builder.layers.rootfs import cached_rootfs
 from builder.lock.sources import host_platform
 from builder.model import Compilation, Wheel, WheelSource
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.index.client import Index
     from builder.index.target import Target
-    from builder.model import RootfsBase, Sdist
+    from builder.lock.sources import BuildRoot
+    from builder.model import Sdist
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""
@@ -58,8 +60,7 @@ class Workshop:
         *,
         index: Index,
         target: Target,
-        system: RootfsBase,
-        also: RootfsBase | None = None,
+        system: BuildRoot,
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
     ) -> LocalWheel:
@@ -68,8 +69,6 @@ class Workshop:
         With ``needs`` it may be compiled, in a ``system`` that has a compiler and those Debian packages.
 
         ``pins`` are the cell's own requirements: where it names a version of setuptools, that one builds.
-        For a Python between those of ``system`` and of ``also``, the older, it is built in both, and has to
-        come out the same. The lock names ``system`` alone: that is enough to make the wheel again.
 
         Raises:
             CellError: it cannot be built, is neither pure Python nor compiled for the cell, or two builds
@@ -82,18 +81,16 @@ class Workshop:
         sdist = replace(sdist, size=archive.stat().st_size)
         with ExitStack() as stack:
             compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=())
-            bench = stack.enter_context(
-                self._bench(sdist, archive, system, target.python, compiles=needs is not None)
-            )
-            if also is None:
-                beside, requires = None, _equip(bench, index, target, pins)
-            else:  # the older Python chooses: versions that it takes the newer one takes, too
-                beside = stack.enter_context(self._bench(sdist, archive, also, target.python))
-                chosen = _equip(beside, index, target, pins)
-                requires = _equip(bench, index, target, previous=chosen)
             source = WheelSource(
-                sdist=sdist, requires=requires, system=system, python=target.python, compiled=compiled
+                sdist=sdist,
+                requires=(),
+                system=system.base,
+                python=target.python,
+                compiled=compiled,
+                interpreter=system.interpreter,
             )
+            bench = stack.enter_context(self._bench(source, archive))
+            source = replace(source, requires=_equip(bench, index, target, pins))
             known = self._known(source)
             if known is not None:
                 return known
@@ -104,8 +101,6 @@ class Workshop:
                     f"{sdist.file} does not come out the same when it is built twice: {different}",
                     hint="a time or chance is in it: pin another version, or name an index that has a wheel",
                 )
-            if beside is not None:
-                _refuse_asking((name, content), bench, beside)
             if compiled is not None:
                 compiled = replace(compiled, libraries=bench.libraries(content))
                 source = replace(source, compiled=compiled)
@@ -124,8 +119,7 @@ class Workshop:
             return path
         self.progress(f"building {wheel.file} from {source.sdist.file}")
         archive = index.fetch(source.sdist, cache=self.cache)
-        compiles = source.compiled is not None
-        with self._bench(source.sdist, archive, source.system, source.python, compiles=compiles) as bench:
+        with self._bench(source, archive) as bench:
             bench.lay(source.requires, index)
             name, content = bench.build()
         data = wheels.normalised(content)
@@ -187,27 +181,31 @@ class Workshop:
             "python": source.python,
             "inside": hashlib.sha256(INSIDE.read_bytes()).hexdigest(),
         }
+        if source.interpreter is not None:
+            document["interpreter"] = source.interpreter.sha256
         if source.compiled is not None:
             document["wrapper"] = hashlib.sha256(compiler.WRAPPER).hexdigest()
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager
-    def _bench(
-        self, sdist: Sdist, archive: Path, system: RootfsBase, wanted: str, *, compiles: bool = False
-    ) -> Iterator[Bench]:
-        fetch = partial(self.debian.fetch, cache=self.cache)
-        rootfs = cached_rootfs(system, cache=self.cache, fetch=fetch)
+    def _bench(self, made_of: WheelSource, archive: Path) -> Iterator[Bench]:
+        rootfs = cached_rootfs(
+            made_of.system, cache=self.cache, fetch=partial(self.debian.fetch, cache=self.cache)
+        )
+        python = made_of.interpreter
+        tars = (rootfs,) if python is None else (rootfs, Pythons(self.cache).tar(python))
+        compiles = made_of.compiled is not None
         with ExitStack() as stack:
-            root = stack.enter_context(laid_out(rootfs))
+            root = stack.enter_context(laid_out(*tars))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-sdist-")))
             source = unpack(archive, folder / "sdist")
             yield Bench(
-                sdist=sdist,
+                sdist=made_of.sdist,
                 root=root,
                 folder=folder,
                 source=source,
-                system=build_system(source, what=sdist.file),
-                wanted=wanted,
+                system=build_system(source, what=made_of.sdist.file),
+                wanted=made_of.python,
                 compiles=compiles,
                 cache=self.cache,
                 limits=self.compiling if compiles else self.limits,
@@ -220,9 +218,8 @@ def _equip(
     index: Index,
     target: Target,
     pins: Sequence[str] = (),
-    previous: Sequence[Wheel] = (),
 ) -> tuple[Wheel, ...]:
-    """Find out what the build requires, and lay it; in the versions of ``previous`` where that can be."""
+    """Find out what the build requires, and lay it."""
     target = replace(target, python=bench.python, platform=host_platform())
     asked = bench.system.requires
     resolve = partial(
@@ -230,7 +227,6 @@ def _equip(
         index=index,
         target=target,
         pins=pins,
-        previous=previous,
         own=bench.distributions() if bench.compiles else {},
     )
     requires = resolve(asked)
@@ -242,25 +238,12 @@ def _equip(
     return requires
 
 
-def _refuse_asking(made: tuple[str, wheels.Content], above: Bench, below: Bench) -> None:
-    """Raise CellError where the other system makes another wheel."""
-    different = wheels.differing(made, below.build())
-    if different:
-        raise CellError(
-            f"{above.sdist.file} comes out otherwise with Python {below.python} than with {above.python}, "
-            f"and no system to build in has the {above.wanted} between them: {different}",
-            hint="its build asks for the Python that it runs on: pin another version, name an index that has "
-            f"a wheel (`index:`), or take Python {below.python} or {above.python}",
-        )
-
-
 def _resolve(
     asked: Sequence[str],
     *,
     index: Index,
     target: Target,
     pins: Sequence[str],
-    previous: Sequence[Wheel],
     own: Mapping[str, str],
 ) -> tuple[Wheel, ...]:
     """What the build requires, as wheels; with the cell's own pins on the same packages where that can be.
@@ -274,7 +257,6 @@ def _resolve(
         python=target.python,
         platform=target.platform,
         glibc=target.glibc,
-        previous=previous,
     )
     if same:
         try:

@@ -71,7 +71,7 @@ def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Differenc
     # With any other verdict an import may have failed, and the verdict says so.
     sound = measured or found.verdict == "unverified"
     python = found.python_version()
-    if asked.python and python and first_parts(python, 2) != asked.python:
+    if asked.python and python and first_parts(python, asked.python.count(".") + 1) != asked.python:
         yield Difference(what="python", asked=asked.python, found=python)
     installed = {family(row.name): row.version for row in found.frameworks}
     for name, version in asked.frameworks:

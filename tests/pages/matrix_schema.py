@@ -105,6 +105,14 @@ def _value(key: Key) -> dict[str, Any]:
                 "additionalProperties": False,
             }
             return {"anyOf": [one, table]}
+        case "python":
+            table = {
+                "type": "object",
+                "properties": _each(keys.PYTHON),
+                "required": ["version"],
+                "additionalProperties": False,
+            }
+            return {"anyOf": [one, table]}
         case "builds":
             needs = _scalar(values.APT)
             table = {

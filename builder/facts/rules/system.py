@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
+from builder.errors import CellError, RtbuildError
+from builder.facts.base import has_own_python
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
 from builder.facts.versions import at_least, canonical, contains, key, requirement
+from builder.index import pythons
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,6 +22,14 @@ if TYPE_CHECKING:
     from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
     from builder.facts.tables import TagRow
+
+
+_STANDALONE_GLIBC = "2.17"
+_RUNNING = Source(
+    kind="table",
+    reference="https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md",
+    date="2026-11-22",
+)
 
 
 def known_framework(stack: Stack) -> Iterator[Finding]:
@@ -207,10 +218,21 @@ def compiled(stack: Stack) -> Iterator[Finding]:
 
 
 def python(stack: Stack) -> Iterator[Finding]:
-    """``python``: the base's own archive has that Python, and each framework has a wheel for it."""
-    wanted = stack.cell.python
-    asked = Value(what="python", text=wanted, source=CELL)
-    if stack.system is None:
+    """``python``: the base's own archive has that Python, or uv's catalogue of standalone ones; and each
+    framework has a wheel for it."""
+    wanted = stack.cell.python_patch or stack.cell.python
+    asked = Value(what="python", text=stack.cell.python, source=CELL)
+    if not has_own_python(stack.cell, stack.system):
+        try:
+            pythons.choose(wanted, stack.cell.platform)
+        except RtbuildError as problem:
+            yield Finding(
+                rule="python",
+                outcome=Outcome.IMPOSSIBLE if isinstance(problem, CellError) else Outcome.UNKNOWN,
+                message=problem.message,
+                values=(asked,),
+            )
+    elif stack.system is None:
         yield Finding(
             rule="python",
             outcome=Outcome.UNKNOWN,
@@ -222,7 +244,8 @@ def python(stack: Stack) -> Iterator[Finding]:
         yield Finding(
             rule="python",
             outcome=Outcome.IMPOSSIBLE,
-            message=f"{stack.system.name} has no Python {wanted} in its archive (it has {there})",
+            message=f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), "
+            "and 'from: base' wants no other",
             values=(
                 asked,
                 Value(what=f"python in {stack.system.name}", text=there, source=stack.system.source),
@@ -230,6 +253,21 @@ def python(stack: Stack) -> Iterator[Finding]:
         )
     for framework in stack.frameworks:
         yield from _wheels_for(framework, asked)
+
+
+def _standalone_glibc(stack: Stack) -> Iterator[Finding]:
+    """The base's C library is not older than a standalone Python asks for."""
+    if stack.system is None or has_own_python(stack.cell, stack.system):
+        return
+    needs = Value(what="glibc that a standalone Python needs", text=_STANDALONE_GLIBC, source=_RUNNING)
+    if not at_least(stack.system.glibc, needs.text):
+        yield Finding(
+            rule="glibc",
+            outcome=Outcome.IMPOSSIBLE,
+            message=f"a standalone Python needs glibc {needs.text}, {stack.system.name} has "
+            f"{stack.system.glibc}",
+            values=(needs,),
+        )
 
 
 def platform(stack: Stack) -> Iterator[Finding]:
@@ -300,6 +338,7 @@ def glibc(stack: Stack) -> Iterator[Finding]:
     """``glibc``: the base's C library is not older than the one that a wheel was built for."""
     if stack.system is None:
         return
+    yield from _standalone_glibc(stack)
     has = Value(what=f"glibc in {stack.system.name}", text=stack.system.glibc, source=stack.system.source)
     for framework in stack.frameworks:
         needs = _needed_glibc(framework, stack.cell.platform)

@@ -47,7 +47,9 @@ class SmallDebian:
     def __init__(self) -> None:
         self.resolved: list[Sequence[str]] = []
 
-    def resolve(self, suite: str, *, platform: str, packages: Sequence[str] = ()) -> RootfsBase:
+    def resolve(
+        self, suite: str, *, platform: str, packages: Sequence[str] = (), python: bool = True
+    ) -> RootfsBase:
         assert (suite, platform) == ("bookworm", "linux/amd64")
         self.resolved.append(packages)
         return RootfsBase(suite=suite, debs=(), epoch=0)
@@ -72,7 +74,7 @@ class Works:
         libraries = ("libc6", "libpq5") if sdist.name == "psycopg2" else ("libc6",)
         compiled = Compilation(needs=tuple(needs), libraries=libraries)
         source = WheelSource(
-            sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled
+            sdist=sdist, requires=(), system=given["system"].base, python="3.11", compiled=compiled
         )
         wheel = Wheel(name=sdist.name, version="1", file="w.whl", sha256="b" * 64, size=1, source=source)
         return LocalWheel(wheel=wheel, path=given["index"])
@@ -145,7 +147,7 @@ def test_only_the_debian_cell_has_it(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     matching, _ = run(runtime, monkeypatch)
-    choices, no_base = choose_bases(runtime)
+    choices, no_base = choose_bases(runtime, any_python=False)
     imported = Imported(
         runtime=runtime, choices=choices, no_base=no_base, matching=matching, conflicts=(), unread=0,
         apt=("git",), runtime_apt=("libpq5",), profile="plain",

@@ -253,7 +253,31 @@ def test_without_a_framework_there_is_nothing_to_build(runtime):
     ],
 )
 def test_bases_have_the_runtimes_own_python(runtime, python, cuda, bases, reasons):
-    choices, why = choose_bases(dataclasses.replace(runtime, python=python, cuda=cuda))
+    choices, why = choose_bases(dataclasses.replace(runtime, python=python, cuda=cuda), any_python=False)
     assert [choice.base for choice in choices] == bases
     assert len(why) == len(reasons)
     assert all(text.startswith(start) for text, start in zip(why, reasons, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("system", "cuda", "bases"),
+    [
+        (
+            "Ubuntu 22.04.5",
+            "12.8.1",
+            ["nvidia/cuda:12.8.1-cudnn-runtime-ubuntu22.04", "rootfs:debian/bookworm"],
+        ),
+        (
+            "Ubuntu 22.04.4",
+            "12.5.1",
+            ["nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04", "rootfs:debian/bookworm"],
+        ),
+        ("Ubuntu 24.04.1", None, ["ubuntu:24.04", "rootfs:debian/trixie"]),
+        (None, None, ["ubuntu:22.04", "rootfs:debian/bookworm"]),
+    ],
+)
+def test_with_a_python_of_its_own_the_base_is_colabs(runtime, system, cuda, bases):
+    asked = dataclasses.replace(runtime, python="3.12.13", system=system, cuda=cuda)
+    choices, why = choose_bases(asked, any_python=True)
+    assert [choice.base for choice in choices] == bases
+    assert all(text.startswith("nvidia/cuda has no image") for text in why)

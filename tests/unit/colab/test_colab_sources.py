@@ -16,7 +16,8 @@ from builder.errors import CancelledError, CellError, CommandError
 from builder.index.client import LocalWheel
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
-from builder.model import RootfsBase, Sdist, Wheel, WheelSource
+from builder.lock.sources import BuildRoot
+from builder.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,13 +46,11 @@ class Works:
         self.folder = folder
         self.cancel = threading.Event()
         self.pins: tuple[str, ...] = ()
-        self.systems: tuple[str, str | None] | None = None
+        self.system: BuildRoot | None = None
 
-    def lock(
-        self, sdist: Sdist, *, pins: list[str], system: RootfsBase, also: RootfsBase | None, **_: Any
-    ) -> LocalWheel:
+    def lock(self, sdist: Sdist, *, pins: list[str], system: BuildRoot, **_: Any) -> LocalWheel:
         self.pins = tuple(pins)
-        self.systems = (system.suite, also and also.suite)
+        self.system = system
         if sdist.name == "stub":
             hint = "its build asks the network, which it does not get: name the index"
             raise CommandError("failed", command=(), returncode=1, tail=("errno -3",), hint=hint)
@@ -107,18 +106,19 @@ def test_what_does_not_says_why(tmp_path: Path) -> None:
     assert why["google-colab"] == "Google's own package, published nowhere"
 
 
-def test_a_python_without_neighbours_builds_nothing(tmp_path: Path) -> None:
+def test_a_python_that_is_not_here_builds_nothing(tmp_path: Path) -> None:
     found, works = run(tmp_path, python="3.14")
     assert [match.package.name for match in found.found] == ["numpy"]
     assert works.pins == ()
     (stub,) = [match for match in found.missing if match.package.name == "stub"]
-    assert "not built from them: no Debian release has Python 3.14" in stub.detail
+    assert "not built from them: there is no Python 3.14 here" in stub.detail
 
 
-def test_a_python_between_two_debians_is_built_in_both(tmp_path: Path) -> None:
-    found, works = run(tmp_path, python="3.12")
+def test_a_standalone_python_builds(tmp_path: Path) -> None:
+    python = StandalonePython(version="3.12.13", build="20260807", file="c.tar.gz", sha256="c" * 64, size=1)
+    found, works = run(tmp_path, python="3.12", interpreter=python)
     assert [match.package.name for match in found.found] == ["good", "numpy"]
-    assert works.systems == ("trixie", "bookworm")
+    assert works.system == BuildRoot(base=replace(SYSTEM, suite="trixie"), interpreter=python)
 
 
 class Slow(Works):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.facts import Outcome, check, summary
@@ -76,6 +77,6 @@ def test_every_way_out_is_one() -> None:
 
 def test_the_python_stays_where_another_base_is_enough(make) -> None:
     base = "nvidia/cuda:11.2.2-cudnn8-runtime-ubuntu20.04"
-    cell = make("tensorflow==2.11.1", python="3.10", base=base, pip=("numpy<2",))
+    cell = replace(make("tensorflow==2.11.1", python="3.10", base=base, pip=("numpy<2",)), python_from="base")
     (way,) = {f.nearest for f in check(cell) if f.nearest is not None}
     assert dict(way.changes) == {"base": "nvidia/cuda:11.7.1-cudnn8-runtime-ubuntu22.04"}

@@ -175,7 +175,27 @@ def test_a_mirror_keeps_what_docker_hub_deleted(make) -> None:
 )
 def test_the_distributions_own_images_have_their_python(make, base, python, expected) -> None:
     cell = make("torch==2.9.1", python=python, base=base, cuda="wheels")
-    assert summary(check(cell, suggest=False)) is expected
+    own = replace(cell, python_from="base")
+    assert summary(check(own, suggest=False)) is expected
+    if expected is Outcome.IMPOSSIBLE:
+        assert summary(check(cell, suggest=False)) is Outcome.POSSIBLE
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ({"python": "3.7"}, "uv's catalogue has no Python 3.7: it begins at 3.8"),
+        (
+            {"python": "3.12", "python_patch": "3.12.99"},
+            "uv's catalogue has no Python 3.12.99: it has 3.12.0 to",
+        ),
+    ],
+)
+def test_a_python_that_nobody_has(make, python, said) -> None:
+    cell = replace(make("numpy==1.21.6", python="3.8", base="rootfs:debian/bookworm", cuda="none"), **python)
+    (finding,) = [found for found in check(cell, suggest=False) if found.outcome is Outcome.IMPOSSIBLE]
+    assert finding.rule == "python"
+    assert finding.message.startswith(said)
 
 
 def test_two_copies_of_cudnn_are_refused_and_the_base_flavour_is_the_way_out(make) -> None:

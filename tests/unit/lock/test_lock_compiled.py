@@ -55,7 +55,9 @@ class Outside:
     def offers(self, name: str) -> tuple[IndexFile, ...]:
         return (IndexFile(name=f"{name}-1.0.tar.gz", url="https://index.invalid/x", sha256="a" * 64),)
 
-    def resolve(self, suite: str, *, platform: str, packages: Sequence[str] = ()) -> RootfsBase:
+    def resolve(
+        self, suite: str, *, platform: str, packages: Sequence[str] = (), python: bool = True
+    ) -> RootfsBase:
         assert platform == CELL.platform
         self.systems.append((suite, tuple(packages)))
         return base(*packages)
@@ -64,7 +66,7 @@ class Outside:
         self.locked.append((sdist.name, needs))
         compiled = None if needs is None else Compilation(needs=tuple(needs), libraries=LOADED[sdist.name])
         source = WheelSource(
-            sdist=sdist, requires=(), system=given["system"], python="3.11", compiled=compiled
+            sdist=sdist, requires=(), system=given["system"].base, python="3.11", compiled=compiled
         )
         return LocalWheel(wheel=dataclasses.replace(lock_wheel(sdist.name), source=source), path=self.path)
 

@@ -10,9 +10,10 @@ from outside import lock_cell, lock_deb, lock_registry_base, lock_wheel
 
 from builder.errors import CellError, PackageIndexError
 from builder.lock.resolve import LARGE, pin, requirements, stacked, system_of
-from builder.model import Base, RootfsBase
+from builder.model import Base, RootfsBase, StandalonePython
 
 UBUNTU = {"org.opencontainers.image.ref.name": "ubuntu", "org.opencontainers.image.version": "22.04"}
+BOOKWORM = Base(kind="rootfs", name="debian/bookworm")
 CUDA = Base(kind="registry", name="nvidia/cuda:11.8.0-base-ubuntu22.04")
 
 
@@ -36,7 +37,7 @@ class Outside:
 
     def resolve(self, *args: Any, **options: Any) -> Any:
         if isinstance(args[0], str):
-            self.asked.append(("debian", args[0], tuple(options["packages"])))
+            self.asked.append(("debian", args[0], tuple(options["packages"]), options["python"]))
             return RootfsBase(suite=args[0], debs=(lock_deb("bash"),), epoch=self.epoch)
         self.asked.append(("index", args[0], options))
         return self.wheels
@@ -50,7 +51,7 @@ def test_a_rootfs_cell() -> None:
     outside = Outside()
     cell = lock_cell("a", apt=("git", "curl"), index=("https://x.invalid/cu118",))
     pinned = lock(outside, cell)
-    assert outside.asked[0] == ("debian", "bullseye", ("curl", "git"))
+    assert outside.asked[0] == ("debian", "bullseye", ("curl", "git"), True)
     kind, asked, options = outside.asked[1]
     assert (kind, asked) == (
         "index",
@@ -80,8 +81,57 @@ def test_a_registry_cell() -> None:
 )
 def test_a_python_that_the_base_has_not(base: Base, python: str, words: str) -> None:
     with pytest.raises(CellError, match=words) as caught:
-        lock(Outside(), lock_cell("a", base=base, python=python))
+        lock(Outside(), lock_cell("a", base=base, python=python, python_from="base"))
     assert "set python to" in (caught.value.hint or "")
+
+
+class Interpreters:
+    """Standalone Pythons that are named and never fetched."""
+
+    def __init__(self, newest: str) -> None:
+        self.newest = newest
+
+    def pin(self, version: str, _platform: str, **_: Any) -> StandalonePython:
+        version = version if version.count(".") > 1 else self.newest
+        file = f"cpython-{version}+20261110-x86_64-unknown-linux-gnu-install_only_stripped.tar.gz"
+        return StandalonePython(version=version, build="20261110", file=file, sha256="c" * 64, size=3)
+
+
+@pytest.mark.parametrize(
+    ("base", "asked", "found"),
+    [
+        (BOOKWORM, {"python": "3.11"}, None),
+        (BOOKWORM, {"python": "3.12"}, "3.12.1"),
+        (BOOKWORM, {"python": "3.11", "python_from": "standalone"}, "3.12.1"),
+        (BOOKWORM, {"python": "3.11", "python_patch": "3.11.9"}, "3.11.9"),
+        (CUDA, {"python": "3.12"}, "3.12.1"),
+        (CUDA, {"python": "3.10"}, None),
+    ],
+)
+def test_a_python_that_the_base_has_not_is_a_standalone_one(
+    base: Base, asked: dict[str, Any], found: str | None
+) -> None:
+    outside = Outside()
+    pinned = lock(outside, lock_cell("a", base=base, **asked), pythons=Interpreters("3.12.1"))
+    assert (None if pinned.python is None else pinned.python.version) == found
+    assert [asked_[-1] for asked_ in outside.asked if asked_[0] == "debian"] == (
+        [found is None] if base is BOOKWORM else []
+    )
+
+
+def test_what_was_locked_stays_until_it_is_moved() -> None:
+    cell = lock_cell("a", base=BOOKWORM, python="3.12")
+    first = lock(Outside(), cell, pythons=Interpreters("3.12.1"))
+
+    def again(of: Any = cell, **options: Any) -> str:
+        found = lock(Outside(), of, previous=first, pythons=Interpreters("3.12.2"), **options).python
+        assert found is not None
+        return found.version
+
+    assert (again(), again(upgrade={"numpy"})) == ("3.12.1", "3.12.1")
+    assert (again(upgrade=True), again(upgrade={"python"})) == ("3.12.2", "3.12.2")
+    assert again(dataclasses.replace(cell, python="3.13")) == "3.12.2"
+    assert again(dataclasses.replace(cell, python_patch="3.12.1")) == "3.12.1"
 
 
 def test_a_system_that_nothing_names() -> None:

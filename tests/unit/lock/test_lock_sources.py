@@ -16,8 +16,8 @@ from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.lock import sources
 from builder.lock.file import LockEntry, Lockfile, read_lock, render
-from builder.lock.sources import choose
-from builder.model import RootfsBase, Sdist, Wheel, WheelSource
+from builder.lock.sources import BuildRoot, choose
+from builder.model import RootfsBase, Sdist, StandalonePython, Wheel, WheelSource
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,11 +84,11 @@ class Works:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.said: list[str] = []
-        self.systems: list[tuple[RootfsBase, RootfsBase | None]] = []
+        self.systems: list[BuildRoot] = []
 
-    def lock(self, sdist: Sdist, *, system: RootfsBase, also: RootfsBase | None, **_: Any) -> LocalWheel:
+    def lock(self, sdist: Sdist, *, system: BuildRoot, **_: Any) -> LocalWheel:
         self.said.append(f"lock {sdist.file}")
-        self.systems.append((system, also))
+        self.systems.append(system)
         return LocalWheel(wheel=built_wheel(sdist), path=self.path)
 
     def make(self, wheel: Wheel, _index: Any) -> Any:
@@ -100,9 +100,9 @@ class Offers:
     def offers(self, _name: str) -> tuple[IndexFile, ...]:
         return (file("tiny-1.0.tar.gz"),)
 
-    def resolve(self, suite: str, *, platform: str) -> RootfsBase:
+    def resolve(self, suite: str, *, platform: str, python: bool = True) -> RootfsBase:
         assert platform == sources.host_platform()
-        return dataclasses.replace(SYSTEM, suite=suite)
+        return dataclasses.replace(SYSTEM, suite=suite if python else f"{suite} without Python")
 
 
 def run(
@@ -137,36 +137,54 @@ def test_a_name_that_nothing_asks_for(tmp_path: Path) -> None:
     assert "add other==VERSION to 'pip'" in str(raised.value)
 
 
+class Interpreters:
+    """Standalone Pythons that are named and never fetched."""
+
+    def pin(self, version: str, platform: str, **_: Any) -> StandalonePython:
+        assert platform == sources.host_platform()
+        return interpreter(f"{version}.16")
+
+
+def interpreter(version: str) -> StandalonePython:
+    file = f"cpython-{version}+20261110-x86_64-unknown-linux-gnu-install_only_stripped.tar.gz"
+    return StandalonePython(version=version, build="20261110", file=file, sha256="c" * 64, size=3)
+
+
 @pytest.mark.parametrize(
-    ("python", "suites"),
-    [
-        ("3.9", ("bullseye", None)),
-        ("3.10", ("bookworm", "bullseye")),
-        ("3.11", ("bookworm", None)),
-        ("3.12", ("trixie", "bookworm")),
-        ("3.13", ("trixie", None)),
-    ],
+    ("python", "suite"), [("3.9", "bullseye"), ("3.10", None), ("3.11", "bookworm"), ("3.13", "trixie")]
 )
-def test_the_debians_of_a_python(python: str, suites: tuple[str, str | None]) -> None:
-    assert sources.suites_of(python) == suites
+def test_the_debian_of_a_python(python: str, suite: str | None) -> None:
+    assert sources.suite_of(python) == suite
 
 
-@pytest.mark.parametrize("python", ["3.8", "3.14"])
-def test_a_python_with_neighbours_on_one_side_alone(tmp_path: Path, python: str) -> None:
-    with pytest.raises(
-        CellError, match=rf"no Debian release has Python {python}, nor do two of them"
-    ) as raised:
-        run(Works(tmp_path), python=python, base=None)
-    assert "(3.9, 3.11, 3.13)" in raised.value.message
-
-
-def test_a_python_between_two_is_built_for_in_both(tmp_path: Path) -> None:
+def test_a_python_that_no_debian_has_is_a_standalone_one(tmp_path: Path) -> None:
     works = Works(tmp_path / "tiny.whl")
     run(works, base=SYSTEM)
-    run(works, python="3.12", base=None)
-    ((system, none), (above, below)) = works.systems
-    assert (system, none) == (SYSTEM, None)
-    assert (above.suite, below and below.suite) == ("trixie", "bookworm")
+    run(works, python="3.12", base=None, pythons=Interpreters())
+    run(works, python="3.12", base=SYSTEM, interpreter=interpreter("3.12.1"))
+    own, between, same = works.systems
+    assert (own.base, own.interpreter) == (SYSTEM, None)
+    assert (between.base.suite, between.interpreter) == ("trixie without Python", interpreter("3.12.16"))
+    assert (same.base, same.interpreter) == (SYSTEM, interpreter("3.12.1"))
+
+
+def test_a_lock_says_which_python_built(tmp_path: Path) -> None:
+    wheel = built_wheel()
+    assert wheel.source is not None
+    wheel = dataclasses.replace(
+        wheel, source=dataclasses.replace(wheel.source, interpreter=interpreter("3.12.1"))
+    )
+    path = tmp_path / "m.lock.json"
+    path.write_text(text_of(wheel))
+    read = read_lock(path)
+    assert read is not None
+    assert read.cells["a"].wheels[0].source == wheel.source
+    assert render(read) == path.read_text()
+    document = json.loads(path.read_text())
+    del document["pythons"]
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match="which is not in its table"):
+        read_lock(path)
 
 
 def text_of(*wheels: Wheel) -> str:

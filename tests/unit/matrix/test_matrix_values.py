@@ -67,7 +67,7 @@ def test_a_value_and_its_normal_form(syntax, text, wanted):
         (REQUIREMENT, "./numpy.whl"),
         (REQUIREMENT, "numpy==$(id)"),
         (values.PYTHON, "3"),
-        (values.PYTHON, "3.8.1"),
+        (values.PYTHON, "3.8.01"),
         (values.PYTHON, "3.100"),
         (values.PYTHON, "3.08"),
         (values.PYTHON, "4.0"),

@@ -50,7 +50,7 @@ def test_programs_of_wheels_are_there(tmp_path: Path) -> None:
         wheel.writestr("tool-1.data/scripts/ninja", b"\x7fELF")
         wheel.writestr("tool-1.data/scripts/old", b"#!python\nprint(1)\n")
     with Archive(tmp_path / "tool.whl") as archive:
-        programs.lay(archive, tmp_path / "bin", python="3.11")
+        programs.lay(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
     made = {path.name: path.read_bytes() for path in (tmp_path / "bin").iterdir()}
     assert made["meson"].startswith(b"#!/usr/bin/python3.11\nimport sys\nfrom tool.main import run\n")
     assert made["ninja"] == b"\x7fELF"
@@ -62,5 +62,5 @@ def test_entry_points_that_cannot_be_read_are_passed_over(tmp_path: Path) -> Non
     with zipfile.ZipFile(tmp_path / "tool.whl", "w") as wheel:
         wheel.writestr("tool-1.dist-info/entry_points.txt", "no section = 1\n")
     with Archive(tmp_path / "tool.whl") as archive:
-        programs.lay(archive, tmp_path / "bin", python="3.11")
+        programs.lay(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
     assert not list((tmp_path / "bin").iterdir())

@@ -16,6 +16,7 @@ from sdist_files import backend, sdist
 from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError, PackageIndexError
 from builder.index.target import Target
+from builder.lock.sources import BuildRoot
 from builder.model import Compilation, RootfsBase, Sdist
 from builder.sandbox import Limits, View, run
 from builder.sdist import Workshop, bench, workshop
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 PYTHONS = sorted(Path("/usr/bin").glob("python3.*[0-9]"))
 OWN = PYTHONS[-1].name.removeprefix("python") if PYTHONS else ""
 SYSTEM = RootfsBase(suite="bookworm", debs=(), epoch=0)
-OLDER = RootfsBase(suite="bullseye", debs=(), epoch=0)
 
 
 class Files:
@@ -61,7 +61,7 @@ class Files:
 def at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     if not PYTHONS:
         pytest.skip("this machine has no Python in /usr/bin")
-    for suite in (SYSTEM.suite, OLDER.suite):
+    for suite in (SYSTEM.suite,):
         root = system(tmp_path / suite)
         (root / "usr/bin").mkdir()
         (root / "usr/bin" / PYTHONS[-1].name).touch()
@@ -85,13 +85,12 @@ def lock(
     pins: Sequence[str] = (),
     *,
     python: str = OWN,
-    also: RootfsBase | None = None,
     needs: Sequence[str] | None = None,
 ) -> LocalWheel:
     target = Target(python=python, platform="linux/amd64", glibc="2.36")
     outside: Any = index
     return works.lock(
-        index.sdist, index=outside, target=target, system=SYSTEM, also=also, pins=pins, needs=needs
+        index.sdist, index=outside, target=target, system=BuildRoot(base=SYSTEM), pins=pins, needs=needs
     )
 
 
@@ -147,37 +146,11 @@ def test_what_came_out_otherwise_is_not_known_afterwards(at: Any, tmp_path: Path
     assert not list(other.cache.rglob("*.*"))
 
 
-def test_between_two_pythons_both_make_the_same(at: Any, tmp_path: Path) -> None:
+def test_an_older_lock_builds_with_a_neighbour_of_its_python(at: Any, tmp_path: Path) -> None:
     index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(more="Requires-Python: ==3.98.*\\n")))
-    built = lock(at(), index, python="3.98", also=OLDER)
-    source = built.wheel.source
-    assert source is not None
-    assert (source.system, source.python) == (SYSTEM, "3.98")
+    built = lock(at(), index, python="3.98")
     elsewhere = replace(at(), cache=tmp_path / "elsewhere")
     assert elsewhere.make(built.wheel, index).read_bytes() == built.path.read_bytes()
-
-
-def test_what_differs_between_two_systems_is_refused(at: Any, tmp_path: Path) -> None:
-    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(content='open("/suite").read()')))
-    lock(at(), index)
-    said = rf"comes out otherwise with Python {OWN} than with {OWN}, and no system .* the 3\.98 .*: tiny\.py"
-    for _ in range(2):  # and is so the second time
-        with pytest.raises(CellError, match=said) as raised:
-            lock(at(), index, python="3.98", also=OLDER)
-    assert "asks for the Python that it runs on" in str(raised.value.hint)
-
-
-def test_a_failure_between_two_pythons_names_the_one(at: Any, tmp_path: Path) -> None:
-    first = "assert open('/suite').read() != 'bullseye', 'too old'"
-    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(first=first)))
-    with pytest.raises(CommandError, match=rf"building tiny-1\.0\.tar\.gz with Python {OWN} failed"):
-        lock(at(), index, python="3.98", also=OLDER)
-
-
-def test_the_older_python_chooses_what_both_build_with(at: Any, tmp_path: Path) -> None:
-    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['wheel>=0.40']")))
-    lock(at(), index, pins=("wheel==0.45.1",), python="3.98", also=OLDER)
-    assert index.resolved == [("wheel>=0.40", "wheel==0.45.1"), ("wheel>=0.40",)]
 
 
 @pytest.mark.parametrize(
