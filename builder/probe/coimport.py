@@ -53,8 +53,8 @@ def coimport_stage(ctx):
         with ctx.call("%s: load cuDNN" % framework.module, order=order):
             if not framework.touch() and not framework.needs_cudnn:
                 without.add(framework.name)  # what others have mapped is none of its
-        names, requester = framework.wanted()
-        unloadable(ctx, [name for name in names if name.startswith("libcudnn.so")], requester)
+        names, requesters = framework.wanted()
+        unloadable(ctx, [name for name in names if name.startswith("libcudnn.so")], requesters)
     versions = {}
     for framework in frameworks:
         if framework.name in without:

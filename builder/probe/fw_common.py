@@ -61,8 +61,11 @@ class Framework(object):
         return ""
 
     def wanted(self):
-        """(file names that the framework opens by itself, the library of its own that opens them or None)."""
-        return [], None
+        """(file names that the framework opens by itself, paths of its own libraries that open them)."""
+        return [], []
+
+    def load_first(self, names):
+        """Load libraries that the framework finds by a search of its own, before it opens them."""
 
     def rescue(self):
         """Call what the framework offers where its libraries are not found; how that is called, or ""."""

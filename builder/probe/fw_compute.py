@@ -152,8 +152,8 @@ def _first_device(ctx, framework):
         devices = call.result = [str(device) for device in framework.devices()]
     if devices:
         return devices[0]
-    names, requester = framework.wanted()
-    missing = unloadable(ctx, names, requester)
+    names, requesters = framework.wanted()
+    missing = unloadable(ctx, names, requesters)
     summary = "the driver has a GPU and %s sees none: it would compute on the CPU" % framework.title
     cause = cause_of_missing(missing) if missing else None
     ctx.fails("F04", summary, cause=cause, evidence={"cannot be opened": missing})

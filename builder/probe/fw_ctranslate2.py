@@ -55,7 +55,7 @@ class Ctranslate2(Framework):
         for major in numbers(compiled["cudnn"])[:1]:
             parts = [name for name in required_sublibraries(major) if re.search("graph|_ops|_cnn", name)]
             names += [name for name in parts if "train" not in name]
-        return names, (shims + self._libraries("ctranslate2") + [None])[0]
+        return names, (shims + self._libraries("ctranslate2"))[:1]
 
     def devices(self):
         return ["cuda:%d" % index for index in range(self.ct2.get_cuda_device_count())]

@@ -65,7 +65,20 @@ class Cupy(Framework):
         compiled = self.compiled()
         cuda, cudnn = numbers(compiled["cuda"]), numbers(compiled["cudnn"])
         names = list(_CUPY_OPENS.get(cuda[0], ())) if cuda else []
-        return names + (["libcudnn.so.%d" % cudnn[0]] if cudnn else []), None
+        return names + (["libcudnn.so.%d" % cudnn[0]] if cudnn else []), []
+
+    def load_first(self, names):
+        """As CuPy from 14 on does: https://github.com/cupy/cupy, cupy_backends/cuda/libs/__init__.py."""
+        try:
+            from cupy_backends.cuda.libs import _pathfinder
+        except ImportError:
+            return
+        for name in names:
+            with self.ctx.call("load_nvidia_dynamic_lib", library=name) as call:
+                try:
+                    call.result = _pathfinder.load_nvidia_dynamic_lib(name[3:].partition(".so")[0]).abs_path
+                except _pathfinder.DynamicLibNotFoundError as error:
+                    call.result = str(error)
 
     def touch(self):
         if self._cudnn() is None:

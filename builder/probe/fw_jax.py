@@ -80,10 +80,10 @@ class Jax(Framework):
         cuda = numbers(self.compiled()["cuda"])
         opened = _JAX_OPENS.get(cuda[0]) if cuda and self.built else None
         if not opened:
-            return [], None
-        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], self._opener()
+            return [], []
+        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], self._openers()
 
-    def _opener(self):
+    def _openers(self):
         """The plugin, whose run path counts where JAX does not load its libraries beforehand, as 0.5.2."""
         for major in ("13", "12"):
             try:
@@ -93,8 +93,8 @@ class Jax(Framework):
             for folder in (spec and spec.submodule_search_locations) or ():
                 path = os.path.join(folder, "xla_cuda_plugin.so")
                 if os.path.exists(path):
-                    return path
-        return None
+                    return [path]
+        return []
 
     def touch(self):
         """Loads the CUDA libraries. Without a GPU, JAX falls back to the CPU with a log line, or raises."""

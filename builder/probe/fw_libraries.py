@@ -12,7 +12,7 @@ from .sublibraries import shim_major, shim_name
 from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
 
 
-def unloadable(ctx, names, requester=None):
+def unloadable(ctx, names, requesters=()):
     """{name: why} of those libraries that cannot be opened here, each tried by itself as the framework would.
 
     A library that is in the process already is fine, whoever loaded it.
@@ -24,7 +24,8 @@ def unloadable(ctx, names, requester=None):
     for name in names:
         if name in present:
             continue
-        path = loader.resolve(name, requester)["path"]
+        paths = [loader.resolve(name, requester)["path"] for requester in requesters or [None]]
+        path = next(filter(None, paths), None)
         try:
             with ctx.call("dlopen %s" % name, path=path):
                 open_library(path or name)
@@ -46,17 +47,18 @@ def cause_of_missing(names):
 
 def check_wanted(ctx, framework):
     """R02: every library that the framework opens by itself, later and silently, can be opened."""
-    names, requester = framework.wanted()
+    names, requesters = framework.wanted()
     if not names:
         return True
-    missing = unloadable(ctx, names, requester)
+    framework.load_first(names)
+    missing = unloadable(ctx, names, requesters)
     if not missing:
         ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
         return True
     with ctx.call("%s: its own remedy" % framework.module) as call:
         call.result = framework.rescue()
     named = ", ".join(sorted(missing))
-    if call.result and not unloadable(ctx, missing, requester):
+    if call.result and not unloadable(ctx, missing, requesters):
         summary = "%s finds %s only after %s, and computes on the CPU without a word if that is not called"
         ctx.fails("R02", summary % (framework.title, named, call.result), "framework-silent-cpu", missing)
         return False

@@ -56,7 +56,10 @@ class Onnxruntime(Framework):
         return [name for name in read_elf(provider)["needed"] if is_cuda_library(name)] if provider else []
 
     def wanted(self):
-        return self._needed(), self._provider()
+        """Without the driver's library, which 1.31 is linked with: the driver's own checks decide on it."""
+        provider = self._provider()
+        names = [name for name in self._needed() if name != "libcuda.so.1"]
+        return names, [provider] if provider else []
 
     def rescue(self):
         """ONNX Runtime's own remedy, which a program has to call by itself."""

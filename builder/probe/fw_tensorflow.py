@@ -84,16 +84,17 @@ class Tensorflow(Framework):
         compiled = self.compiled()
         names = tensorflow_opens(compiled["cuda"])
         if not names or not compiled["cudnn"]:
-            return [], None
-        return names + ["libcudnn.so.%d" % numbers(compiled["cudnn"])[0]], self._opener()
+            return [], []
+        return names + ["libcudnn.so.%d" % numbers(compiled["cudnn"])[0]], self._openers()
 
-    def _opener(self):
-        """The library of TensorFlow's whose run path its dlopen calls go by."""
+    def _openers(self):
+        """TensorFlow's libraries whose run paths its dlopen calls go by; from 2.21 on there are two."""
+        openers = []
         for path in sorted(mapped_paths() or {}):
             if re.search(r"/(libtensorflow_cc|libtensorflow_framework|_pywrap_tensorflow_internal)\.", path):
                 if "nvidia" in (read_elf(path)["runpath"] or ""):
-                    return path
-        return None
+                    openers.append(path)
+        return openers
 
     def _config(self):
         config = self.tf.config

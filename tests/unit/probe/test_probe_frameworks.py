@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from probe_elf import write_elf
 
-from builder.probe import coimport
+from builder.probe import coimport, fw_libraries, fw_tensorflow
 from builder.probe.coimport import coimport_orders
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, training_data
+from builder.probe.fw_cupy import Cupy
 from builder.probe.fw_jax import Jax
 from builder.probe.fw_judge import judge_framework
 from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
 from builder.probe.fw_onnx_model import conv_model
-from builder.probe.fw_tensorflow import pinned_cudnn
+from builder.probe.fw_onnxruntime import Onnxruntime
+from builder.probe.fw_tensorflow import Tensorflow, pinned_cudnn
 from builder.probe.tensorflow_names import tensorflow_opens, tf_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -162,11 +165,30 @@ def test_jax_opens_its_libraries_by_the_run_path_of_its_plugin(
     framework.built = SimpleNamespace(
         cuda_runtime_build_version=lambda: 12030, cudnn_build_version=lambda: 90101
     )
-    names, requester = framework.wanted()
+    names, requesters = framework.wanted()
     assert "libcudnn.so.9" in names
-    assert requester == str(plugin)
+    assert requesters == [str(plugin)]
     plugin.unlink()
-    assert framework.wanted()[1] is None
+    assert framework.wanted()[1] == []
+
+
+def test_tensorflow_opens_its_libraries_by_the_run_paths_of_two_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder
+) -> None:
+    """From 2.21 on libtensorflow_cc finds cuSOLVER alone, and libtensorflow_framework the others."""
+    home = tmp_path / "tensorflow"
+    for name, part in (("cc", "cusolver"), ("framework", "cudnn")):
+        write_elf(home / f"libtensorflow_{name}.so.2", runpath=f"$ORIGIN/../nvidia/{part}/lib")
+        write_elf(tmp_path / f"nvidia/{part}/lib/lib{part}_of_this_test.so.1")
+    monkeypatch.setattr(fw_tensorflow, "mapped_paths", lambda: {str(path): 1 for path in home.iterdir()})
+    opened = []
+    monkeypatch.setattr(fw_libraries, "open_library", opened.append)
+    openers = Tensorflow._openers(SimpleNamespace())
+    assert len(openers) == 2
+    names = ["libcudnn_of_this_test.so.1", "libcusolver_of_this_test.so.1"]
+    assert fw_libraries.unloadable(recorder(), names, openers) == {}
+    assert [Path(path).name for path in opened] == names
+    assert all(Path(path).is_file() for path in opened)
 
 
 _NO_GPU = "Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible GPU devices."
@@ -361,3 +383,35 @@ def test_jax_is_told_to_do_without_a_gpu(recorder, monkeypatch, variables, forbi
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert Jax(recorder()).forbidden() == forbidden
+
+
+def test_cupy_14_loads_its_libraries_by_its_own_search_first(
+    monkeypatch: pytest.MonkeyPatch, recorder
+) -> None:
+    class Missing(Exception):
+        pass
+
+    def load(stem: str) -> SimpleNamespace:
+        if stem == "cudart":
+            raise Missing
+        return SimpleNamespace(abs_path=f"/wheels/lib{stem}.so")
+
+    pathfinder = SimpleNamespace(load_nvidia_dynamic_lib=load, DynamicLibNotFoundError=Missing)
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(__path__=[]))
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.libs", SimpleNamespace(_pathfinder=pathfinder))
+    ctx = recorder()
+    Cupy(ctx).load_first(["libnvrtc.so.13", "libcudart.so.13"])
+    results = [line["result"] for line in ctx.lines if line["t"] == "leave"]
+    assert results == ["/wheels/libnvrtc.so", ""]
+    monkeypatch.delattr(sys.modules["cupy_backends.cuda.libs"], "_pathfinder")
+    Cupy(ctx).load_first(["libnvrtc.so.12"])  # CuPy 13 searches nothing
+
+
+def test_onnxruntime_does_not_answer_for_the_driver(tmp_path: Path) -> None:
+    capi = tmp_path / "onnxruntime/capi"
+    needed = ("libcuda.so.1", "libcublas.so.13")
+    provider = write_elf(capi / "libonnxruntime_providers_cuda.so", needed=needed)
+    framework = Onnxruntime(SimpleNamespace(facts={}))
+    framework.ort = SimpleNamespace(__file__=str(tmp_path / "onnxruntime/__init__.py"))
+    assert framework.wanted() == (["libcublas.so.13"], [str(provider)])
