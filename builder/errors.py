@@ -131,6 +131,10 @@ class ImageMissingError(RegistryError):
     """A registry answered, in its own protocol, that it has no such image."""
 
 
+class RegistryLoginError(RegistryError):
+    """A registry answered that this login, or none, may not do what was asked."""
+
+
 class PackageIndexError(CellError):
     """A package index did not give what was asked, or gave a file whose hash differs."""
 

@@ -13,14 +13,28 @@ import typer
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
+from builder.console import print_json
+from builder.console.case import Case, CaseStatus
+from builder.dispatch.builds import building
+from builder.dispatch.fleet import load_fleet
+from builder.dispatch.follow import Follower, exit_code
+from builder.dispatch.plan import missing
+from builder.dispatch.run import plan, verification
+from builder.errors import MissingToolError, RegistryError
+from builder.files import write_whole
+from builder.oci.registry import Registry
+from builder.recipe.bundle import bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
+    from builder.dispatch.fleet import Fleet
     from builder.dispatch.follow import TaskState
-    from builder.dispatch.plan import TaskVerdict, VerifyTask
+    from builder.dispatch.run import Work
+    from builder.errors import RtbuildError
+    from builder.model import Cell, Matrix
 
-_SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"}
+_SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 
 
 def dispatch(
@@ -33,6 +47,9 @@ def dispatch(
     from_: Annotated[
         str | None, typer.Option("--from", metavar="REPOSITORY", help="Where `build --push` put the images.")
     ] = None,
+    build: Annotated[
+        bool, typer.Option("--build", help="Build what staging lacks, on nodes without a GPU.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the batch scripts or manifests; submit nothing.")
     ] = False,
@@ -43,43 +60,32 @@ def dispatch(
     junit: Annotated[Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML.")] = None,
     json_: opt.Json = False,
 ) -> int:
-    """Have each cell verified on each GPU that it claims, by Slurm or Kubernetes; what has a verdict is
-    left out.
-    """
-    from builder.console import print_json
-    from builder.dispatch import run
-    from builder.dispatch.fleet import load_fleet
-    from builder.dispatch.follow import Follower, exit_code
-    from builder.dispatch.plan import missing
-    from builder.oci.registry import Registry
-    from builder.recipe.bundle import bundle
-
+    """Whatever has a verdict, or with --build an image, is left out; saying it twice submits once."""
     chosen = opt.load_all(matrices)
     cells = opt.choose(chosen, select, skip).chosen
     asked = load_fleet(fleet)
     registry = Registry.to_write()
-    planned = run.plan(registry, chosen, cells, fleet=asked, staging=from_, probe=bundle())
-    if dry_run:
-        left = missing(planned.tasks, run.known(registry, planned, planned.tasks))
-        sys.stdout.write("".join(run.rendered(left, asked).values()))
-        return 0
     say = _Once()
-
-    def known(tasks: Sequence[VerifyTask]) -> Mapping[str, TaskVerdict]:
-        return run.gather(registry, planned, asked, tasks, say.warn)
-
-    verdict_of = known(planned.tasks)
-    left = missing(planned.tasks, verdict_of)
-    _say(f"{len(planned.tasks)} tasks: {len(verdict_of)} have a verdict, {len(left)} to run")
-    run.submit(left, asked, _say)
-    follower = Follower(tasks=planned.tasks, known=known, under_way=lambda: run.under_way(asked))
+    try:
+        work: Work[Any] = _work(
+            chosen, cells, asked, registry=registry, staging=from_, build=build, warn=say.warn
+        )
+        verdict_of = work.known(work.tasks)
+    except RegistryError as error:  # nobody knows anything about an image yet
+        raise MissingToolError(error.message, hint=error.hint) from error
+    left = missing(work.tasks, verdict_of)
+    if dry_run:
+        sys.stdout.write("".join(work.rendered(left).values()))
+        return 0
+    done = "are built" if build else "have a verdict"
+    _say(f"{len(work.tasks)} tasks: {len(verdict_of)} {done}, {len(left)} to run")
+    refused = work.submit(left, _say)
+    follower = Follower(tasks=work.tasks, known=work.known, under_way=work.under_way, refused=refused)
     cancel = threading.Event()
     if wait:
         before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
         try:
-            rows = follower.wait(
-                cancel, seconds=every, say=_changes, warn=lambda error: say.warn(f"{error.message}: goes on")
-            )
+            rows = follower.wait(cancel, seconds=every, say=_changes, warn=say.trouble)
         finally:
             signal.signal(signal.SIGINT, before)
     else:
@@ -93,7 +99,23 @@ def dispatch(
     if cancel.is_set():
         _say("the tasks go on; the same command follows them again")
         return INTERRUPTED
-    return exit_code(rows) if wait else 0
+    return exit_code(rows) if wait else 5 if refused else 0
+
+
+def _work(
+    matrices: Sequence[Matrix],
+    cells: Sequence[Cell],
+    fleet: Fleet,
+    *,
+    registry: Registry,
+    staging: str | None,
+    build: bool,
+    warn: Callable[[str], None],
+) -> Work[Any]:
+    if build:
+        return building(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
+    planned = plan(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
+    return verification(registry, planned, fleet, warn)
 
 
 class _Once:
@@ -107,6 +129,14 @@ class _Once:
             self._said.add(text)
             _say(f"warning: {text}")
 
+    def trouble(self, error: RtbuildError | None) -> None:
+        """A look that failed; None for the first that did not."""
+        if error is None:
+            self._said.clear()
+            _say("registry and scheduler answer again")
+        else:
+            self.warn(f"{error.message}; it is asked again")
+
 
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
@@ -115,21 +145,22 @@ def _say(text: str) -> None:
 
 def _changes(rows: Sequence[TaskState]) -> None:
     for row in rows:
-        _say(f"{row.task.cell} on {row.task.gpu_class}: {_word(row)}")
+        _say(f"{row.task.cell}, {row.task.column}: {_word(row)}")
 
 
 def _word(row: TaskState) -> str:
     if row.verdict is None:
         return f"{row.state}: {row.word}"
     cause = f": {row.verdict.cause}" if row.verdict.cause else ""
-    return f"{row.verdict.verdict}{cause} ({row.verdict.gpu}, driver {row.verdict.driver})"
+    card = f" ({row.verdict.gpu}, driver {row.verdict.driver})" if row.verdict.gpu else ""
+    return f"{row.verdict.verdict}{cause}{card}"
 
 
 def _table(rows: Sequence[TaskState]) -> str:
     """Cells down, classes across."""
-    classes = sorted({row.task.gpu_class for row in rows})
+    classes = sorted({row.task.column for row in rows})
     cells = list(dict.fromkeys((row.task.matrix, row.task.cell) for row in rows))
-    state = {(row.task.matrix, row.task.cell, row.task.gpu_class): _short(row) for row in rows}
+    state = {(row.task.matrix, row.task.cell, row.task.column): _short(row) for row in rows}
     width = max((len(cell) for _, cell in cells), default=0)
     lines = [" ".join([" " * width, *(f"{name:>12}" for name in classes)])]
     for matrix, cell in cells:
@@ -150,7 +181,7 @@ def _document(row: TaskState) -> dict[str, Any]:
         "key": row.task.key,
         "cell": row.task.cell,
         "matrix": row.task.matrix,
-        "class": row.task.gpu_class,
+        "class": row.task.column,
         "image": row.task.image,
         "state": row.state,
         "verdict": row.verdict.verdict if row.verdict else None,
@@ -162,19 +193,18 @@ def _document(row: TaskState) -> dict[str, Any]:
 
 
 def _write_junit(path: Path, rows: Sequence[TaskState]) -> None:
-    from builder.console.case import Case, CaseStatus
+    from builder.console.case import CaseStatus
     from builder.console.job import junit_xml
-    from builder.files import write_whole
 
     def status(row: TaskState) -> CaseStatus:
         if row.verdict is None:
             return CaseStatus.SKIPPED if row.state == "waiting" else CaseStatus.ERROR
-        return CaseStatus.PASSED if row.verdict.verdict == "works" else CaseStatus.FAILED
+        return CaseStatus.PASSED if row.verdict.verdict in {"works", "built"} else CaseStatus.FAILED
 
     cases = [
         Case(
             suite=row.task.matrix,
-            name=f"{row.task.cell} on {row.task.gpu_class}",
+            name=f"{row.task.cell}, {row.task.column}",
             status=status(row),
             word=_word(row),
             kind=(row.verdict.cause or row.verdict.verdict) if row.verdict else row.state,

@@ -6,8 +6,9 @@ Nothing is kept but in registry and scheduler: a dispatcher that was killed and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Generic, Literal
 
+from builder.dispatch.plan import AnyTask
 from builder.errors import RegistryError, RtbuildError, SchedulerError
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from builder.dispatch.client import Scheduled
-    from builder.dispatch.plan import TaskVerdict, VerifyTask
+    from builder.dispatch.plan import Task, TaskVerdict
 
 State = Literal["verdict", "waiting", "lost"]
 
@@ -30,7 +31,7 @@ _AWAY = 600.0
 class TaskState:
     """Where a task stands."""
 
-    task: VerifyTask
+    task: Task
     state: State
     verdict: TaskVerdict | None = None
     word: str = ""
@@ -38,14 +39,16 @@ class TaskState:
 
 
 @dataclass(kw_only=True)
-class Follower:
+class Follower(Generic[AnyTask]):
     """Looks at the registry and the scheduler, and remembers how often a task was nowhere."""
 
-    tasks: Sequence[VerifyTask]
-    known: Callable[[Sequence[VerifyTask]], Mapping[str, TaskVerdict]]
+    tasks: Sequence[AnyTask]
+    known: Callable[[Sequence[AnyTask]], Mapping[str, TaskVerdict]]
     """Verdicts on these tasks by key, from the registry."""
     under_way: Callable[[], Mapping[str, Scheduled]]
     """Each task that the scheduler still has, by key."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Why the scheduler did not take a task, by key."""
     _verdicts: dict[str, TaskVerdict] = field(default_factory=dict)
     _absent: dict[str, int] = field(default_factory=dict)
 
@@ -65,13 +68,15 @@ class Follower:
         )
         return tuple(self._state(task, alive.get(task.key)) for task in self.tasks)
 
-    def _state(self, task: VerifyTask, scheduled: Scheduled | None) -> TaskState:
+    def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:
         found = self._verdicts.get(task.key)
         if found is not None:
             return TaskState(task=task, state="verdict", verdict=found)
         if scheduled is not None:
             self._absent.pop(task.key, None)
             return TaskState(task=task, state="waiting", word=scheduled.word)
+        if task.key in self.refused:
+            return TaskState(task=task, state="lost", word=f"not submitted: {self.refused[task.key]}")
         self._absent[task.key] = self._absent.get(task.key, 0) + 1
         if self._absent[task.key] < _PATIENCE:
             return TaskState(task=task, state="waiting", word="ended, or not there yet")
@@ -85,12 +90,12 @@ class Follower:
         *,
         seconds: float,
         say: Callable[[Sequence[TaskState]], None],
-        warn: Callable[[RtbuildError], None],
+        warn: Callable[[RtbuildError | None], None],
     ) -> tuple[TaskState, ...]:
         """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` what changed.
 
-        A look that fails is told to ``warn``, and the next one may succeed. Raises RegistryError and
-        SchedulerError after ten minutes of them.
+        A look that fails is told to ``warn``, and so is, by None, the first one after it. Raises
+        RegistryError and SchedulerError after ten minutes of them.
         """
         before: tuple[TaskState, ...] = ()
         away = 0.0
@@ -103,6 +108,8 @@ class Follower:
                     raise
                 warn(error)
             else:
+                if away:
+                    warn(None)
                 away = 0.0
                 old = before or (None,) * len(rows)
                 changed = [row for row, last in zip(rows, old, strict=True) if row != last]
@@ -116,7 +123,7 @@ class Follower:
 
 
 def exit_code(rows: Sequence[TaskState]) -> int:
-    """0: every task works; 1: some image is at fault; 5: some task has no verdict."""
-    if any(row.verdict is not None and row.verdict.verdict != "works" for row in rows):
+    """0: every task works, or is built; 1: some image is at fault; 5: some task has no verdict."""
+    if any(row.verdict is not None and row.verdict.verdict not in {"works", "built"} for row in rows):
         return 1
     return 5 if any(row.verdict is None for row in rows) else 0

@@ -145,6 +145,8 @@ class JobState:
     ended: bool
     scheduled: Scheduled
     pod: str | None
+    exit_code: int | None
+    """Of the probe in that pod."""
 
 
 def submit(manifests: str) -> str:
@@ -192,22 +194,35 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     good = [pod for pod in newest if (pod.get("status") or {}).get("phase") == "Succeeded"]
     pod = next(iter(good or newest), None)
-    name = None if pod is None else str(pod["metadata"]["name"])
+    ended, scheduled = _progress(job, pod)
+    return JobState(
+        ended=ended,
+        scheduled=scheduled,
+        pod=None if pod is None else str(pod["metadata"]["name"]),
+        exit_code=None if pod is None else _exit_code(pod),
+    )
+
+
+def _progress(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> tuple[bool, Scheduled]:
+    """Whether a Job has ended, and what is to be said of it. Until it has, no log is read."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition.get("status") != "True":
             continue
         if condition.get("type") == "Complete":
-            return JobState(ended=True, scheduled=Scheduled(word="complete"), pod=name)
+            return True, Scheduled(word="complete")
         if condition.get("type") == "Failed":
-            word = _words("failed", condition.get("reason"), condition.get("message"))
-            return JobState(ended=True, scheduled=Scheduled(word=word), pod=name)
+            return True, Scheduled(word=_words("failed", condition.get("reason"), condition.get("message")))
     if (job.get("spec") or {}).get("suspend"):
-        scheduled = Scheduled(word="suspended: it waits in its queue", queued=True)
-    elif pod is None:
-        scheduled = Scheduled(word="no pod yet", queued=True)
-    else:
-        scheduled = Scheduled(word=_pod_word(pod), queued=True)  # until its Job has ended, no log is read
-    return JobState(ended=False, scheduled=scheduled, pod=name)
+        return False, Scheduled(word="suspended: it waits in its queue", queued=True)
+    return False, Scheduled(word="no pod yet" if pod is None else _pod_word(pod), queued=True)
+
+
+def _exit_code(pod: Mapping[str, Any]) -> int | None:
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated")
+        if ended and isinstance(ended.get("exitCode"), int):
+            return int(ended["exitCode"])
+    return None
 
 
 def _pod_word(pod: Mapping[str, Any]) -> str:

@@ -13,12 +13,22 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from builder.errors import CellError, CommandError, ImageMissingError, MissingToolError, RegistryError
-from builder.evidence.travel import share
+from builder.dispatch.plan import VerifyTask, verdicts
+from builder.errors import (
+    CellError,
+    CommandError,
+    ImageMissingError,
+    MissingToolError,
+    RegistryError,
+    RegistryLoginError,
+)
+from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
+from builder.verify import SealedReport
 from builder.verify.document import EXIT_CODES, parse
 from builder.verify.entry import key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
@@ -66,13 +76,22 @@ def verify_digest(
         CellError: the image cannot be read, or the probe printed no report.
     """
     staged = _patiently(lambda: read_image(registry, repository, digest))
+    there = _patiently(lambda: _verdict_there(registry, staged, card))
+    if there is not None:
+        return NodeResult(
+            exit_code=EXIT_CODES[there],
+            verdict=there,
+            card=card,
+            message=f"{there}, by a report that is there",
+        )
     used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
     if used is None:
         raise MissingToolError(
             "there is neither docker nor podman nor apptainer on this node",
             hint="install one, or name where it is: PATH",
         )
-    code, text = _run(container(used, staged.reference, os.environ), seconds)
+    name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{_given(os.environ).replace(',', '-') or 'all'}"
+    code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
         tail = text.decode("utf-8", "replace").splitlines()[-5:]
         return NodeResult(
@@ -84,10 +103,31 @@ def verify_digest(
     return _report(registry, staged, text, code, card)
 
 
-def attach_report(registry: Registry, staged: Staged, text: bytes) -> tuple[str, str | None, bool]:
+def _verdict_there(registry: Registry, staged: Staged, card: str) -> str | None:
+    """The verdict of a report that came first: of a task that was submitted twice, or requeued too late."""
+    reports = [one for one in shared(registry, staged) if isinstance(one, SealedReport)]
+    tasks = [
+        VerifyTask(
+            gpu_class=card,
+            matrix="",
+            cell="",
+            repository=staged.repository,
+            digest=staged.digest,
+            probe=probe,
+            inputs="",
+        )
+        for probe in {one.key.probe for one in reports}
+    ]
+    return next((found.verdict for found in verdicts(tasks, reports).values()), None)
+
+
+def attach_report(
+    registry: Registry, staged: Staged, text: bytes, *, verified: datetime | None = None
+) -> tuple[str, str | None, bool]:
     """Put a report beside its image; its verdict, the class of GPU that it saw, and whether it is new there.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is attached.
+    ``verified`` is now by default.
 
     Raises:
         CellError: the text is no report.
@@ -105,6 +145,7 @@ def attach_report(registry: Registry, staged: Staged, text: bytes) -> tuple[str,
         json.loads(text),
         cell=staged.label(CELL_LABEL) or "",
         matrix=staged.label(MATRIX_LABEL) or "",
+        verified=verified,
     )
     new = share(registry, staged, [read_entry(entry, f"{staged.reference} here")])
     return document.verdict, seen, bool(new)
@@ -120,7 +161,7 @@ def _patiently(call: Callable[[], _Answer]) -> _Answer:
     for seconds in _WAITS:
         try:
             return call()
-        except ImageMissingError:
+        except (ImageMissingError, RegistryLoginError):
             raise
         except RegistryError as error:
             sys.stderr.write(f"{error.message}; again in {seconds} s\n")
@@ -133,7 +174,8 @@ def _report(registry: Registry, staged: Staged, text: bytes, code: int, card: st
     verdict = parse(text).verdict
     if EXIT_CODES[verdict] != code:
         raise CellError(f"the probe says {verdict} and ended with {code}")
-    _, seen, attached = _patiently(lambda: attach_report(registry, staged, text))
+    now = datetime.now(UTC)  # the same report at each attempt, of which one may have arrived
+    _, seen, attached = _patiently(lambda: attach_report(registry, staged, text, verified=now))
     if wrong_card(card, seen):
         return NodeResult(
             exit_code=2,
@@ -151,14 +193,19 @@ def _report(registry: Registry, staged: Staged, text: bytes, code: int, card: st
     )
 
 
-def container(tool: Tool, image: str, environment: Mapping[str, str]) -> list[str]:
+def _given(environment: Mapping[str, str]) -> str:
+    """The numbers of the GPUs that Slurm gave the job, with commas: https://slurm.schedmd.com/gres.html"""
+    return environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
+
+
+def container(tool: Tool, image: str, environment: Mapping[str, str], name: str) -> list[str]:
     """The command that runs the probe in an image: no root, no network, nothing to write to but /tmp.
 
-    Docker's daemon is outside the job's cgroup, so the device that the scheduler gave is named to it
-    (https://slurm.schedmd.com/gres.html, SLURM_JOB_GPUS).
+    Docker's daemon is outside the job's cgroup, so the device that the scheduler gave is named to it.
     """
-    given = environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
+    given = _given(environment)
     inside = ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
+    inside += ["--name", name]
     probe = ["--entrypoint", "cudnn-verify", image, "--json"]
     if tool == "docker":
         gpus = ["--gpus", f'"device={given}"' if given else "all"]
@@ -169,20 +216,20 @@ def container(tool: Tool, image: str, environment: Mapping[str, str]) -> list[st
         )
         flags = [flag for device in devices for flag in ("--device", device)]
         return ["podman", "run", "--rm", *inside, *flags, *probe]
-    return [
-        "apptainer",
-        "exec",
-        "--nv",
-        "--containall",
-        "--no-home",
-        f"docker://{image}",
-        "cudnn-verify",
-        "--json",
-    ]
+    # --containall leaves the environment out, and with it which GPU of the node is the job's
+    seen = environment.get("CUDA_VISIBLE_DEVICES")
+    gpus = ["--env", f"CUDA_VISIBLE_DEVICES={seen}"] if seen else []
+    inner = ["--nv", "--containall", "--no-home", *gpus, f"docker://{image}", "cudnn-verify", "--json"]
+    return ["apptainer", "exec", *inner]
 
 
-def _run(command: Sequence[str], seconds: int) -> tuple[int, bytes]:
-    """Exit status and standard output; stderr passes through to the job's log."""
+def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[int, bytes]:
+    """Exit status and standard output; stderr passes through to the job's log.
+
+    Whatever ends this, no container is left: a client that is killed leaves its container to the daemon, and
+    one that a requeued job left has the GPU still.
+    """
+    _remove(tool, name)
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=seconds)
     except FileNotFoundError as error:
@@ -190,9 +237,22 @@ def _run(command: Sequence[str], seconds: int) -> tuple[int, bytes]:
             f"there is no {command[0]} on this node", hint="see `runtime` in the fleet"
         ) from error
     except subprocess.TimeoutExpired as error:
+        _remove(tool, name)
         raise CommandError(
-            f"the container was not done after {seconds} s", command=command, returncode=124
+            f"the container was not done after {seconds} s",
+            command=command,
+            returncode=124,
+            hint="kernels that are compiled from PTX take long: `minutes` in the fleet file",
         ) from error
+    except BaseException:  # SIGTERM of the scheduler, as KeyboardInterrupt
+        _remove(tool, name)
+        raise
     if len(done.stdout) > _LIMIT:
         raise CellError(f"the container printed {len(done.stdout)} bytes, which is no report")
     return done.returncode, done.stdout
+
+
+def _remove(tool: Tool, name: str) -> None:
+    """Remove a container if it is there. Apptainer's ends with its process."""
+    if tool != "apptainer" and shutil.which(tool):
+        subprocess.run([tool, "rm", "--force", name], capture_output=True, check=False, timeout=60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from builder.evidence.verification import no_proof
 from builder.facts.gpus import class_of
@@ -16,8 +16,34 @@ if TYPE_CHECKING:
 
     from builder.verify import SealedReport
 
+AnyTask = TypeVar("AnyTask", bound="Task")
 CONCLUSIVE = frozenset({"works", "broken", "unsupported-gpu"})
 """Verdicts about the image; ``host``, ``busy`` and ``unverified`` say nothing about it."""
+
+
+def key_of_task(*parts: str) -> str:
+    """A task's name: 20 hex digits over what it is about."""
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+
+
+class Task(Protocol):
+    """What a scheduler runs once: a verification or a build."""
+
+    @property
+    def key(self) -> str:
+        """Its name for ever, 20 hex digits."""
+
+    @property
+    def matrix(self) -> str: ...
+    @property
+    def cell(self) -> str: ...
+    @property
+    def image(self) -> str:
+        """The reference that it is about."""
+
+    @property
+    def column(self) -> str:
+        """What it does with the cell, as the heading of a column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +79,23 @@ class VerifyTask:
         return f"{self.repository}@{self.digest}"
 
     @property
+    def column(self) -> str:
+        return self.gpu_class
+
+    @property
     def key(self) -> str:
-        """The task's name for ever: 20 hex digits over digest, class, probe and lock."""
-        parts = (self.digest, self.gpu_class, self.probe, self.inputs)
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+        """Over digest, class, probe and lock."""
+        return key_of_task(self.digest, self.gpu_class, self.probe, self.inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskVerdict:
-    """What a report says of a task."""
+    """What a report says of a task; of a build that its image is there: ``built``."""
 
     verdict: str
-    cause: str | None
-    gpu: str
-    driver: str | None
+    cause: str | None = None
+    gpu: str | None = None
+    driver: str | None = None
 
 
 def tasks_of(cells: Iterable[StagedCell]) -> tuple[VerifyTask, ...]:
@@ -113,7 +142,7 @@ def verdicts(tasks: Sequence[VerifyTask], reports: Iterable[SealedReport]) -> di
     return found
 
 
-def missing(tasks: Sequence[VerifyTask], known: Iterable[str]) -> tuple[VerifyTask, ...]:
+def missing(tasks: Sequence[AnyTask], known: Iterable[str]) -> tuple[AnyTask, ...]:
     """The tasks without a verdict."""
     there = set(known)
     return tuple(task for task in tasks if task.key not in there)

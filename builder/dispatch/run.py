@@ -7,19 +7,20 @@ import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from builder import __version__
 from builder.dispatch import kubernetes, slurm
 from builder.dispatch.node import attach_report, wrong_card
-from builder.dispatch.plan import CONCLUSIVE, StagedCell, tasks_of, verdicts
-from builder.errors import CellError, ImageMissingError, MissingToolError, UsageError
+from builder.dispatch.plan import CONCLUSIVE, AnyTask, StagedCell, tasks_of, verdicts
+from builder.errors import CellError, ImageMissingError, SchedulerError, UsageError
 from builder.evidence.travel import shared
 from builder.matrix.globs import matches
 from builder.oci.staging import find_staged, repository_of
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.recipe import render
 from builder.verify import SealedReport
+from builder.verify.document import EXIT_CODES, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,20 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 8
 """Questions to the registry at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Generic[AnyTask]):
+    """Tasks of one kind, and what is done with them."""
+
+    tasks: Sequence[AnyTask]
+    known: Callable[[Sequence[AnyTask]], Mapping[str, TaskVerdict]]
+    """What the registry has of these tasks, by key."""
+    submit: Callable[[Sequence[AnyTask], Callable[[str], None]], Mapping[str, str]]
+    """Why the scheduler did not take some of these, by key."""
+    rendered: Callable[[Sequence[AnyTask]], Mapping[str, str]]
+    """What would be submitted, by a name for each text."""
+    under_way: Callable[[], Mapping[str, Scheduled]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +207,11 @@ def _collect(
     """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
     if job.pod is None:
         raise CellError("its pod is gone, and its log with it")
-    verdict, seen, new = attach_report(registry, image, _json_in(kubernetes.log_of(job.pod, fleet)))
+    text = _json_in(kubernetes.log_of(job.pod, fleet))
+    said = parse(text).verdict
+    if job.exit_code is not None and job.exit_code != EXIT_CODES[said]:
+        raise CellError(f"the report says {said}, and its pod ended with {job.exit_code}")
+    verdict, seen, new = attach_report(registry, image, text)
     if wrong_card(task.gpu_class, seen):
         raise CellError(f"the fleet says {task.gpu_class}, and its node has {seen}: mend the fleet file")
     if verdict not in CONCLUSIVE:
@@ -202,54 +221,69 @@ def _collect(
 
 def _json_in(log: str) -> bytes:
     """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
+    found = []
     for start in re.finditer(r"^\{", log, re.MULTILINE):
         try:
             document, _ = json.JSONDecoder().raw_decode(log[start.start() :])
         except (ValueError, RecursionError):
             continue
-        if "verdict" in document:
-            return json.dumps(document).encode()
-    raise CellError("the pod's log holds no report")
+        found += [document] if "verdict" in document else []
+    if len(found) != 1:
+        raise CellError(f"the pod's log holds {'several reports' if found else 'no report'}")
+    return json.dumps(found[0]).encode()
 
 
-def rendered(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
-    """What would be submitted, by a name for each text."""
-    if not tasks:
-        return {}
-    return slurm.render(tasks, fleet) if fleet.scheduler == "slurm" else kubernetes.render(tasks, fleet)
+def verification(
+    registry: Registry, planned: DispatchPlan, fleet: Fleet, warn: Callable[[str], None]
+) -> Work[VerifyTask]:
+    """The verifications of a plan, by the fleet's scheduler."""
+    render_all = slurm.render if fleet.scheduler == "slurm" else kubernetes.render
+    return Work(
+        tasks=planned.tasks,
+        known=lambda tasks: gather(registry, planned, fleet, tasks, warn),
+        submit=lambda tasks, say: submit(tasks, fleet, say),
+        rendered=lambda tasks: render_all(tasks, fleet) if tasks else {},
+        under_way=lambda: under_way(fleet),
+    )
 
 
-def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> None:
+def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> dict[str, str]:
     """Submit tasks that are not under way already, and say each answer of the scheduler.
 
-    Raises:
-        MissingToolError: the scheduler would not take a class; nothing was submitted.
-        SchedulerError: it refused, or did not answer; what was submitted before stays.
+    Why it took some not, by key. Raises SchedulerError, MissingToolError; what was submitted before stays.
     """
+    if not tasks:
+        return {}
     jobs = kubernetes.jobs(fleet) if fleet.scheduler == "kubernetes" else {}
     there = _alive(jobs) if fleet.scheduler == "kubernetes" else slurm.under_way()
     fresh = [task for task in tasks if task.key not in there]
-    if not fresh:
-        return
-    refused = try_fleet(fleet, sorted({task.gpu_class for task in fresh}))
-    if any(refused.values()):
-        raise MissingToolError(
-            "the scheduler takes no task of "
-            + "; ".join(f"{name}: {problem}" for name, problem in refused.items() if problem),
-            hint="nothing was submitted; mend the fleet file, or leave cells out by --skip",
-        )
-    kubernetes.remove([task.key for task in fresh if task.key in jobs], fleet)
+    if len(fresh) < len(tasks):
+        say(f"{len(tasks) - len(fresh)} are under way already")
+    if fleet.scheduler == "slurm":
+        return _submit_arrays(fresh, fleet, say) if fresh else {}
+    refused = try_fleet(fleet, sorted({task.gpu_class for task in fresh})) if fresh else {}
+    taken = [task for task in fresh if refused[task.gpu_class] is None]
+    kubernetes.remove([task.key for task in taken if task.key in jobs], fleet)
+    for name, text in kubernetes.render(taken, fleet).items() if taken else ():
+        say(f"{name}: {kubernetes.submit(text)}")
+    return {task.key: refused[task.gpu_class] or "" for task in fresh if task not in taken}
+
+
+def _submit_arrays(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> dict[str, str]:
+    refused: dict[str, str] = {}
     before: dict[str, str] = {}
-    for name, text in rendered(fresh, fleet).items():
-        if fleet.scheduler == "kubernetes":
-            say(f"{name}: {kubernetes.submit(text)}")
-            continue
+    for name, text in slurm.render(tasks, fleet, slurm.array_limit()).items():
         part = name.partition(".")[0]
         lane = fleet.lane(part)
         # of a class with a limit one array after the other, or the limit would hold for each
         limited = lane is not None and lane.at_once is not None and part in before
-        before[part] = slurm.submit(text, [before[part]] if limited else [])
+        try:
+            before[part] = slurm.submit(text, [before[part]] if limited else [])
+        except SchedulerError as error:
+            refused |= dict.fromkeys(slurm.keys_in(text), slurm.why(error))
+            continue
         say(f"{name}: submitted as job {before[part]}")
+    return refused
 
 
 def under_way(fleet: Fleet) -> Mapping[str, Scheduled]:

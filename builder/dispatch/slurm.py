@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from builder.dispatch.client import Scheduled, SchedulerClient
 from builder.dispatch.plan import VerifyTask
+from builder.documents import shown
 from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
@@ -33,23 +34,34 @@ _ARRAY = 1000
 _ANY = VerifyTask(gpu_class="", matrix="", cell="x", repository="x", digest="x", probe="", inputs="")
 
 
-def render(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
-    """The batch scripts of each class that has tasks: ``T4``, and ``T4.2`` if one array does not hold all."""
+def render(tasks: Sequence[VerifyTask], fleet: Fleet, array: int = _ARRAY) -> dict[str, str]:
+    """The batch scripts of each class that has tasks: ``T4``, and ``T4.2`` if one array does not hold all.
+
+    ``array``: tasks of an array at most.
+    """
     found = {}
     for name in sorted({task.gpu_class for task in tasks}):
         mine = [task for task in tasks if task.gpu_class == name]
-        for number in range(0, len(mine), _ARRAY):
-            found[f"{name}.{number // _ARRAY + 1}" if number else name] = _verification(
-                name, mine[number : number + _ARRAY], fleet
+        for number in range(0, len(mine), array):
+            found[f"{name}.{number // array + 1}" if number else name] = _verification(
+                name, mine[number : number + array], fleet
             )
     return found
+
+
+def array_limit() -> int:
+    """Tasks that this controller lets an array have: an index has to be below its ``MaxArraySize``."""
+    told = re.search(r"^MaxArraySize\s*=\s*(\d+)", _SLURM.ask(["scontrol", "show", "config"]), re.MULTILINE)
+    return min(_ARRAY, int(told[1])) if told and int(told[1]) else _ARRAY
 
 
 def _verification(name: str, tasks: Sequence[VerifyTask], fleet: Fleet) -> str:
     lane = fleet.lane(name)
     if lane is None:
         raise ValueError(f"the fleet has no class {name}")
+    seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # it is to end before Slurm ends it
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
+    command += ["--timeout", str(seconds)]
     return batch_script(
         name.lower(),
         [f"{task.key} {task.image} {task.cell}" for task in tasks],
@@ -101,16 +113,15 @@ def batch_script(
         "code=0",
         run,
         "case $code in",
-        f"  {final}) ;;",
-        "  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere",
-        f'    if [ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ]; then',
-        "      export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))",
-        f'      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+{fleet.pause})',
-        '      "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"',
-        "    fi",
-        "    ;;",
+        f"  {final}) exit $code ;;",
         "esac",
-        "exit $code",
+        "# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job",
+        "# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.",
+        f'[ "${{RTBUILD_ATTEMPT:-1}}" -lt {fleet.attempts} ] || exit 1',
+        "export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))",
+        f'again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+{fleet.pause})',
+        'echo "exit $code: submitted again"',
+        '"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1',
     ]
     return "\n".join(lines) + "\n"
 
@@ -126,7 +137,11 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
     Raises SchedulerError, MissingToolError.
     """
     order = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    return _SLURM.ask(["sbatch", "--parsable", *order], script).strip().partition(";")[0]
+    told = _SLURM.ask(["sbatch", "--parsable", *order], script)
+    found = re.search(r"^(\d+)(?:;\S+)?$", told, re.MULTILINE)  # a site's own words may stand around it
+    if found is None:
+        raise SchedulerError("sbatch named no job", command=["sbatch"], returncode=0, tail=[shown(told)])
+    return found[1]
 
 
 def under_way() -> Mapping[str, Scheduled]:
@@ -169,14 +184,15 @@ def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why Slurm would not take a job of the class; None if it would. Nothing is submitted."""
     if fleet.lane(name) is None:
         return f"the fleet has no class {name}"
-    return try_script(_verification(name, [_ANY], fleet))
-
-
-def try_script(script: str) -> str | None:
-    """Why Slurm would not take a script's job; None if it would."""
+    script = _verification(name, [_ANY], fleet)
     head = "".join(line + "\n" for line in script.splitlines() if line.startswith("#SBATCH"))
     try:
         _SLURM.ask(["sbatch", "--test-only"], f"#!/bin/bash\n{head}true\n")
     except SchedulerError as error:
-        return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message
+        return why(error)
     return None
+
+
+def why(error: SchedulerError) -> str:
+    """Slurm's own last words."""
+    return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message

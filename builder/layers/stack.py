@@ -135,7 +135,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
                     return Known(key=key, record=found)
         return None
 
-    groups = _groups(pinned)
+    groups = groups_of(pinned)
     base = [rootfs_key(pinned.base, pinned.cell)] if isinstance(pinned.base, RootfsBase) else []
     with ThreadPoolExecutor(8 if elsewhere else 1, thread_name_prefix="look") as pool:
         wanted = {group: pool.submit(look, layer_keys_of(group, pinned)) for group in groups}
@@ -155,7 +155,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
 
 def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
     """The wheels, by sha256, whose layers seem to be in the store: for an estimate, nothing is kept."""
-    ready = [group for group in _groups(pinned) if any(map(store.has, layer_keys_of(group, pinned)))]
+    ready = [group for group in groups_of(pinned) if any(map(store.has, layer_keys_of(group, pinned)))]
     return frozenset(wheel.sha256 for group in ready for wheel in group)
 
 
@@ -170,7 +170,8 @@ def as_listed(pinned: Pinned) -> bool:
     return pinned.cell.dependencies == "listed"
 
 
-def _groups(pinned: Pinned) -> tuple[Group, ...]:
+def groups_of(pinned: Pinned) -> tuple[Group, ...]:
+    """The wheels of each layer: see :attr:`Plan.groups`."""
     wheels = pinned.wheels
     large = sorted((wheel for wheel in wheels if wheel.size >= LARGE), key=lambda wheel: -wheel.size)[
         :MAX_LARGE

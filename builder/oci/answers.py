@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import requests
 
 from builder.documents import parse_object, shown
-from builder.errors import ImageMissingError, RegistryError
+from builder.errors import ImageMissingError, RegistryError, RegistryLoginError
 from builder.net.http import explain, redact
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def refusal(response: requests.Response, name: Reference, place: Place) -> Regis
         kind = ImageMissingError if said else RegistryError
         return kind(f"{name} does not exist in {place}{said}", hint=hint)
     if status in (401, 403):
-        return RegistryError(
+        return RegistryLoginError(
             f"{place} does not show {name} without a login, or it does not exist{said}",
             hint=f"check the name; if it is private: docker login {login}",
         )

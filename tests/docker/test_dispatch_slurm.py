@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -29,6 +30,9 @@ TESTS = Path(__file__).resolve().parents[1]
 RTBUILD = str(Path(sys.executable).parent / "rtbuild")
 CELLS = int(os.environ.get("RTBUILD_TEST_CELLS", "4"))
 """On four classes each: 50 make the 200 tasks of docs/dispatch.md."""
+
+KILLS = int(os.environ.get("RTBUILD_TEST_KILLS", "2"))
+"""Of the dispatcher, at moments by chance."""
 
 
 @pytest.fixture(scope="module")
@@ -59,22 +63,31 @@ class Scene:
         registry = Registry(client=Client(retries=0, backoff=0.01, read_timeout=5), login=lambda _host: None)
         for number, cell in enumerate(self.project.matrix.cells):
             self.project.stage(registry, f"{server.host}/staging", cell, extra=b"%d" % number)
-        node = folder / "node"
-        python = f"PYTHONPATH={TESTS.parent}:{TESTS} {sys.executable} {TESTS}/docker/node_double.py"
-        # the card is the third word: verify-digest --card T4 --runtime auto IMAGE
-        node.write_text(
-            f"#!/bin/bash\nexec nsenter --target {os.getpid()} --mount -- "
-            f'env HOME=/root {python} {folder} "$3" "${{@: -1}}"\n'
+        docker = folder / "bin" / "docker"
+        docker.parent.mkdir()
+        docker.write_text(
+            f"#!/bin/bash\nPYTHONPATH={TESTS.parent}:{TESTS}:{TESTS}/docker SCENE={folder}"
+            f' exec {sys.executable} {TESTS}/docker/docker_double.py "$@"\n'
         )
-        node.chmod(0o755)
+        docker.chmod(0o755)
+        self.node = folder / "node"
+        self.write_node(f"{docker.parent}:$PATH")
         self.fleet = folder / "fleet.yaml"
         self.fleet.write_text(
             f"version: 1\nscheduler: slurm\nstaging: {server.host}/staging\n"
             "attempts: 3\npause: 1\nminutes: 5\n"
-            f"command: {node}\nlog: {folder}/log-%A_%a\n"
+            f"command: {self.node}\nlog: {folder}/log-%A_%a\n"
             "classes: {T4: {at_once: 2}, A100: {}, L4: {}, H100: {}}\n"
         )
         self.ask({})
+
+    def write_node(self, path: str) -> None:
+        """What the fleet file calls rtbuild: the real one, out of Slurm's root, with this PATH."""
+        self.node.write_text(
+            f"#!/bin/bash\nexec nsenter --target {os.getpid()} --mount --"
+            f' env HOME=/root "PATH={path}" PYTHONPATH={TESTS.parent} {RTBUILD} "$@"\n'
+        )
+        self.node.chmod(0o755)
 
     def ask(self, codes: dict[str, list[Any]]) -> None:
         (self.folder / "asked.json").write_text(json.dumps(codes))
@@ -102,6 +115,24 @@ class Scene:
         for log in sorted(self.folder.glob("log-*"))[:3]:
             sys.stderr.write(f"{log.name}: {log.read_text()[-600:]}")
         return done.returncode, json.loads(done.stdout)["tasks"]
+
+    def start(self) -> subprocess.Popen[str]:
+        """A dispatcher that waits, in the background."""
+        return subprocess.Popen(
+            self.command("--wait", "--every", "1", "--json"),
+            env=self.env(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def until(self, name: str, count: int = 1) -> Path:
+        """The last run of a task, once it has run so often."""
+        end = time.monotonic() + 90
+        while self.runs().get(name, 0) < count:
+            assert time.monotonic() < end, self.cluster.logs()
+            time.sleep(0.2)
+        return max((self.folder / "runs" / name).iterdir())
 
     def runs(self) -> dict[str, int]:
         folder = self.folder / "runs"
@@ -146,13 +177,9 @@ def test_a_busy_card_is_tried_again_and_a_broken_image_is_not(scene: Scene) -> N
 def test_a_node_that_dies_loses_nothing(scene: Scene, cluster: Cluster) -> None:
     slow = {f"{cell.id} on T4": ["slow"] for cell in scene.project.matrix.cells[:2]}
     scene.ask(slow)
-    with subprocess.Popen(
-        scene.command("--wait", "--every", "1", "--json"), env=scene.env(), stdout=subprocess.PIPE, text=True
-    ) as waiting:
-        until = time.monotonic() + 60
-        while sum(scene.runs().get(name, 0) for name in slow) < 2:
-            assert time.monotonic() < until, cluster.logs()
-            time.sleep(0.5)
+    with scene.start() as waiting:
+        for name in slow:
+            scene.until(name)
         cluster.kill("n1")
         try:
             text, _ = waiting.communicate(timeout=400)
@@ -162,13 +189,99 @@ def test_a_node_that_dies_loses_nothing(scene: Scene, cluster: Cluster) -> None:
     assert waiting.returncode == 0
 
 
+def test_a_task_that_is_preempted_is_queued_again_by_slurm(scene: Scene, cluster: Cluster) -> None:
+    """It is no attempt, and what it ran when it was stopped leaves no report."""
+    name = f"{cell_of(scene, 0)} on A100"
+    scene.ask({name: ["slow"]})
+    with scene.start() as waiting:
+        scene.until(name)
+        urgent = ["--partition=urgent", "--gres=gpu:a100:1", "--output=/dev/null", "--wrap=sleep 2"]
+        cluster.call("sbatch", *urgent)
+        text, talk = waiting.communicate(timeout=400)
+    rows = json.loads(text)["tasks"]
+    assert (waiting.returncode, {row["verdict"] for row in rows}) == (0, {"works"}), talk
+    assert scene.runs() == {f"{row['cell']} on {row['class']}": 1 for row in rows} | {name: 2}
+    logs = "".join(path.read_text() for path in scene.folder.glob("log-*"))
+    assert "PREEMPT" in logs
+    assert "attempt 2" not in logs
+
+
+@pytest.mark.parametrize("above", [0, 1], ids=["script", "step"])
+def test_a_step_that_is_killed(scene: Scene, cluster: Cluster, above: int) -> None:
+    """kill -9 of the job's script, or of the slurmstepd above it: the task is lost or run again, and said."""
+    name = f"{cell_of(scene, 0)} on L4"
+    scene.ask({name: ["slow"]})
+    with scene.start() as waiting:
+        docker = int(scene.until(name).name.partition("-")[2])  # the parent of Docker's double: rtbuild
+        chain = [docker]
+        for _ in range(above + 1):
+            chain.append(int(Path(f"/proc/{chain[-1]}/stat").read_text().rpartition(")")[2].split()[1]))
+        os.kill(chain[-1], signal.SIGKILL)
+        text, talk = waiting.communicate(timeout=400)
+    row = next(one for one in json.loads(text)["tasks"] if f"{one['cell']} on {one['class']}" == name)
+    sys.stderr.write(f"{row['state']}: {row['scheduler']}\n{talk[-600:]}\n")
+    if row["state"] == "lost":
+        assert waiting.returncode == 5
+        assert "ended without a verdict" in row["scheduler"]
+    code, rows = scene.dispatch()
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
+
+
+def test_a_registry_that_is_away_for_a_minute(scene: Scene, server: RegistryDouble) -> None:
+    """Nodes and dispatcher ask again; no container runs twice for that."""
+    name = f"{cell_of(scene, 0)} on T4"
+    with scene.start() as waiting:
+        scene.until(name)
+        server.fault = lambda _method, _path: 503
+        time.sleep(float(os.environ.get("RTBUILD_TEST_AWAY", "20")))
+        server.fault = None
+        text, talk = waiting.communicate(timeout=400)
+    rows = json.loads(text)["tasks"]
+    assert (waiting.returncode, {row["verdict"] for row in rows}) == (0, {"works"}), talk
+    assert "it is asked again" in talk
+    assert "registry and scheduler answer again" in talk
+    assert set(scene.runs().values()) == {1}
+
+
+def test_two_dispatchers_at_once(scene: Scene) -> None:
+    both = [scene.start() for _ in range(2)]
+    ends = [one.communicate(timeout=400) for one in both]
+    for one, (text, talk) in zip(both, ends, strict=True):
+        assert one.returncode == 0, talk
+        assert {row["verdict"] for row in json.loads(text)["tasks"]} == {"works"}
+    assert max(scene.runs().values()) <= 2
+    sys.stderr.write(f"{sum(scene.runs().values())} runs of {4 * CELLS} tasks\n")
+
+
+def test_a_class_that_no_node_has(scene: Scene) -> None:
+    scene.fleet.write_text(scene.fleet.read_text().replace("H100: {}", "H100: {gres: 'gpu:h200:1'}"))
+    code, rows = scene.dispatch()
+    assert code == 5
+    assert {row["verdict"] for row in rows if row["class"] != "H100"} == {"works"}
+    (said,) = {row["scheduler"] for row in rows if row["class"] == "H100"}
+    assert "not submitted: Batch job submission failed: Requested node configuration is not avail" in said
+
+
+def test_without_a_gpu_the_real_path_says_so(scene: Scene) -> None:
+    """Nothing is a double here but the image: Docker has no GPU to give, so there is no report."""
+    scene.write_node("$PATH")
+    scene.fleet.write_text(scene.fleet.read_text().replace("attempts: 3", "attempts: 2"))
+    code, rows = scene.dispatch("--select", cell_of(scene, 0))
+    assert code == 5
+    assert {(row["state"], row["verdict"]) for row in rows} == {("lost", None)}
+    logs = [path.read_text() for path in scene.folder.glob("log-*")]
+    assert len(logs) == 2 * 4
+    for text in logs:
+        assert "docker ended with 125 and no report" in text
+    assert sum("attempt 2" in text for text in logs) == 4
+    assert sum("exit 30: submitted again" in text for text in logs) == 4
+
+
 def test_a_controller_that_dies_and_a_dispatcher_that_is_killed(scene: Scene, cluster: Cluster) -> None:
-    first = subprocess.Popen(
-        scene.command("--wait", "--every", "1", "--json"), env=scene.env(), stdout=subprocess.DEVNULL
-    )
-    time.sleep(4)
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    for _ in range(KILLS):
+        with scene.start() as killed:
+            time.sleep(random.uniform(0.5, 4))
+            killed.kill()
     cluster.kill("ctld")
     time.sleep(2)
     cluster.start("ctld")

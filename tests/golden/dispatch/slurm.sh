@@ -13,18 +13,17 @@ tasks=(
 read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 code=0
-rtbuild verify-digest --card A100 --runtime auto "$subject" || code=$?
+rtbuild verify-digest --card A100 --runtime auto --timeout 3540 "$subject" || code=$?
 case $code in
-  0 | 2 | 20 | 21) ;;
-  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere
-    if [ "${RTBUILD_ATTEMPT:-1}" -lt 3 ]; then
-      export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
-      "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"
-    fi
-    ;;
+  0 | 2 | 20 | 21) exit $code ;;
 esac
-exit $code
+# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
+# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
+again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+echo "exit $code: submitted again"
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1
 
 #!/bin/bash
 #SBATCH --job-name=rtbuild-t4
@@ -43,15 +42,14 @@ tasks=(
 read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
 echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
 code=0
-rtbuild verify-digest --card T4 --runtime auto "$subject" || code=$?
+rtbuild verify-digest --card T4 --runtime auto --timeout 1740 "$subject" || code=$?
 case $code in
-  0 | 2 | 20 | 21) ;;
-  *)  # it says nothing about the image: once more, later, and elsewhere if there is an elsewhere
-    if [ "${RTBUILD_ATTEMPT:-1}" -lt 3 ]; then
-      export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
-      again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
-      "${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0"
-    fi
-    ;;
+  0 | 2 | 20 | 21) exit $code ;;
 esac
-exit $code
+# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
+# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
+again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+echo "exit $code: submitted again"
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1

@@ -56,9 +56,9 @@ class Desk:
         self.monkeypatch.setenv("PATH", f"{self.bin}:{os.environ['PATH']}")
         self.write_fleet("slurm")
 
-    def write_fleet(self, scheduler: str, more: str = "") -> None:
+    def write_fleet(self, scheduler: str, more: str = "", limits: str = "{}") -> None:
         text = f"version: 1\nscheduler: {scheduler}\nstaging: {self.server.host}/staging\n"
-        self.fleet.write_text(text + "classes: {T4: {}, A100: {}}\n" + more)
+        self.fleet.write_text(f"{text}classes: {{T4: {limits}, A100: {limits}}}\n{more}")
 
     def program(self, name: str, script: str) -> None:
         """A double of a command, first on the PATH."""
@@ -83,7 +83,9 @@ class Desk:
             ' count=$(grep -c "^  \'" $job); for i in $(seq 0 $((count - 1))); do'
             ' echo "$(basename $job)|$i|$name|PENDING|Resources"; done; done',
         )
-        self.program("scontrol", f'[ "$1 $2" = "write batch_script" ] && cat {jobs}/$3')
+        self.program(
+            "scontrol", f'case "$1" in write) cat {jobs}/$3 ;; show) echo "MaxArraySize = 1001" ;; esac'
+        )
         return jobs
 
     def call(self, *words: str) -> tuple[int, str]:
@@ -109,12 +111,16 @@ class Desk:
     def docker(self, document: dict[str, Any], code: int) -> None:
         """A double of Docker whose container prints this report."""
         (self.folder / "document").write_text(json.dumps(document))
-        self.program("docker", f"cat {self.folder}/document; exit {code}")
+        self.program(
+            "docker",
+            f"echo $* >>{self.folder}/docker; [ $1 = run ] || exit 0\n"
+            f"cat {self.folder}/document; exit {code}",
+        )
 
-    def on_node(self, card: str = "T4") -> NodeResult:
+    def on_node(self, card: str = "T4", seconds: int = 20) -> NodeResult:
         image = self.images()[0]
         return verify_digest(
-            self.registry, image.repository, image.digest, card=card, tool="docker", seconds=20
+            self.registry, image.repository, image.digest, card=card, tool="docker", seconds=seconds
         )
 
 

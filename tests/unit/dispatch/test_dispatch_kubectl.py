@@ -13,7 +13,7 @@ from publish_doubles import A100, T4, report
 from builder.cli.app import app
 from builder.dispatch import kubernetes
 from builder.dispatch.fleet import load_fleet
-from builder.errors import MissingToolError, SchedulerError
+from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,9 @@ def end_all(desk: Desk, cluster: KubeDouble) -> None:
     """Every pod ran on the card that was asked for."""
     for number, job in enumerate(cluster.of("jobs")):
         card = CARDS[job["metadata"]["annotations"]["io.rtbuild/class"]]
-        cluster.pod(job, f"pod-{number}", {"phase": "Succeeded"}, log=report_of(desk, job, card))
+        ended = {"state": {"terminated": {"exitCode": 0}}}
+        status = {"phase": "Succeeded", "containerStatuses": [ended]}
+        cluster.pod(job, f"pod-{number}", status, log=report_of(desk, job, card))
         cluster.end(job, "Complete")
 
 
@@ -104,8 +106,10 @@ def test_a_refusal_is_said_before_anything_is_submitted(
 def test_a_token_that_may_look_and_not_create(desk: Desk, cluster: KubeDouble) -> None:
     message = 'jobs.batch is forbidden: User "tests" cannot create resource "jobs"'
     cluster.refuse = lambda method, _path: (403, "Forbidden", message) if method == "POST" else None
-    with pytest.raises(MissingToolError, match=r'takes no task of A100: .*cannot create resource "jobs"'):
-        desk.call()
+    code, rows = desk.tasks()
+    assert code == 5
+    assert all('cannot create resource "jobs"' in row["scheduler"] for row in rows)
+    assert not [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
 
 
 def test_too_many_requests_are_waited_for(desk: Desk, cluster: KubeDouble) -> None:
@@ -151,7 +155,8 @@ def test_a_server_that_is_away_while_somebody_waits(desk: Desk, cluster: KubeDou
     cluster.refuse = refuse
     code, rows = desk.tasks("--wait", "--every", "0.2")
     assert (code, {row["verdict"] for row in rows}) == (0, {"works"})
-    assert desk.said.count("Kubernetes refused: kubectl get: goes on") == 1
+    assert desk.said.count("Kubernetes refused: kubectl get; it is asked again") == 1
+    assert desk.said.count("answer again") == 1
 
 
 def test_lists_in_pages_and_a_page_that_is_gone(desk: Desk, cluster: KubeDouble) -> None:
@@ -232,8 +237,9 @@ def test_an_evicted_pod_and_its_successor(desk: Desk, cluster: KubeDouble) -> No
         (A100, {}, "the fleet says T4, and its node has A100"),
         (T4, {"verdict": "host", "cause": "driver-missing"}, "the report says host"),
         (T4, {"test_double": True}, None),
+        (T4, {"verdict": "broken", "cause": "cudnn-missing"}, "says broken, and its pod ended with 0"),
     ],
-    ids=["a fleet that lies", "host", "a double"],
+    ids=["a fleet that lies", "host", "a double", "its exit code"],
 )
 def test_a_log_that_is_no_verdict_on_the_task(
     desk: Desk, cluster: KubeDouble, gpu: dict[str, str], changes: dict[str, Any], said: str | None
@@ -247,6 +253,9 @@ def test_a_log_that_is_no_verdict_on_the_task(
             job = job_of(cluster, "T4")
             name = next(name for name, log in cluster.logs.items() if log == report_of(desk, job, T4))
             cluster.logs[name] = report_of(desk, job, gpu, **changes)
+            if changes.get("verdict") == "host":
+                ended = cluster.objects["pods", name]["status"]["containerStatuses"][0]["state"]
+                ended["terminated"]["exitCode"] = 22
             cluster.end(job, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
 
     cluster.refuse = refuse
@@ -256,6 +265,18 @@ def test_a_log_that_is_no_verdict_on_the_task(
     if said is not None:
         assert desk.said.count(said) == 1, "once, and not at every look"
         assert "failed: BackoffLimitExceeded" in desk.said
+
+
+def test_a_log_with_two_reports_is_none(desk: Desk, cluster: KubeDouble) -> None:
+    """Who prints before the probe does could say anything."""
+    desk.call()
+    end_all(desk, cluster)
+    for name, log in cluster.logs.items():
+        cluster.logs[name] = log + log
+    code, rows = desk.tasks()
+    assert code == 0
+    assert not any(row["verdict"] for row in rows)
+    assert desk.said.count("the pod's log holds several reports") == 4
 
 
 def test_a_job_that_ended_without_a_verdict_is_made_anew(desk: Desk, cluster: KubeDouble) -> None:

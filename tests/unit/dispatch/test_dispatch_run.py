@@ -6,11 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from evidence_doubles import moment
 from publish_doubles import A100, T4, report
 
 from builder.dispatch import node
 from builder.dispatch.node import attach_report, container
-from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
+from builder.errors import CellError, CommandError, MissingToolError, RegistryError, UsageError
 
 if TYPE_CHECKING:
     from tests.unit.dispatch.conftest import Desk
@@ -60,19 +61,50 @@ def test_a_class_that_the_fleet_lacks_is_named_before_anything_is_submitted(desk
         desk.call()
 
 
-def test_a_class_that_the_scheduler_refuses_is_named_before_anything_is_submitted(desk: Desk) -> None:
+def test_a_class_that_the_scheduler_refuses_keeps_no_other_from_its_turn(desk: Desk) -> None:
     jobs = desk.slurm()
+    real = desk.bin / "sbatch"
+    real.rename(desk.bin / "sbatch-double")
     desk.program(
-        "sbatch", "grep -q gpu:t4 || exit 0; echo 'sbatch: error: Invalid generic resource' >&2; exit 1"
+        "sbatch",
+        "text=$(cat); case $text in *gpu:t4*) echo 'sbatch: error: Invalid generic resource' >&2; exit 1 ;;"
+        ' esac; sbatch-double "$@" <<<"$text"',
     )
-    with pytest.raises(MissingToolError, match="takes no task of T4: Invalid generic resource"):
-        desk.call()
-    assert list(jobs.iterdir()) == []
+    code, rows = desk.tasks()
+    assert code == 5
+    assert {(row["class"], row["state"], row["scheduler"]) for row in rows} == {
+        ("T4", "lost", "not submitted: Invalid generic resource"),
+        ("A100", "waiting", "PENDING (Resources)"),
+    }
+    assert len(list(jobs.glob("*.after"))) == 1
+
+
+def test_arrays_are_as_large_as_the_controller_lets_them_be(desk: Desk) -> None:
+    jobs = desk.slurm()
+    desk.write_fleet("slurm", limits="{at_once: 3}")
+    desk.program(
+        "scontrol", f'case "$1" in write) cat {jobs}/$3 ;; show) echo "MaxArraySize            = 1" ;; esac'
+    )
+    assert desk.call()[0] == 0
+    after = [(jobs / f"{number}.after").read_text() for number in (1, 2, 3, 4)]
+    assert [text.partition("afterany:")[2].strip() for text in after] == ["", "1", "", "3"]
+    _, rows = desk.tasks()
+    assert {row["state"] for row in rows} == {"waiting"}
+    assert "4 are under way already" in desk.said
+
+
+def test_words_of_a_site_around_a_jobs_id(desk: Desk) -> None:
+    desk.slurm()
+    desk.program("sbatch", "cat >/dev/null; echo 'Welcome to the 2nd cluster'; echo '17;gpu1'; echo 'Bye 3'")
+    assert desk.call()[0] == 0
+    assert "T4: submitted as job 17" in desk.said
+    desk.program("sbatch", "cat >/dev/null; echo 'Welcome'")
+    assert desk.call()[0] == 5
 
 
 def test_an_image_that_is_not_staged_is_named(desk: Desk) -> None:
     desk.server.tags.clear()
-    with pytest.raises(ImageMissingError, match="2 of 2 images are not in staging"):
+    with pytest.raises(MissingToolError, match="2 of 2 images are not in staging"):
         desk.call()
 
 
@@ -87,11 +119,12 @@ def test_without_slurm_it_is_said(desk: Desk) -> None:
     [
         ("docker", ["--gpus", '"device=2"', "--entrypoint", "cudnn-verify"]),
         ("podman", ["--device", "nvidia.com/gpu=2"]),
-        ("apptainer", ["exec", "--nv", "--containall"]),
+        ("apptainer", ["exec", "--nv", "--containall", "CUDA_VISIBLE_DEVICES=GPU-1"]),
     ],
 )
 def test_the_container_gets_the_device_that_the_scheduler_gave(tool: Any, words: list[str]) -> None:
-    command = container(tool, "r/s@sha256:x", {"SLURM_JOB_GPUS": "2"})
+    given = {"SLURM_JOB_GPUS": "2", "CUDA_VISIBLE_DEVICES": "GPU-1"}
+    command = container(tool, "r/s@sha256:x", given, "name")
     assert command[0] == tool
     assert [word for word in words if word in command] == words
     if tool != "apptainer":
@@ -102,8 +135,33 @@ def test_a_node_attaches_its_report(desk: Desk) -> None:
     desk.docker(report(desk.images()[0]), 0)
     found = desk.on_node()
     assert (found.exit_code, found.verdict, found.card, found.attached) == (0, "works", "T4", True)
-    again = desk.on_node()  # a late second report of the same node is one more, not an error
-    assert again.exit_code == 0
+
+
+def test_a_task_that_was_submitted_twice_runs_once(desk: Desk) -> None:
+    desk.docker(report(desk.images()[0]), 0)
+    assert desk.on_node().attached
+    again = desk.on_node()
+    assert (again.exit_code, again.attached) == (0, False)
+    assert "by a report that is there" in again.message
+    runs = (desk.folder / "docker").read_text()
+    assert runs.count("run --rm") == 1
+    # a late report of a node that was thought dead is one more, not an error
+    text = json.dumps(report(desk.images()[0])).encode()
+    assert attach_report(desk.registry, desk.images()[0], text, verified=moment(days=1))[2]
+
+
+def test_no_container_is_left_behind(desk: Desk) -> None:
+    """What a killed job left on the node goes before, and what does not end goes after."""
+    desk.docker(report(desk.images()[0]), 0)
+    desk.program("docker", f"echo $* >>{desk.folder}/docker; [ $1 = rm ] || exec sleep 60")
+    desk.monkeypatch.setenv("SLURM_JOB_GPUS", "1")
+    with pytest.raises(CommandError, match="not done after 1 s"):
+        desk.on_node(seconds=1)
+    name = f"rtbuild-{desk.images()[0].digest[7:19]}-1"
+    said = (desk.folder / "docker").read_text().splitlines()
+    assert [line.split()[0] for line in said] == ["rm", "run", "rm"]
+    assert said[0] == said[2] == f"rm --force {name}"
+    assert f"--name {name}" in said[1]
 
 
 def test_a_fleet_that_lies_about_a_card_is_told(desk: Desk) -> None:
@@ -138,7 +196,8 @@ def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, 
     refused: list[str] = []
 
     def gone(method: str, path: str) -> int | None:
-        if "/referrers/" not in path or len(refused) == back_after:
+        ran = (desk.folder / "docker").exists()
+        if not ran or "/referrers/" not in path or len(refused) == back_after:
             return None
         refused.append(path)
         return 503

@@ -1,0 +1,51 @@
+"""Stands in for Docker on a node of the tests' cluster, which has no GPU to give to a container.
+
+Prints a report that a test double wrote, or ends with the exit codes that the scene's file asks for, one a
+container. The program that runs it and attaches the report is the real `rtbuild verify-digest`.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from publish_doubles import report
+from slurm_cluster import NODES
+
+from builder.oci.registry import Registry
+from builder.oci.staging import CELL_LABEL, read_image
+
+CARDS = {
+    "T4": ("Tesla T4", "7.5"),
+    "A100": ("NVIDIA A100-SXM4-40GB", "8.0"),
+    "L4": ("NVIDIA L4", "8.9"),
+    "H100": ("NVIDIA H100 80GB HBM3", "9.0"),
+}
+VERDICTS = {
+    0: {},
+    20: {"verdict": "broken", "cause": "cudnn-missing"},
+    22: {"verdict": "host", "cause": "driver-missing"},
+    23: {"verdict": "busy", "cause": "device-busy"},
+}
+
+if sys.argv[1] != "run":
+    sys.exit(0)  # docker rm
+scene, image = Path(os.environ["SCENE"]), sys.argv[-2]
+card = NODES[os.environ["SLURMD_NODENAME"]][0].upper()
+repository, _, digest = image.partition("@")
+staged = read_image(Registry.to_write(), repository, digest)
+cell = staged.label(CELL_LABEL) or ""
+asked = json.loads((scene / "asked.json").read_text()).get(f"{cell} on {card}", [])
+runs = scene / "runs" / f"{cell} on {card}"
+runs.mkdir(parents=True, exist_ok=True)
+attempt = len(list(runs.iterdir()))
+(runs / f"{time.time_ns()}-{os.getppid()}").touch()
+code = asked[attempt] if attempt < len(asked) else 0
+if code == "slow":
+    time.sleep(20)
+    code = 0
+name, capability = CARDS[card]
+document = report(staged, gpu={"name": name, "compute_capability": capability}, **VERDICTS[code])
+print(json.dumps(document))
+sys.exit(code)

@@ -1,0 +1,40 @@
+#!/bin/bash
+#SBATCH --job-name=rtbuild-build
+#SBATCH --array=0-1
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=8G
+#SBATCH --time=30
+#SBATCH --partition=cpu
+#SBATCH --output=/tmp/rtbuild-%A_%a.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+
+tasks=(
+  '395b69c5d6f06d66d73e torch=registry.example/staging tf2.8'
+  'facadfee026f1e618105 torch=registry.example/staging torch2.3'
+)
+read -r key subject cell <<<"${tasks[$SLURM_ARRAY_TASK_ID]}"
+echo "$key $cell on $SLURMD_NODENAME, attempt ${RTBUILD_ATTEMPT:-1}"
+code=0
+folder=$(mktemp -d) || exit 5
+trap 'rm -rf "$folder"' EXIT
+cat >"$folder"/torch.yaml <<'END-10c0948842cbf646'
+version: 1
+name: torch
+# it's $HOME `id`
+END-10c0948842cbf646
+cat >"$folder"/torch.lock.json <<'END-991f99bdda71cb38'
+{"cells": {}}
+END-991f99bdda71cb38
+repository=${subject#*=} matrix=${subject%%=*}
+cd "$folder" && rtbuild build --locked --engine none --progress plain "$matrix.yaml" --select "$cell" --push "$repository" --layers-from "$repository" --layers-key /etc/rtbuild/cosign.pub --sign-layers env://COSIGN_KEY || code=$?
+case $code in
+  0 | 2 | 4) exit $code ;;
+esac
+# It says nothing about the image: once more, later, and elsewhere if there is an elsewhere. A job
+# that has handed its task over, or given it up, ends with a code on which no cluster requeues it.
+[ "${RTBUILD_ATTEMPT:-1}" -lt 3 ] || exit 1
+export RTBUILD_ATTEMPT=$((${RTBUILD_ATTEMPT:-1} + 1))
+again=(sbatch --parsable --array="$SLURM_ARRAY_TASK_ID" --begin=now+60)
+echo "exit $code: submitted again"
+"${again[@]}" --exclude="$SLURMD_NODENAME" "$0" || "${again[@]}" "$0" || exit 1

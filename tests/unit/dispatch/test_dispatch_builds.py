@@ -1,0 +1,154 @@
+"""Builds as tasks: which cell is built when, what a node gets, and the command before a double of Slurm."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builder.dispatch import slurm
+from builder.dispatch.builds import BuildCell, build_tasks, render
+from builder.dispatch.fleet import Fleet, load_fleet
+from builder.errors import MatrixError, UsageError
+
+if TYPE_CHECKING:
+    from tests.conftest import Golden
+    from tests.unit.dispatch.conftest import Desk
+
+KEYS = "layers_key: /etc/rtbuild/cosign.pub, sign_layers: 'env://COSIGN_KEY'"
+BUILD = f"build: {{partition: cpu, cpus: 4, memory: 8G, at_once: 10, {KEYS}}}\n"
+FLEET = Fleet.model_validate(
+    {
+        "version": "1",
+        "scheduler": "slurm",
+        "classes": {"T4": {}},
+        "build": {
+            "partition": "cpu",
+            "cpus": 4,
+            "memory": "8G",
+            "layers_key": "/etc/rtbuild/cosign.pub",
+            "sign_layers": "env://COSIGN_KEY",
+        },
+    }
+)
+FILES = {"torch": ("version: 1\nname: torch\n# it's $HOME `id`\n", '{"cells": {}}')}
+
+
+def cell(name: str, *layers: str) -> BuildCell:
+    return BuildCell(
+        matrix="torch",
+        cell=name,
+        repository="registry.example/staging",
+        inputs=f"sha256:{name:0<64}",
+        layers=frozenset(layers),
+    )
+
+
+CELLS = [
+    cell("torch2.1", "bookworm", "cudnn8", "torch2.1"),
+    cell("torch2.2", "bookworm", "cudnn8", "torch2.2"),
+    cell("torch2.3", "bookworm", "cudnn9", "torch2.3", "triton"),
+    cell("tf2.8", "bullseye", "cudnn8.6"),
+]
+
+
+def test_each_layer_is_made_by_one_cell_and_found_by_the_others() -> None:
+    assert [(task.wave, task.cell) for task in build_tasks(CELLS)] == [
+        (0, "tf2.8"),
+        (0, "torch2.3"),
+        (1, "torch2.1"),
+        (2, "torch2.2"),
+    ]
+
+
+@given(st.lists(st.frozensets(st.sampled_from("abcdefgh"), max_size=5), max_size=12))
+def test_in_no_wave_a_cell_needs_what_another_of_it_makes(layers: list[frozenset[str]]) -> None:
+    cells = [cell(f"c{number}", *wanted) for number, wanted in enumerate(layers)]
+    of = {one.cell: one.layers for one in cells}
+    there: set[str] = set()
+    tasks = build_tasks(cells)
+    assert {task.cell for task in tasks} == set(of)
+    assert build_tasks(reversed(cells)) == tasks
+    for wave in range(len(cells)):
+        made = [layer for task in tasks if task.wave == wave for layer in of[task.cell] - there]
+        assert len(made) == len(set(made)), "a layer is made twice"
+        there.update(made)
+
+
+def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
+    scripts = render(build_tasks(CELLS), FLEET, FILES)
+    assert list(scripts) == ["0.0", "1.0", "2.0"]
+    golden("dispatch/build.sh", scripts["0.0"])
+    path = tmp_path / "build.sh"
+    path.write_text(scripts["0.0"])
+    shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert shellcheck is not None
+    done = subprocess.run([shellcheck, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
+    """The script runs, with a double of rtbuild that shows what it was called with."""
+    (script,) = render(build_tasks(CELLS[:1]), FLEET, FILES).values()
+    program = tmp_path / "rtbuild"
+    program.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\ncat torch.yaml torch.lock.json\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "0", "SLURMD_NODENAME": "n1"}
+    done = subprocess.run(["bash"], input=script, env=env, capture_output=True, text=True, check=True)
+    assert "--select\ntorch2.1\n--push\nregistry.example/staging\n" in done.stdout
+    assert "--layers-key\n/etc/rtbuild/cosign.pub\n--sign-layers\nenv://COSIGN_KEY\n" in done.stdout
+    assert done.stdout.endswith("".join(FILES["torch"]) + "\n")
+
+
+def test_more_than_a_batch_script_holds() -> None:
+    with pytest.raises(UsageError, match="do not fit into a batch script"):
+        render(build_tasks(CELLS), FLEET, {"torch": ("version: 1\n", "x" * 4_000_000)})
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "more", "said"),
+    [
+        ("kubernetes", BUILD, "builds are dispatched by Slurm alone"),
+        ("slurm", "", "does not say how to build"),
+    ],
+)
+def test_what_a_fleet_lacks_for_builds(desk: Desk, scheduler: str, more: str, said: str) -> None:
+    desk.write_fleet(scheduler, more)
+    with pytest.raises(UsageError, match=said):
+        desk.call("--build")
+
+
+def test_an_error_in_the_part_about_builds_is_at_its_place(desk: Desk) -> None:
+    desk.write_fleet("slurm", "build: {layers_key: a.pub, sign_layer: a.key}\n")
+    with pytest.raises(MatrixError) as raised:
+        load_fleet(desk.fleet)
+    assert "fleet.yaml:5:28: error: unknown key 'sign_layer'" in str(raised.value)
+    assert "did you mean 'sign_layers'?" in str(raised.value)
+
+
+def test_what_is_there_is_not_built_and_waves_wait_for_each_other(desk: Desk) -> None:
+    jobs = desk.slurm()
+    desk.write_fleet("slurm", BUILD)
+    code, rows = desk.tasks("--build")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"built"})
+    assert list(jobs.iterdir()) == []
+    desk.server.tags.clear()
+    for _ in range(2):
+        code, rows = desk.tasks("--build")
+        assert {row["scheduler"] for row in rows} == {"PENDING (Resources)"}
+    assert "2 are under way already" in desk.said
+    orders = [path.read_text() for path in sorted(jobs.glob("*.after"))]
+    assert [re.findall(r"afterany:(\S+)", text) for text in orders] == [[], ["1"]]
+    texts = [(jobs / name).read_text() for name in "12"]
+    assert ["--job-name=rtbuild-build" in text for text in texts] == [True, True]
+    assert all(len(slurm.keys_in(text)) == 1 for text in texts), "both cells have the same wheels"
+    code, text = desk.call("--build", "--dry-run")
+    assert text == "".join(texts)
