@@ -76,7 +76,6 @@ class LayerStore:
         self.root = root
         self.limit = limit
         self._good: dict[str, tuple[int, ...]] = {}
-        self._swept = False
 
     def folder(self, name: str) -> Path:
         path = self.root / name
@@ -89,12 +88,15 @@ class LayerStore:
         return self.root / "blobs" / "sha256" / digest.removeprefix("sha256:")
 
     def lease(self) -> Lease:
-        """A new lease; release it when the blobs are no longer needed. The first one sweeps."""
+        """A new lease; release it when the blobs are no longer needed."""
         with self._lock():  # else a prune could take it for a dead one before its lock is held
-            if not self._swept:
-                self._sweep_unfinished(self._leased())
-                self._swept = True
             return Lease(self)
+
+    def sweep(self) -> None:
+        """Remove what dead processes began: unfinished files, leases, and systems laid out in memory."""
+        memory.sweep()
+        with self._lock():
+            self._sweep_unfinished(self._leased())
 
     def find(self, key: str, lease: Lease) -> Record | None:
         """The layer made of ``key``, sound and kept by ``lease``; None where it must be made."""

@@ -58,6 +58,7 @@ def build(
         repository_of(settings.push)
     engine = _engine(settings)
     site = open_site(matrices, settings, emit, engine=engine)
+    site.layers.sweep()
     if settings.locked:
         refuse_stale(site.keepers, cells)
     skipped = {

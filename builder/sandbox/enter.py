@@ -7,6 +7,10 @@ name of ``resource``; ``filter``, base64; ``program``.
 As root the program becomes a user that nobody else is: its files and processes are not root's then, whatever
 it does, and the kernel counts its processes. That user reaches no folder of root's, so the sources are
 mounted at places that it reaches, in a mount namespace that ends with the program.
+
+bubblewrap's ``--die-with-parent`` comes too late for a child that still waits for its parent to map users:
+if both parents are killed in that moment, it waits for ever. So bubblewrap has a parent here that hears of
+rtbuild's end by a pipe, and ends the whole process group.
 """
 
 import base64
@@ -16,6 +20,8 @@ import json
 import os
 import random
 import resource
+import select
+import signal
 import sys
 from pathlib import Path
 
@@ -23,6 +29,7 @@ from pathlib import Path
 _REC, _PRIVATE, _BIND, _NOSUID, _NODEV = 16384, 1 << 18, 4096, 2, 4
 _NEWNS = 0x00020000
 _JOIN_SESSION = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _KEYCTL = {"x86_64": 250, "aarch64": 219}
 _UNUSED = 1 << 31
 """User ids from here on are not used as some programs take them for negative: https://systemd.io/UIDS-GIDS/"""
@@ -88,8 +95,43 @@ def _give(folder: str, user: int, group: int) -> None:
             os.chown(name, user, group, dir_fd=at, follow_symlinks=False)
 
 
+def _watch_over(life: int, *others: int) -> None:
+    """Go on in a child; here wait for its end, or for that of whoever holds the other end of ``life``."""
+    ended, tells = os.pipe()
+    os.set_blocking(tells, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(tells)
+    child = os.fork()
+    if child == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for file in (life, ended, tells):
+            os.close(file)
+        return
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for file in (0, 1, 2, *others):  # the pipes end with the program
+        os.dup2(nothing, file)
+    while True:
+        ready, _, _ = select.select([life, ended], [], [])
+        if life in ready:
+            os.killpg(0, signal.SIGKILL)
+        os.read(ended, 512)
+        try:
+            while True:
+                found, status = os.waitpid(-1, os.WNOHANG)
+                if found == child:
+                    code = os.waitstatus_to_exitcode(status)
+                    os._exit(code if code >= 0 else 128 - code)
+                if found == 0:
+                    break
+        except ChildProcessError:
+            os._exit(125)
+
+
 def main() -> None:
     plan = json.load(sys.stdin)
+    _watch_over(plan["life"], plan["tells"])
     _new_keyring()
     sources = plan["sources"]
     if os.geteuid() == 0:

@@ -108,6 +108,7 @@ def _run(
     program: Sequence[str], view: View, env: Mapping[str, str], limits: Limits, cancel: Event
 ) -> tuple[Watched, int]:
     told, tells = os.pipe()
+    life, holds = os.pipe()  # nobody else has the end that is held here: it closes with this process
     try:
         with subprocess.Popen(
             [sys.executable, "-I", "-S", str(_ENTER)],
@@ -115,12 +116,12 @@ def _run(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={},  # neither a name of the user's nor a library that the image asks for
-            pass_fds=[tells],
+            pass_fds=[tells, life],
             cwd="/",
             umask=0o022,
             start_new_session=True,
         ) as process:
-            plan = _plan(program, view, env, limits, tells)
+            plan = _plan(program, view, env, limits, tells) | {"tells": tells, "life": life}
             os.close(tells)
             tells = -1
             watched = Watched(process, limits, cancel, told, view.root if view.writable else None)
@@ -130,9 +131,8 @@ def _run(
                 _end(process)
         return watched, process.returncode
     finally:
-        os.close(told)
-        if tells != -1:
-            os.close(tells)
+        for file in (told, life, holds, *([tells] if tells != -1 else [])):
+            os.close(file)
 
 
 def _plan(

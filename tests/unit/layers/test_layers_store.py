@@ -173,7 +173,7 @@ def test_the_limit_holds_by_itself(tmp_path: Path) -> None:
     assert store.usage() <= 150
 
 
-@pytest.mark.parametrize("by", ["lease", "prune"])
+@pytest.mark.parametrize("by", ["sweep", "prune"])
 def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: str) -> None:
     """At once: it used to wait for a day, and for a prune."""
     put(store, "k")
@@ -187,10 +187,10 @@ def test_what_a_dead_process_began_is_swept_by_the_next(store: LayerStore, by: s
     (store.folder("tmp") / "bases-1" / "usr").mkdir(parents=True)
     (store.folder("leases") / "999999999-x").write_text("0123abcd\n")  # nobody holds its lock
     with locked_folder(store.folder("tmp"), "bases-") as laid_out:
-        LayerStore(store.root).lease().release() if by == "lease" else store.prune(1000)
+        LayerStore(store.root).sweep() if by == "sweep" else store.prune(1000)
         assert set(names(store, "tmp")) == kept | {laid_out.name}
     living.release()
-    LayerStore(store.root).lease().release()
+    LayerStore(store.root).sweep()
     assert (names(store, "tmp"), names(store, "leases")) == ([], [])
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sandbox_system import system
@@ -12,6 +19,9 @@ from sandbox_system import system
 from builder.errors import CancelledError, CommandError
 from builder.sandbox import Limits, View
 from builder.sandbox import run as foreign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def run(tmp_path: Path, script: str, *, cancel: threading.Event | None = None, **limits: int) -> bytes:
@@ -98,3 +108,48 @@ def test_a_cancelled_build_ends(tmp_path: Path) -> None:
     with pytest.raises(CancelledError):
         run(tmp_path, "sleep 60", cancel=cancel)
     timer.join()
+
+
+STUCK = """#!/bin/sh
+# A double of bubblewrap whose child waits for ever for its parent, and does not hear of the parent's end.
+sleep {seconds} &
+exec sleep 300
+"""
+RUNNER = """
+from threading import Event
+from pathlib import Path
+from builder.sandbox.run import Limits, View, _run
+_run(["/bin/true"], View(root=Path("/")), {}, Limits(), Event())
+"""
+
+
+def test_nothing_outlives_a_run_that_is_killed() -> None:
+    """bubblewrap's own child did, in the moment before its parent has mapped users for it."""
+    seconds = f"300.{secrets.randbelow(10**12)}"
+
+    def stuck() -> list[bytes]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                found += [text for text in [path.read_bytes()] if text == f"sleep\0{seconds}\0".encode()]
+        return found
+
+    # Not below /tmp, which the program does not see; readable by its own user.
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        program = Path(name) / "bwrap"
+        program.write_text(STUCK.format(seconds=seconds))
+        program.chmod(0o755)
+        environment = os.environ | {"PATH": f"{name}:{os.environ['PATH']}"}
+        runner = subprocess.Popen([sys.executable, "-c", RUNNER], env=environment)
+        until(lambda: len(stuck()) == 1)
+        runner.kill()
+        runner.wait()
+        until(lambda: not stuck())
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
