@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _PRIVATE = 0o600
@@ -35,6 +36,12 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
+
+
+def write_cached(path: Path, document: Mapping[str, Any], *, indent: int | None = None) -> None:
+    """Write JSON into a cache, for this user alone. A cache that cannot be written costs only time."""
+    with contextlib.suppress(OSError):
+        write_whole(path, json.dumps(document, indent=indent, sort_keys=True).encode(), mode=_PRIVATE)
 
 
 @contextlib.contextmanager

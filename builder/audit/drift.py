@@ -145,12 +145,8 @@ def _measured(verified: JudgedReport) -> dict[str, Value]:
     for what, found in (("cudnn", loaded_cudnn(verified)), ("cuda", loaded_cuda(verified))):
         if found:
             texts[what] = found[0]
-    source = Source(kind="registry", reference="the report")
-    return {
-        name: Value(what=name, text=text, source=source)
-        for name, text in texts.items()
-        if _VERSION.match(text)
-    }
+    source = Source("registry", "the report")
+    return {name: Value(name, text, source) for name, text in texts.items() if _VERSION.match(text)}
 
 
 def rollback(verifications: Sequence[JudgedReport], seen: datetime) -> AuditFinding:

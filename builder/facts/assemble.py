@@ -17,7 +17,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from builder.facts.versions import agree, at_least, key, lower_bound, pinned, requirement, short
+from builder.facts.versions import at_least, key, lower_bound, more_exact, pinned, requirement, short
+from builder.index.target import MACHINES, glibc_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]
-MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-_LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 
 
 @dataclass
@@ -140,14 +139,8 @@ def pythons(release: WheelRelease, platform: str, admitted: SpecifierSet | None)
 
 def glibc(release: WheelRelease, platform: str) -> str | None:
     """The oldest glibc that one of its wheels for the platform accepts, by their tags."""
-    found = []
-    for file in release.on(platform):
-        for tag in parse_wheel_filename(file.name)[3]:
-            modern = re.fullmatch(r"manylinux_(\d+)_(\d+)_.*", tag.platform)
-            legacy = _LEGACY.get(tag.platform.partition("_")[0])
-            if modern or legacy:
-                found.append(f"{modern[1]}.{modern[2]}" if modern else str(legacy))
-    return min(found, key=key, default=None)
+    tags = (tag for file in release.on(platform) for tag in parse_wheel_filename(file.name)[3])
+    return min(filter(None, (glibc_of(tag.platform) for tag in tags)), key=key, default=None)
 
 
 def lines_for(metadata: Metadata, extra: str, versions: Sequence[str]) -> list[str]:
@@ -324,11 +317,6 @@ def least(lines: Iterable[str], pattern: str) -> str | None:
         and (bound := lower_bound(parsed))
     ]
     return max(found, key=key, default=None)
-
-
-def more_exact(old: str | None, new: str | None) -> bool:
-    """Whether ``new`` says what ``old`` says, and more."""
-    return new is not None and (old is None or (agree(old, new) and len(key(new)) > len(key(old))))
 
 
 def cudnn_by_pin(row: Raw, lines: Iterable[str], parts: int) -> None:

@@ -95,12 +95,10 @@ def base_value(
     what = LABELS[variable]
     table = None
     if tag is not None and by_table is not None:
-        source = (
-            tag.row.source if tag.row is not None else Source(kind="cell", reference=f"the tag {tag.text}")
-        )
-        table = Value(what=what, text=by_table, source=source)
+        source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")
+        table = Value(what, by_table, source)
     read = truth.base.variable(variable) if truth.base is not None else None
     if read is None or truth.base is None:
         return table
-    value = Value(what=what, text=read, source=Source(kind="registry", reference=truth.base.source))
+    value = Value(what, read, Source("registry", truth.base.source))
     return decide(value, table, notes)

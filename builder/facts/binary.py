@@ -14,6 +14,8 @@ import struct
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from builder.facts.elf import program_headers
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -144,7 +146,8 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
     at = content.find(text)
     if at < 0 or content[:4] != b"\x7fELF":
         return
-    segments = list(_segments(content))
+    loaded = [header for header in program_headers(content) if header[0] == 1]
+    segments = [(place, address, size, flags & 1) for _, flags, place, address, _, size in loaded]
     starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
     wanted = {
         start - place + address
@@ -159,18 +162,6 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
                 (distance,) = struct.unpack_from("<i", code, match.start() + 3)
                 if address + match.start() + 7 + distance in wanted:
                     yield place + match.start()
-
-
-def _segments(content: bytes) -> Iterator[tuple[int, int, int, bool]]:
-    """Offset, address, size and whether it is code, of what the loader maps."""
-    (offset,) = struct.unpack_from("<Q", content, 32)
-    size, count = struct.unpack_from("<HH", content, 54)
-    for number in range(count):
-        kind, flags, place, address, _, length = struct.unpack_from(
-            "<IIQQQQ", content, offset + number * size
-        )
-        if kind == 1:
-            yield place, address, length, bool(flags & 1)
 
 
 def _stored(code: bytes) -> Iterator[str]:

@@ -10,7 +10,7 @@ from builder.facts.versions import agree, key
 if TYPE_CHECKING:
     from builder.facts.finding import Value
 
-CELL = Source(kind="cell", reference="the matrix")
+CELL = Source("cell", "the matrix")
 """The source of what the matrix itself says."""
 
 
@@ -22,12 +22,11 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
         return truth if len(key(truth.text)) >= len(key(table.text)) else table
     notes.append(
         Finding(
-            rule="disagreement",
-            outcome=Outcome.WARNS,
-            message=f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
-            f"{table.text}; "
-            "what was read decides",
-            values=(truth, table),
+            "disagreement",
+            Outcome.WARNS,
+            f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
+            f"{table.text}; what was read decides",
+            (truth, table),
         )
     )
     return truth

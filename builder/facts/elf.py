@@ -44,9 +44,7 @@ def needs_of(content: bytes) -> Needs | None:
 def _needs(content: bytes) -> Needs | None:
     if content[:6] != b"\x7fELF\x02\x01":
         return None
-    (offset,) = struct.unpack_from("<Q", content, 32)
-    size, count = struct.unpack_from("<HH", content, 54)
-    headers = [struct.unpack_from("<IIQQQQ", content, offset + n * size) for n in range(count)]
+    headers = program_headers(content)
     loads = [(address, start, length) for kind, _, start, address, _, length in headers if kind == _PT_LOAD]
 
     def place(address: int) -> int:
@@ -78,6 +76,13 @@ def _needs(content: bytes) -> Needs | None:
             path for tag, value in entries if tag in _SEARCHED for path in text(value).split(":") if path
         ),
     )
+
+
+def program_headers(content: bytes) -> list[tuple[int, ...]]:
+    """Type, flags, offset, virtual and physical address, and size in the file, of each segment."""
+    (offset,) = struct.unpack_from("<Q", content, 32)
+    size, count = struct.unpack_from("<HH", content, 54)
+    return [struct.unpack_from("<IIQQQQ", content, offset + n * size) for n in range(count)]
 
 
 def _entries(content: bytes, start: int, length: int) -> Iterator[tuple[int, int]]:

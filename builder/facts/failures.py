@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from typing import TYPE_CHECKING
 
 from builder import resources
 from builder.digests import digest_of
-from builder.files import write_whole
+from builder.files import write_cached
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,19 +26,13 @@ def _path(cell: Cell) -> Path:
 
 def remember(cell: Cell, said: str) -> None:
     """Keep why there is no set of wheels for a cell. A cache that cannot be written is no error."""
-    document = {"when": int(time.time()), "cell": cell.id, "said": said[:4000]}
-    try:
-        write_whole(_path(cell), json.dumps(document).encode(), mode=0o600)
-    except OSError:
-        return
+    write_cached(_path(cell), {"when": int(time.time()), "cell": cell.id, "said": said[:4000]})
 
 
 def forget(cell: Cell) -> None:
     """A lock succeeded."""
-    try:
+    with contextlib.suppress(OSError):
         _path(cell).unlink(missing_ok=True)
-    except OSError:
-        return
 
 
 def recall(cell: Cell) -> str | None:

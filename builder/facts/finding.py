@@ -50,7 +50,7 @@ class Outcome(enum.StrEnum):
 _SEVERITY = {Outcome.POSSIBLE: 0, Outcome.WARNS: 1, Outcome.UNKNOWN: 2, Outcome.IMPOSSIBLE: 3}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Source:
     """Where a value was read: a URL, ``repo@commit:path``, a wheel's file name or an image reference."""
 
@@ -63,7 +63,7 @@ class Source:
         return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Value:
     """One value that a rule weighed."""
 
@@ -89,7 +89,7 @@ class Nearest:
         return "\n".join(entry(self.cell)) + "\n"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Finding:
     """What one rule says about one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
 

@@ -87,10 +87,10 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
         label = f"{what} that {name} was compiled with"
         from_table = None
         if by_table and row:
-            from_table = Value(what=label, text=by_table, source=row.source_of(value))
+            from_table = Value(label, by_table, row.source_of(value))
         from_wheel = None
         if read and wheel is not None:
-            from_wheel = Value(what=label, text=read, source=Source(kind="wheel", reference=wheel.reference))
+            from_wheel = Value(label, read, Source("wheel", wheel.reference))
         return decide(from_wheel, from_table, notes)
 
     return CellFramework(
@@ -131,7 +131,7 @@ def _active_pins(
 ) -> tuple[tuple[Requirement, Source], ...]:
     # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
     if wheel is not None and wheel.requires and wheel.name != "jax":
-        source = Source(kind="wheel", reference=wheel.reference)
+        source = Source("wheel", wheel.reference)
         extras |= {"with-cuda"} if name == "jax" else set()
         return tuple(_nvidia(wheel.requires, extras, source))
     if row is None:

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Source
 from builder.facts.records import FactsError, Row, document, plain, rows
-from builder.facts.versions import agree, key
+from builder.facts.versions import key, more_exact
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -252,7 +252,7 @@ def _generated(raw: Mapping[str, Any], date: str) -> FrameworkRow:
     }
     values["extras"] = {extra: tuple(lines) for extra, lines in raw.get("extras", {}).items()}
     reference = f"{raw['distribution']} {raw['version']} on the default package index"
-    return FrameworkRow(sources=(Source(kind="table", reference=reference, date=date),), **values)
+    return FrameworkRow(sources=(Source("table", reference, date),), **values)
 
 
 def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
@@ -269,15 +269,11 @@ def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
             continue
         for name in names:
             value, old = getattr(one, name), changed.get(name, getattr(row, name))
-            if value and (one.kept or not old or (name in {"cuda", "cudnn"} and _exacter(old, value))):
+            if value and (one.kept or not old or (name in {"cuda", "cudnn"} and more_exact(old, value))):
                 changed[name], sources[name] = value, one.source
             elif value and name in {"needs", "pip"}:
                 changed[name] = (*old, *value)
     return replace(row, **changed, added=sources) if changed else row
-
-
-def _exacter(old: str, new: str) -> bool:
-    return agree(old, new) and len(key(new)) > len(key(old))
 
 
 def _with_variants(

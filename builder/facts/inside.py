@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from builder.facts import binary
 from builder.facts.assigned import assignments, version_text
 from builder.facts.elf import needs_of
-from builder.facts.versions import agree, key
+from builder.facts.versions import more_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,16 +74,13 @@ def values_of(distribution: str, members: Mapping[str, bytes]) -> Values:
 
 def add(known: Values, found: Values) -> tuple[str, ...]:
     """Add values that are not known yet, or that say the same more exactly; their names."""
-    new = tuple(name for name, value in found.items() if name not in known or _exacter(known[name], value))
+    new = tuple(
+        name
+        for name, value in found.items()
+        if name not in known or (isinstance(value, str) and more_exact(known[name], value))
+    )
     known |= {name: found[name] for name in new}
     return new
-
-
-def _exacter(old: Any, new: Any) -> bool:
-    """Whether a version says the same as one known, and more: ``9.3.0`` and ``9``."""
-    if not isinstance(old, str) or not isinstance(new, str):
-        return False
-    return agree(old, new) and len(key(new)) > len(key(old))
 
 
 def _told(**values: Any) -> Values:
@@ -128,10 +125,6 @@ def _cudnn_header(content: bytes) -> Values:
     if not all(numbers):
         return {}
     return {"cudnn": ".".join(match[1].decode() for match in numbers if match)}
-
-
-def _tensorflow_library(content: bytes) -> Values:
-    return _told(cudnn=binary.tensorflow_cudnn(content))
 
 
 def _numpy_header(content: bytes) -> Values:
@@ -243,7 +236,7 @@ _TENSORFLOW = (
     WheelPart(r".*/python/framework/fast_tensor_util\.so", _numpy, _ABI),
     WheelPart(
         r".*/libtensorflow_framework\.so(?:\.\d)?",
-        _tensorflow_library,
+        lambda content: _told(cudnn=binary.tensorflow_cudnn(content)),
         ("cudnn minor",),
         most=16 * _MIB,
         largest=20 * _MIB,

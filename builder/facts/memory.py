@@ -13,11 +13,11 @@ from packaging.utils import canonicalize_name
 
 from builder import resources
 from builder.facts import BaseTruth, Truth, failures, truth_of_pinned
-from builder.facts.told import read_before
+from builder.facts.told import kept, place_of
 from builder.facts.versions import requirement
 from builder.facts.wheel import with_deep
 from builder.facts.wheelcache import cached_truth
-from builder.files import write_whole
+from builder.files import write_cached
 from builder.model import RegistryBase
 from builder.oci.spec import parse_reference
 
@@ -62,7 +62,7 @@ class Memory:
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
             known = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
-            told = read_before(wheel.sha256, cache=self.deep_folder) if known is not None else None
+            told = kept(place_of(wheel.sha256, self.deep_folder, "deep")) if known is not None else None
             self._wheels[wheel.sha256] = with_deep(known, told.values) if known and told else known
         return self._wheels[wheel.sha256]
 
@@ -83,11 +83,7 @@ class Memory:
             "exists": base.exists,
             "system": base.system,
         }
-        path = self._path(reference, platform)
-        try:
-            write_whole(path, json.dumps(document, indent=1, sort_keys=True).encode(), mode=0o600)
-        except OSError:
-            return  # a cache that cannot be written costs time, nothing else
+        write_cached(self._path(reference, platform), document, indent=1)
 
     def _read_base(self, reference: str, platform: str) -> BaseTruth | None:
         try:

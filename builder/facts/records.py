@@ -51,7 +51,7 @@ def document(path: Path) -> tuple[dict[str, Any], dict[str, Source]]:
         unknown = set(entry) - {"reference", "date", "kind"}
         if unknown or "reference" not in entry:
             raise FactsError(f"{path.name}: source {key!r} has unknown or missing keys: {sorted(unknown)}")
-        sources[key] = Source(kind="table", reference=entry["reference"], date=entry["date"])
+        sources[key] = Source("table", entry["reference"], entry["date"])
     return document, sources
 
 

@@ -124,7 +124,7 @@ def _copies(known: _InCell, tag: CudaTag | None, notes: list[Finding]) -> Iterat
         yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", None, notes))
     for package in cell.apt:
         if found := CUDNN_APT.fullmatch(package):
-            yield Copy(place="apt", version=Value(what="cuDNN from apt", text=found["version"], source=CELL))
+            yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
     wheels = _from_wheels(known, CUDNN_WHEEL, "cuDNN")
     if wheels is not None:
         yield wheels
@@ -138,10 +138,8 @@ def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | Non
     cell, truth, frameworks = known.cell, known.truth, known.frameworks
     for wheel in truth.wheels:
         if name.fullmatch(wheel.name):
-            source = Source(kind="wheel", reference=wheel.reference)
-            return Copy(
-                place="wheels", version=Value(what=f"{what} from wheels", text=wheel.version, source=source)
-            )
+            source = Source("wheel", wheel.reference)
+            return Copy(place="wheels", version=Value(f"{what} from wheels", wheel.version, source))
     if truth.locked:
         return None
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
@@ -149,12 +147,10 @@ def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | Non
     fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonical(parsed.name))]
     for parsed, source in fitting:
         if exact := pinned(parsed):
-            return Copy(place="wheels", version=Value(what=f"{what} from wheels", text=exact, source=source))
+            return Copy(place="wheels", version=Value(f"{what} from wheels", exact, source))
     newest = _newest(fitting, known.facts)
     if newest is not None:
-        value = Value(
-            what=f"{what} from wheels, the newest that the pins admit", text=newest, source=fitting[0][1]
-        )
+        value = Value(f"{what} from wheels, the newest that the pins admit", newest, fitting[0][1])
         return Copy(place="wheels", version=value, ranged=True)
     return Copy(place="wheels", version=None) if fitting else None
 
@@ -174,16 +170,12 @@ def _on_record(parsed: Requirement, facts: Facts) -> tuple[str, ...]:
 
 def component_versions(stack: Stack) -> dict[str, Value]:
     """Versions known for certain, by the names that ``known-bad.toml`` uses."""
-    known = {
-        f.name: Value(what=f.title, text=f.version.partition("+")[0], source=CELL)
-        for f in stack.frameworks
-        if f.version
-    }
+    known = {f.name: Value(f.title, f.version.partition("+")[0], CELL) for f in stack.frameworks if f.version}
     for f in stack.frameworks:
         parsed = requirement(f.requirement)
         for extra in parsed.extras if parsed is not None and f.version else ():
             known[f"{f.name}[{canonical(extra)}]"] = known[f.name]
-    known["python"] = Value(what="Python", text=stack.cell.python, source=CELL)
+    known["python"] = Value("Python", stack.cell.python, CELL)
     if stack.cuda is not None and not (stack.wheel_cuda and stack.wheel_cuda.ranged):
         known["cuda"] = stack.cuda
     copy = stack.cudnn
@@ -193,10 +185,10 @@ def component_versions(stack: Stack) -> dict[str, Value]:
         parsed = requirement(text)
         if parsed is not None and (exact := pinned(parsed)):
             name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonical(parsed.name))
-            known.setdefault(name, Value(what=name, text=exact, source=CELL))
+            known.setdefault(name, Value(name, exact, CELL))
     for wheel in stack.truth.wheels:
         name = re.sub(r"^nvidia-(cublas)(-cu\d+)?$", r"\1", wheel.name)
-        source = Source(kind="wheel", reference=wheel.reference)
+        source = Source("wheel", wheel.reference)
         if name not in {f.name for f in stack.frameworks}:
-            known[name] = Value(what=name, text=wheel.version, source=source)
+            known[name] = Value(name, wheel.version, source)
     return known

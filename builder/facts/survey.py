@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     Say = Callable[[int, int, int], None]
 
 _THREADS = 4
-VALUES = ("cuda", "cudnn", "architectures", "numpy_abi", "python", "glibc")
-"""The values whose coverage is counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder import resources
-from builder.files import write_whole
+from builder.files import write_cached
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +35,6 @@ class Told:
     transferred: int = 0
 
 
-def read_before(sha256: str, *, cache: Path | None = None) -> Told | None:
-    """What an earlier deep reading of a wheel told; None where there was none. Asks no network."""
-    return kept(place_of(sha256, cache, "deep"))
-
-
 def place_of(sha256: str | None, cache: Path | None, kind: Kind) -> Path | None:
     if sha256 is None:
         return None
@@ -61,7 +56,4 @@ def kept(place: Path | None) -> Told | None:
 
 
 def keep(place: Path, told: Told) -> None:
-    try:
-        write_whole(place, json.dumps({"schema": _SCHEMA, **asdict(told)}).encode(), mode=0o600)
-    except OSError:
-        return  # a cache that cannot be written costs time, nothing else
+    write_cached(place, {"schema": _SCHEMA, **asdict(told)})

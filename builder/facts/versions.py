@@ -56,6 +56,11 @@ def agree(one: str, other: str) -> bool:
     return a[:width] == b[:width]
 
 
+def more_exact(old: str | None, new: str | None) -> bool:
+    """Whether ``new`` is the same version with more parts, or the first one: ``9.3.0`` and ``9``."""
+    return new is not None and (old is None or (agree(old, new) and len(key(new)) > len(key(old))))
+
+
 def equal(one: str, other: str) -> bool:
     """Whether two Python versions are equal, by text if one is no version."""
     try:

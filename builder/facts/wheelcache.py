@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from builder import resources
 from builder.facts.wheel import members_of, truth_from_members
-from builder.files import write_whole
+from builder.files import write_cached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,11 +42,7 @@ class WheelCache:
         if self.path is None:
             return
         texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in sorted(members.items())}
-        try:
-            document = {"schema": _SCHEMA, "members": texts}
-            write_whole(self.path, json.dumps(document, indent=1).encode(), mode=0o600)
-        except OSError:
-            return  # a cache that cannot be written costs time, nothing else
+        write_cached(self.path, {"schema": _SCHEMA, "members": texts}, indent=1)
 
 
 def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelTruth | None:

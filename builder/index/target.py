@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,14 @@ class Target:
             if minor in _LEGACY:
                 yield f"{_LEGACY[minor]}_{self.machine}"
         yield f"linux_{self.machine}"
+
+
+def glibc_of(platform: str) -> str | None:
+    """The oldest glibc that a wheel's platform tag promises to run on; None for another kind of tag."""
+    found = re.fullmatch(r"manylinux_(\d+)_(\d+)_.*", platform)
+    if found:
+        return f"{found[1]}.{found[2]}"
+    return next((f"2.{minor}" for minor, name in _LEGACY.items() if platform.startswith(f"{name}_")), None)
 
 
 def takes(requires_python: str | None, python: str) -> bool:

@@ -33,35 +33,34 @@ PINNED = {"torch": _ALL | {"curand"}, "tensorflow": _ALL | {"curand"}, "jax": _A
 def provider(stack: Stack) -> Iterator[Finding]:
     """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
     cell = stack.cell
-    named = Value(what="cuda", text=cell.cuda.provider, source=CELL)
+    named = Value("cuda", cell.cuda.provider, CELL)
     bringing = [framework for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
     names = ", ".join(framework.label for framework in bringing)
     if cell.cuda.provider == "none":
         if cell.gpus:
-            gpus = Value(what="gpus", text=", ".join(cell.gpus), source=CELL)
+            gpus = Value("gpus", ", ".join(cell.gpus), CELL)
             yield Finding(
-                rule="cuda-provider",
-                outcome=Outcome.IMPOSSIBLE,
-                message="the cell claims GPUs, but has no CUDA provider",
-                values=(named, gpus),
+                "cuda-provider",
+                Outcome.IMPOSSIBLE,
+                "the cell claims GPUs, but has no CUDA provider",
+                (named, gpus),
             )
         return
     yield from _one_major(stack)
     if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
         who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
         yield Finding(
-            rule="cuda-provider",
-            outcome=Outcome.WARNS,
-            message=f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag "
-            "is enough",
-            values=(named, *_tag_values(stack)),
+            "cuda-provider",
+            Outcome.WARNS,
+            f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag is enough",
+            (named, *_tag_values(stack)),
         )
     if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
         yield Finding(
-            rule="cuda-provider",
-            outcome=Outcome.WARNS,
-            message=f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
-            values=(named,),
+            "cuda-provider",
+            Outcome.WARNS,
+            f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
+            (named,),
         )
 
 
@@ -73,15 +72,15 @@ def _one_major(stack: Stack) -> Iterator[Finding]:
         said = " and ".join(f"{f.label} for CUDA {number}" for number, (f, _) in sorted(values.items()))
         listed = stack.cell.dependencies == "listed"
         yield Finding(
-            rule="cuda-provider",
-            outcome=Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
-            message=f"{said}: an image has CUDA from one provider, and so of one major version",
-            values=tuple(value for _, value in values.values()),
+            "cuda-provider",
+            Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+            f"{said}: an image has CUDA from one provider, and so of one major version",
+            tuple(value for _, value in values.values()),
         )
 
 
 def _tag_values(stack: Stack) -> tuple[Value, ...]:
-    return (Value(what="base", text=stack.tag.text, source=CELL),) if stack.tag else ()
+    return (Value("base", stack.tag.text, CELL),) if stack.tag else ()
 
 
 def libraries(stack: Stack) -> Iterator[Finding]:
@@ -92,29 +91,26 @@ def libraries(stack: Stack) -> Iterator[Finding]:
         if framework.row is None or not framework.row.needs or framework.brings in {"pins", "inside"}:
             continue
         needed = Value(
-            what=f"libraries that {framework.title} opens",
-            text=", ".join(framework.row.needs),
-            source=framework.row.source,
+            f"libraries that {framework.title} opens", ", ".join(framework.row.needs), framework.row.source
         )
         if stack.cell.cuda.provider == "wheels":
             missing = [family for family in framework.row.needs if family not in _families(stack)]
             if missing:
                 yield Finding(
-                    rule="cuda-libraries",
-                    outcome=Outcome.IMPOSSIBLE,
-                    message=f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them "
-                    "are not among "
-                    "the cell's packages, and without them it runs on the CPU and says so only in its log",
-                    values=(needed, Value(what="packages", text=_packages(stack), source=CELL)),
+                    "cuda-libraries",
+                    Outcome.IMPOSSIBLE,
+                    f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them are not "
+                    "among the cell's packages, and without them it runs on the CPU and says so only in "
+                    "its log",
+                    (needed, Value("packages", _packages(stack), CELL)),
                 )
         elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             yield Finding(
-                rule="cuda-libraries",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the "
-                "runtime flavour "
-                "of an nvidia/cuda tag, or NVIDIA's wheels",
-                values=(needed,),
+                "cuda-libraries",
+                Outcome.IMPOSSIBLE,
+                f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the runtime flavour of "
+                "an nvidia/cuda tag, or NVIDIA's wheels",
+                (needed,),
             )
 
 
@@ -158,13 +154,13 @@ def linked(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         if framework.wheel is None or framework.brings == "inside":
             continue
-        source = Source(kind="wheel", reference=framework.wheel.reference)
+        source = Source("wheel", framework.wheel.reference)
         for name in framework.wheel.needed:
             found = re.fullmatch(r"lib(cudnn|cudart)\.so\.(\d+)(?:\.\d+)?", name)
             if found is None:
                 continue
             library, wanted = found[1], int(found[2])
-            value, asked = brought[library], Value(what="linked with", text=name, source=source)
+            value, asked = brought[library], Value("linked with", name, source)
             if value is not None and major(value.text) != wanted:
                 why = f"here is {short(value.text, 2)}"
             elif not there[library] and (library == "cudnn" or stack.truth.locked):
@@ -172,10 +168,10 @@ def linked(stack: Stack) -> Iterator[Finding]:
             else:
                 continue
             yield Finding(
-                rule="elf-needs",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{framework.label} is linked with {name}, and {why}",
-                values=(asked, value) if value is not None else (asked,),
+                "elf-needs",
+                Outcome.IMPOSSIBLE,
+                f"{framework.label} is linked with {name}, and {why}",
+                (asked, value) if value is not None else (asked,),
             )
 
 
@@ -190,11 +186,10 @@ def version(stack: Stack) -> Iterator[Finding]:
         if found is None:
             if stack.cell.base.kind == "registry" and stack.cell.cuda.provider == "base":
                 yield Finding(
-                    rule="cuda-version",
-                    outcome=Outcome.UNKNOWN,
-                    message=f"which CUDA {stack.cell.base} holds is not known; a registry that answers "
-                    "can tell",
-                    values=(framework.cuda,),
+                    "cuda-version",
+                    Outcome.UNKNOWN,
+                    f"which CUDA {stack.cell.base} holds is not known; a registry that answers can tell",
+                    (framework.cuda,),
                 )
             continue
         yield _compare(framework, framework.cuda, found)
@@ -205,25 +200,23 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
         return Finding(
-            rule="cuda-version",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{framework.label} was compiled for CUDA {built} and opens libraries of that "
-            "version by name; "
+            "cuda-version",
+            Outcome.IMPOSSIBLE,
+            f"{framework.label} was compiled for CUDA {built} and opens libraries of that version by name; "
             f"here is CUDA {there}",
-            values=values,
+            values,
         )
     if not at_least(there, built):
         return Finding(
-            rule="cuda-version",
-            outcome=Outcome.WARNS,
-            message=f"CUDA {there} is older than the {built} that {framework.label} was compiled with; "
-            "NVIDIA "
+            "cuda-version",
+            Outcome.WARNS,
+            f"CUDA {there} is older than the {built} that {framework.label} was compiled with; NVIDIA "
             "promises only that newer minors run older programs",
-            values=values,
+            values,
         )
     return Finding(
-        rule="cuda-version",
-        outcome=Outcome.POSSIBLE,
-        message=f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
-        values=values,
+        "cuda-version",
+        Outcome.POSSIBLE,
+        f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
+        values,
     )

@@ -31,19 +31,18 @@ def copies(stack: Stack) -> Iterator[Finding]:
     # A list that is installed as it stands has the copies that it has; the probe imports in every order.
     listed = stack.cell.dependencies == "listed"
     yield Finding(
-        rule="cudnn-copies",
-        outcome=Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE,
-        message=f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its "
-        "parts come from "
-        "one copy, depends on search order; an image has exactly one",
-        values=values,
+        "cudnn-copies",
+        Outcome.WARNS if listed or (same and exact) else Outcome.IMPOSSIBLE,
+        f"{len(stack.copies)} copies of cuDNN: {places}. Which one is loaded, and whether its parts come "
+        "from one copy, depends on search order; an image has exactly one",
+        values,
     )
 
 
 def wheel_names(stack: Stack) -> Iterator[Finding]:
     """``cudnn-wheels``: the cuDNN wheels of two CUDA majors write the same files."""
     if stack.truth.locked:
-        found = {wheel.name: Source(kind="wheel", reference=wheel.reference) for wheel in stack.truth.wheels}
+        found = {wheel.name: Source("wheel", wheel.reference) for wheel in stack.truth.wheels}
     else:
         texts = (*stack.cell.cuda.packages, *stack.cell.pip)
         found = {canonicalize_name(parsed.name): CELL for text in texts if (parsed := requirement(text))}
@@ -51,11 +50,10 @@ def wheel_names(stack: Stack) -> Iterator[Finding]:
     names = sorted(name for name in found if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
     if len(names) > 1:
         yield Finding(
-            rule="cudnn-wheels",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{' and '.join(names)} write the same files: the frameworks are built for "
-            "different CUDA majors",
-            values=tuple(Value(what="wheel", text=name, source=found[name]) for name in names),
+            "cudnn-wheels",
+            Outcome.IMPOSSIBLE,
+            f"{' and '.join(names)} write the same files: the frameworks are built for different CUDA majors",
+            tuple(Value("wheel", name, found[name]) for name in names),
         )
 
 
@@ -82,27 +80,26 @@ def version(stack: Stack) -> Iterator[Finding]:
         loaded = stack.cudnn
         if loaded is None and _unread_base(stack):
             yield Finding(
-                rule="cudnn-version",
-                outcome=Outcome.UNKNOWN,
-                message=f"{framework.label} needs cuDNN {framework.cudnn.text}, and which one "
-                f"{stack.cell.base} holds is not known: NV_CUDNN_VERSION in its environment would settle it",
-                values=(framework.cudnn,),
+                "cudnn-version",
+                Outcome.UNKNOWN,
+                f"{framework.label} needs cuDNN {framework.cudnn.text}, and which one {stack.cell.base} "
+                "holds is not known: NV_CUDNN_VERSION in its environment would settle it",
+                (framework.cudnn,),
             )
         elif loaded is None:
             yield Finding(
-                rule="cudnn-version",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{framework.label} needs cuDNN {framework.cudnn.text}, and neither the base "
-                "nor a wheel brings one",
-                values=(framework.cudnn,),
+                "cudnn-version",
+                Outcome.IMPOSSIBLE,
+                f"{framework.label} needs cuDNN {framework.cudnn.text}, and neither the base nor a wheel "
+                "brings one",
+                (framework.cudnn,),
             )
         elif loaded.version is None:
             yield Finding(
-                rule="cudnn-version",
-                outcome=Outcome.UNKNOWN,
-                message=f"{stack.cell.base} holds a cuDNN, but which is not known; a registry that "
-                "answers can tell",
-                values=(framework.cudnn,),
+                "cudnn-version",
+                Outcome.UNKNOWN,
+                f"{stack.cell.base} holds a cuDNN, but which is not known; a registry that answers can tell",
+                (framework.cudnn,),
             )
         else:
             strict = stack.cell.options.strict_cudnn
@@ -117,19 +114,16 @@ def _unread_base(stack: Stack) -> bool:
 
 def _inside(framework: CellFramework, cudnn: Value) -> Finding:
     return Finding(
-        rule="cudnn-version",
-        outcome=Outcome.POSSIBLE,
-        message=f"{framework.label} carries its own cuDNN {cudnn.text}",
-        values=(cudnn,),
+        "cudnn-version", Outcome.POSSIBLE, f"{framework.label} carries its own cuDNN {cudnn.text}", (cudnn,)
     )
 
 
 def _not_told(framework: CellFramework) -> Iterator[Finding]:
     if framework.row is not None and "cudnn" in framework.row.needs:
         yield Finding(
-            rule="cudnn-version",
-            outcome=Outcome.UNKNOWN,
-            message=f"no public source says which cuDNN {framework.label} was compiled with",
+            "cudnn-version",
+            Outcome.UNKNOWN,
+            f"no public source says which cuDNN {framework.label} was compiled with",
         )
 
 
@@ -139,9 +133,9 @@ def _compare(
     values = (compiled, loaded)
 
     def finding(outcome: Outcome, message: str) -> Finding:
-        return Finding(rule="cudnn-version", outcome=outcome, message=message, values=values)
+        return Finding("cudnn-version", outcome, message, values)
 
-    built, there = _first_three(compiled.text), _first_three(loaded.text)
+    built, there = short(compiled.text, 3), short(loaded.text, 3)
     if major(built) != major(there):
         return finding(
             Outcome.IMPOSSIBLE,
@@ -180,10 +174,6 @@ def _strict(framework: CellFramework, built: str, there: str, *, ranged: bool) -
     return None
 
 
-def _first_three(text: str) -> str:
-    return short(text, 3)
-
-
 def documented_cuda(stack: Stack) -> Iterator[Finding]:
     """``documented-cuda``: the tag with TensorFlow's documented CUDA may hold the wrong cuDNN."""
     tag = stack.tag
@@ -199,12 +189,11 @@ def documented_cuda(stack: Stack) -> Iterator[Finding]:
             continue
         wrong = major(base.version.text) != major(cudnn.text)
         if wrong or not at_least(short(base.version.text, 2), short(cudnn.text, 2)):
-            documented = Value(what="CUDA that TensorFlow documents", text=cuda, source=framework.row.source)
+            documented = Value("CUDA that TensorFlow documents", cuda, framework.row.source)
             yield Finding(
-                rule="documented-cuda",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{framework.label} documents CUDA {cuda}, but NVIDIA's image of that CUDA "
-                "holds cuDNN "
-                f"{_first_three(base.version.text)}, not {cudnn.text}: choose the base by its cuDNN",
-                values=(documented, base.version, cudnn),
+                "documented-cuda",
+                Outcome.IMPOSSIBLE,
+                f"{framework.label} documents CUDA {cuda}, but NVIDIA's image of that CUDA holds cuDNN "
+                f"{short(base.version.text, 3)}, not {cudnn.text}: choose the base by its cuDNN",
+                (documented, base.version, cudnn),
             )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from builder.facts.stack import Stack
     from builder.facts.tables import CudnnRow, Facts, GpuRow
 
-GIVEN = Source(kind="cell", reference="the driver given")
+GIVEN = Source("cell", "the driver given")
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:
@@ -37,16 +37,11 @@ def driver(stack: Stack) -> Iterator[Finding]:
         return
     need = max(needs, key=lambda value: key(value.text))
     if stack.driver is None:
-        yield Finding(
-            rule="driver",
-            outcome=Outcome.POSSIBLE,
-            message=f"the machine needs driver {need.text} or newer",
-            values=(need,),
-        )
+        yield Finding("driver", Outcome.POSSIBLE, f"the machine needs driver {need.text} or newer", (need,))
         return
-    given = Value(what="driver", text=stack.driver, source=GIVEN)
+    given = Value("driver", stack.driver, GIVEN)
     outcome, message = _against(stack.driver, need.text)
-    yield Finding(rule="driver", outcome=outcome, message=message, values=(given, need))
+    yield Finding("driver", outcome, message, (given, need))
 
 
 def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
@@ -70,22 +65,16 @@ def _floor(stack: Stack, cuda: Value) -> Value | None:
     family = stack.facts.families.get(str(major(cuda.text)))
     if family is None:
         return None
-    version = short(cuda.text, 2)
     if family.floor is not None:
-        return Value(what=f"driver floor of CUDA {family.major}", text=family.floor, source=family.source)
-    rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
-    if not rows:
-        return None
-    return Value(what=f"driver of CUDA {version}", text=rows[0].driver, source=rows[0].source)
+        return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
+    return own_driver(stack, cuda)
 
 
 def own_driver(stack: Stack, cuda: Value) -> Value | None:
     """The driver that came with a toolkit: what compiling PTX on the spot needs."""
     version = short(cuda.text, 2)
     rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
-    return (
-        Value(what=f"driver of CUDA {version}", text=rows[0].driver, source=rows[0].source) if rows else None
-    )
+    return Value(f"driver of CUDA {version}", rows[0].driver, rows[0].source) if rows else None
 
 
 def require_cuda(stack: Stack) -> Iterator[Finding]:
@@ -95,32 +84,28 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
     own = own_driver(stack, stack.base_cuda)
     if own is None or at_least(stack.driver, own.text):
         return
-    given = Value(what="driver", text=stack.driver, source=GIVEN)
+    given = Value("driver", stack.driver, GIVEN)
     branches, consumer, source = _branches(stack)
     if branches is None or source is None:
         return
-    allowed = Value(
-        what="driver branches that may start it", text=", ".join(branches) or "none", source=source
-    )
+    allowed = Value("driver branches that may start it", ", ".join(branches) or "none", source)
     branch = str(major(stack.driver))
     if branch == str(major(own.text)):
         return
     if branch not in branches:
         yield Finding(
-            rule="require-cuda",
-            outcome=Outcome.IMPOSSIBLE,
-            message="the container does not start: the base demands CUDA "
-            f"{short(stack.base_cuda.text, 2)} of the "
+            "require-cuda",
+            Outcome.IMPOSSIBLE,
+            f"the container does not start: the base demands CUDA {short(stack.base_cuda.text, 2)} of the "
             f"driver, {stack.driver} is older, and branch {branch} is not among its exceptions",
-            values=(given, own, allowed),
+            (given, own, allowed),
         )
     elif not consumer:
         yield Finding(
-            rule="require-cuda",
-            outcome=Outcome.WARNS,
-            message=f"on branch {branch} the base starts on data-centre and workstation GPUs only, not "
-            "on GeForce",
-            values=(given, allowed),
+            "require-cuda",
+            Outcome.WARNS,
+            f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce",
+            (given, allowed),
         )
 
 
@@ -131,7 +116,7 @@ def _branches(stack: Stack) -> tuple[tuple[str, ...] | None, bool, Source | None
         found = re.findall(r"brand=(\w+),driver>=(\d+),driver<\d+", read)
         branches = tuple(sorted({branch for _, branch in found}))
         consumer = any(brand.startswith("geforce") for brand, _ in found)
-        return branches, consumer, Source(kind="registry", reference=base.source)
+        return branches, consumer, Source("registry", base.source)
     if stack.tag is not None and stack.tag.row is not None and stack.tag.row.branches:
         return stack.tag.row.branches, stack.tag.row.consumer, stack.tag.row.source
     return None, False, None
@@ -146,13 +131,13 @@ def gpus(stack: Stack) -> Iterator[Finding]:
         if row is None:
             near = ", ".join(near_names(name, stack.facts))
             yield Finding(
-                rule="gpu",
-                outcome=Outcome.UNKNOWN,
-                message=f"{name} is no GPU that rtbuild knows"
+                "gpu",
+                Outcome.UNKNOWN,
+                f"{name} is no GPU that rtbuild knows"
                 + (f"; is it one of {near}?" if near else ".")
                 + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
                 "write sm_90 for 9.0",
-                values=(Value(what="gpu", text=name, source=CELL),),
+                (Value("gpu", name, CELL),),
             )
             continue
         yield from _served(stack, row)
@@ -163,21 +148,21 @@ def gpus(stack: Stack) -> Iterator[Finding]:
 
 
 def _capability(row: GpuRow) -> Value:
-    return Value(what=f"compute capability of {row.name}", text=row.capability, source=row.source)
+    return Value(f"compute capability of {row.name}", row.capability, row.source)
 
 
 def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
     if stack.driver is None or gpu.driver is None or at_least(stack.driver, gpu.driver):
         return
-    given = Value(what="driver", text=stack.driver, source=GIVEN)
-    need = Value(what=f"oldest driver of {gpu.name}", text=gpu.driver, source=gpu.sources[-1])
+    given = Value("driver", stack.driver, GIVEN)
+    need = Value(f"oldest driver of {gpu.name}", gpu.driver, gpu.sources[-1])
     outcome, _ = _against(stack.driver, gpu.driver)
     yield Finding(
-        rule="gpu",
-        outcome=outcome,
-        message=f"{gpu.name} needs driver {gpu.driver} or newer; here is {stack.driver}",
-        values=(given, need),
+        "gpu",
+        outcome,
+        f"{gpu.name} needs driver {gpu.driver} or newer; here is {stack.driver}",
+        (given, need),
     )
 
 
@@ -191,13 +176,12 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         ):
             span = f"{family.capability_min} to {family.capability_max}"
             yield Finding(
-                rule="gpu",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"CUDA {family.major} serves compute capability {span}; {gpu.name} has "
-                f"{gpu.capability}",
-                values=(
+                "gpu",
+                Outcome.IMPOSSIBLE,
+                f"CUDA {family.major} serves compute capability {span}; {gpu.name} has {gpu.capability}",
+                (
                     _capability(gpu),
-                    Value(what=f"CUDA {family.major}", text=span, source=family.source),
+                    Value(f"CUDA {family.major}", span, family.source),
                 ),
             )
 
@@ -225,13 +209,13 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         span = f"{row.capability_min} to {row.capability_max}"
         line = f"cuDNN {text}" if listed else f"cuDNN {row.versions}"
         yield Finding(
-            rule="gpu",
-            outcome=outcome,
-            message=f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
-            values=(
+            "gpu",
+            outcome,
+            f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
+            (
                 _capability(gpu),
                 copy.version,
-                Value(what=line, text=span, source=row.source),
+                Value(line, span, row.source),
             ),
         )
 
@@ -247,7 +231,7 @@ def _lines_around(cudnn: str, facts: Facts) -> tuple[CudnnRow | None, CudnnRow |
 def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and wheel.architectures:
-        listed, source = wheel.architectures, Source(kind="wheel", reference=wheel.reference)
+        listed, source = wheel.architectures, Source("wheel", wheel.reference)
     elif framework.row is not None and (found := _in_table(framework.row, stack.cell.platform)):
         listed, source = found, framework.row.source_of("architectures")
     else:
@@ -255,7 +239,7 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         return
     values = (
         _capability(gpu),
-        Value(what=f"code in {framework.title}", text=" ".join(listed), source=source),
+        Value(f"code in {framework.title}", " ".join(listed), source),
     )
     have = key(gpu.capability)[:2]
     kernels = [_arch(text) for text in listed if text.startswith("sm_")]
@@ -264,28 +248,27 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     ptx = [_arch(text) for text in listed if text.startswith("compute_")]
     if not any(arch <= have for arch in ptx):
         yield Finding(
-            rule="gpu",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{framework.label} has no code for {gpu.name} ({gpu.capability})",
-            values=values,
+            "gpu",
+            Outcome.IMPOSSIBLE,
+            f"{framework.label} has no code for {gpu.name} ({gpu.capability})",
+            values,
         )
         return
     own = own_driver(stack, framework.cuda) if framework.cuda is not None else None
     if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
         yield Finding(
-            rule="gpu",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver "
-            f"{own.text}",
-            values=(*values, own),
+            "gpu",
+            Outcome.IMPOSSIBLE,
+            f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver {own.text}",
+            (*values, own),
         )
         return
     yield Finding(
-        rule="gpu",
-        outcome=Outcome.WARNS,
-        message=f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start "
-        "compiles for minutes",
-        values=values,
+        "gpu",
+        Outcome.WARNS,
+        f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start compiles for "
+        "minutes",
+        values,
     )
 
 
@@ -299,11 +282,11 @@ def _not_listed(framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
         return  # `framework-known` has said what is not known, or that there is no code for any GPU
     why = framework.row.unread.get("architectures", "no file says which architectures it was built for")
     yield Finding(
-        rule="gpu",
-        outcome=Outcome.UNKNOWN,
-        message=f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
+        "gpu",
+        Outcome.UNKNOWN,
+        f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
         "`rtbuild check --read` asks the wheel itself",
-        values=(_capability(gpu),),
+        (_capability(gpu),),
     )
 
 

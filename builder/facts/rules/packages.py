@@ -29,7 +29,8 @@ _NUMPY_2_RELEASES = ("2.0.0", "2.0.2", "2.1.3", "2.2.6", "2.3.5", "2.4.0")
 def numpy(stack: Stack) -> Iterator[Finding]:
     """``numpy``: code compiled for NumPy 1 does not run with NumPy 2."""
     asked = wishes(stack).get("numpy", [])
-    exact = next((value for wish in asked if (value := _exactly(wish)) is not None), None)
+    named = ((who, pinned(parsed), source) for who, parsed, source in asked)
+    exact = next((Value(f"numpy for {who}", text, source) for who, text, source in named if text), None)
     found = _locked(stack, "numpy") or exact
     for framework in stack.frameworks:
         row = framework.row
@@ -39,8 +40,8 @@ def numpy(stack: Stack) -> Iterator[Finding]:
             continue
         if major(row.numpy_abi) > 1:
             continue
-        built = Value(what=f"NumPy that {framework.title} was compiled for", text=row.numpy_abi,
-                      source=row.source_of("numpy_abi"))  # fmt: skip
+        what = f"NumPy that {framework.title} was compiled for"
+        built = Value(what, row.numpy_abi, row.source_of("numpy_abi"))
         if found is not None:
             if major(found.text) > 1:
                 yield _refused(framework, f"NumPy {found.text} is in the image", (built, found))
@@ -56,39 +57,39 @@ def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built:
     beside = [name for name in named if name not in {"setuptools", "wheel", "pip"}]
     if not asked and beside:
         yield Finding(
-            rule="numpy",
-            outcome=Outcome.WARNS,
-            message=f"{framework.label} was compiled for NumPy 1, and {', '.join(beside)} may bring NumPy 2: "
+            "numpy",
+            Outcome.WARNS,
+            f"{framework.label} was compiled for NumPy 1, and {', '.join(beside)} may bring NumPy 2: "
             "numpy<2 in pip keeps it out",
-            values=(built,),
+            (built,),
         )
 
 
 def _refused(framework: CellFramework, why: str, values: tuple[Value, ...]) -> Finding:
     return Finding(
-        rule="numpy",
-        outcome=Outcome.IMPOSSIBLE,
-        message=f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}",
-        values=values,
+        "numpy",
+        Outcome.IMPOSSIBLE,
+        f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}",
+        values,
     )
 
 
 def _not_read(framework: CellFramework, found: Value) -> Iterator[Finding]:
     row = framework.row
     named = [r for text in (row.requires if row else ()) if (r := requirement(text)) is not None]
-    numpy_ = [r for r in named if canonical(r.name) == "numpy"]
-    if numpy_ and not any(_starts_at_2(r) for r in numpy_):
+    admitting_1 = [
+        any(contains(r.specifier, version) for version in ("1.17.0", "1.23.5", "1.26.4"))
+        for r in named
+        if canonical(r.name) == "numpy"
+    ]
+    if admitting_1 and all(admitting_1):
         yield Finding(
-            rule="numpy",
-            outcome=Outcome.UNKNOWN,
-            message=f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it "
-            "was compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
-            values=(found,),
+            "numpy",
+            Outcome.UNKNOWN,
+            f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it was "
+            "compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
+            (found,),
         )
-
-
-def _starts_at_2(parsed: Requirement) -> bool:
-    return not any(contains(parsed.specifier, version) for version in ("1.17.0", "1.23.5", "1.26.4"))
 
 
 def _bounded(asked: list[Wish]) -> bool:
@@ -96,16 +97,11 @@ def _bounded(asked: list[Wish]) -> bool:
     return not any(all(contains(r.specifier, v) for _, r, _ in asked) for v in _NUMPY_2_RELEASES)
 
 
-def _exactly(wish: Wish) -> Value | None:
-    exact = pinned(wish[1])
-    return Value(what=f"numpy for {wish[0]}", text=exact, source=wish[2]) if exact else None
-
-
 def _locked(stack: Stack, name: str) -> Value | None:
     wheel = stack.truth.wheel(name)
     if wheel is None:
         return None
-    return Value(what=name, text=wheel.version, source=Source(kind="wheel", reference=wheel.reference))
+    return Value(name, wheel.version, Source("wheel", wheel.reference))
 
 
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
@@ -138,15 +134,15 @@ def pins(stack: Stack) -> Iterator[Finding]:
         clash = _clash(found)
         if clash is not None:
             one, other = clash
+            # Nobody resolves a list: the pinned versions in it are installed.
+            listed = stack.cell.dependencies == "listed"
             yield Finding(
-                rule="pins",
-                # nobody resolves a list: what is pinned in it is what gets installed
-                outcome=Outcome.WARNS if stack.cell.dependencies == "listed" else Outcome.IMPOSSIBLE,
-                message=f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
+                "pins",
+                Outcome.WARNS if listed else Outcome.IMPOSSIBLE,
+                f"{one[0]} wants {name}{one[1].specifier} and {other[0]} wants "
                 f"{name}{other[1].specifier}: no version is both",
-                values=(
-                    Value(what=f"{name} for {one[0]}", text=str(one[1].specifier), source=one[2]),
-                    Value(what=f"{name} for {other[0]}", text=str(other[1].specifier), source=other[2]),
+                tuple(
+                    Value(f"{name} for {who}", str(asked.specifier), source) for who, asked, source in clash
                 ),
             )
 

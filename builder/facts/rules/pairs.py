@@ -32,10 +32,10 @@ def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow], facts: Facts) 
         met = _met(row, known, gpus)
         if met:
             yield Finding(
-                rule="known-bad",
-                outcome=Outcome(row.outcome),
-                message=f"{row.id}: {row.message}. Remedy: {row.remedy}",
-                values=(*met, Value(what=row.id, text=" and ".join(row.when), source=row.source)),
+                "known-bad",
+                Outcome(row.outcome),
+                f"{row.id}: {row.message}. Remedy: {row.remedy}",
+                (*met, Value(row.id, " and ".join(row.when), row.source)),
             )
 
 
@@ -61,5 +61,5 @@ def _within(version: str, specifier: SpecifierSet) -> bool:
 def _gpu(gpus: Sequence[GpuRow], condition: Requirement) -> Value | None:
     for row in gpus:
         if contains(condition.specifier, row.capability):
-            return Value(what=row.name, text=row.capability, source=row.source)
+            return Value(row.name, row.capability, row.source)
     return None

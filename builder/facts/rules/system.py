@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 
 from builder.errors import CellError, RtbuildError
@@ -14,21 +13,18 @@ from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
 from builder.facts.versions import at_least, canonical, contains, key, requirement
 from builder.index import pythons
+from builder.index.target import glibc_of, takes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.facts.base import CudaTag
     from builder.facts.framework import CellFramework
     from builder.facts.stack import Stack
-    from builder.facts.tables import TagRow
 
 
 _STANDALONE_GLIBC = "2.17"
 _RUNNING = Source(
-    kind="table",
-    reference="https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md",
-    date="2026-11-22",
+    "table", "https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md", "2026-11-22"
 )
 
 
@@ -36,15 +32,15 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
     """``framework-known``: there is such a release with CUDA in it, and something is known about it."""
     wants_gpu = bool(stack.cell.gpus) or stack.cell.cuda.provider != "none"
     for framework in stack.frameworks:
-        asked = Value(what="framework", text=framework.requirement, source=CELL)
+        asked = Value("framework", framework.requirement, CELL)
         without = _without_cuda(framework, stack.cell.platform)
         if without is not None:
             if wants_gpu:
                 yield Finding(
-                    rule="framework-known",
-                    outcome=Outcome.IMPOSSIBLE,
-                    message=f"{framework.label} has no code for any GPU: {without}",
-                    values=(asked,),
+                    "framework-known",
+                    Outcome.IMPOSSIBLE,
+                    f"{framework.label} has no code for any GPU: {without}",
+                    (asked,),
                 )
             continue
         if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
@@ -53,10 +49,10 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
             continue  # what it was compiled for is no question in an image without CUDA
         missing = _no_such_release(framework)
         yield Finding(
-            rule="framework-known",
-            outcome=Outcome.UNKNOWN if missing is None else Outcome.IMPOSSIBLE,
-            message=missing or _why(framework),
-            values=(asked,),
+            "framework-known",
+            Outcome.UNKNOWN if missing is None else Outcome.IMPOSSIBLE,
+            missing or _why(framework),
+            (asked,),
         )
 
 
@@ -117,16 +113,16 @@ def _why(framework: CellFramework) -> str:
 def unread(stack: Stack) -> Iterator[Finding]:
     """``unread``: what was asked of a registry or an index was answered. The tables alone are no yes then."""
     for reason in stack.truth.unread:
-        yield Finding(rule="unread", outcome=Outcome.UNKNOWN, message=reason)
+        yield Finding("unread", Outcome.UNKNOWN, reason)
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:
     """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
     if stack.truth.failed is not None:
         yield Finding(
-            rule="last-lock",
-            outcome=Outcome.UNKNOWN,
-            message=f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}",
+            "last-lock",
+            Outcome.UNKNOWN,
+            f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}",
         )
 
 
@@ -136,19 +132,19 @@ def yanked(stack: Stack) -> Iterator[Finding]:
         row = framework.row
         if row is not None and row.yanked is not None and framework.wheel is None:
             yield Finding(
-                rule="yanked",
-                outcome=Outcome.WARNS,
-                message=f"{framework.label} was yanked by its maker: {row.yanked}",
-                values=(Value(what=framework.title, text=row.version, source=row.source),),
+                "yanked",
+                Outcome.WARNS,
+                f"{framework.label} was yanked by its maker: {row.yanked}",
+                (Value(framework.title, row.version, row.source),),
             )
     for wheel in stack.truth.wheels:
         if wheel.yanked is not None:
-            source = Source(kind="wheel", reference=wheel.reference)
+            source = Source("wheel", wheel.reference)
             yield Finding(
-                rule="yanked",
-                outcome=Outcome.WARNS,
-                message=f"{wheel.file} was yanked by its maker: {wheel.yanked}",
-                values=(Value(what=wheel.name, text=wheel.version, source=source),),
+                "yanked",
+                Outcome.WARNS,
+                f"{wheel.file} was yanked by its maker: {wheel.yanked}",
+                (Value(wheel.name, wheel.version, source),),
             )
 
 
@@ -156,48 +152,42 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
     """``base-tag``: NVIDIA deletes tags; one that is gone cannot be built on."""
     base = stack.truth.base
     if base is not None and not base.exists:
-        source = Source(kind="registry", reference=base.reference)
+        source = Source("registry", base.reference)
         yield Finding(
-            rule="base-tag",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"the registry has no {base.reference}",
-            values=(Value(what="base", text=str(stack.cell.base), source=source),),
+            "base-tag",
+            Outcome.IMPOSSIBLE,
+            f"the registry has no {base.reference}",
+            (Value("base", str(stack.cell.base), source),),
         )
         return
     tag = stack.tag
     if base is not None or tag is None or not tag.on_docker_hub:
         return
+    # The tables list every tag of a release that they have.
+    ubuntu = tag.system.removeprefix("ubuntu")
+    siblings = [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
     if tag.row is not None and tag.row.state == "deleted":
         yield Finding(
-            rule="base-tag",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after "
-            "their end of life",
-            values=tuple(Value(what="base", text=tag.text, source=source) for source in tag.row.sources),
+            "base-tag",
+            Outcome.IMPOSSIBLE,
+            f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after their end of life",
+            tuple(Value("base", tag.text, source) for source in tag.row.sources),
         )
-    elif tag.row is None and (siblings := _siblings(stack, tag)):
+    elif tag.row is None and siblings:
         there = ", ".join(row.infix for row in siblings)
         yield Finding(
-            rule="base-tag",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
-            values=tuple(
-                Value(what="tag of that CUDA", text=row.infix, source=row.source) for row in siblings
-            ),
+            "base-tag",
+            Outcome.IMPOSSIBLE,
+            f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
+            tuple(Value("tag of that CUDA", row.infix, row.source) for row in siblings),
         )
     elif tag.row is None:
         yield Finding(
-            rule="base-tag",
-            outcome=Outcome.UNKNOWN,
-            message=f"no table lists {tag.text}; a registry that answers can tell",
-            values=(Value(what="base", text=tag.text, source=CELL),),
+            "base-tag",
+            Outcome.UNKNOWN,
+            f"no table lists {tag.text}; a registry that answers can tell",
+            (Value("base", tag.text, CELL),),
         )
-
-
-def _siblings(stack: Stack, tag: CudaTag) -> list[TagRow]:
-    """Rows of the same CUDA and Ubuntu: the tables list every tag of a release that they have."""
-    ubuntu = tag.system.removeprefix("ubuntu")
-    return [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
 
 
 def compiled(stack: Stack) -> Iterator[Finding]:
@@ -206,13 +196,13 @@ def compiled(stack: Stack) -> Iterator[Finding]:
     if cell.compiled and cell.base.kind != "rootfs":
         names = ", ".join(name for name, _ in cell.compiled)
         yield Finding(
-            rule="compiled",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{names} is compiled from sources in a Debian release, and {cell.base} has other "
-            "libraries: take base: rootfs:debian/<suite>, or an index that has wheels",
-            values=(
-                Value(what="from-source", text=names, source=CELL),
-                Value(what="base", text=str(cell.base), source=CELL),
+            "compiled",
+            Outcome.IMPOSSIBLE,
+            f"{names} is compiled from sources in a Debian release, and {cell.base} has other libraries: "
+            "take base: rootfs:debian/<suite>, or an index that has wheels",
+            (
+                Value("from-source", names, CELL),
+                Value("base", str(cell.base), CELL),
             ),
         )
 
@@ -221,34 +211,34 @@ def python(stack: Stack) -> Iterator[Finding]:
     """``python``: the base's own archive has that Python, or uv's catalogue of standalone ones; and each
     framework has a wheel for it."""
     wanted = stack.cell.python_patch or stack.cell.python
-    asked = Value(what="python", text=stack.cell.python, source=CELL)
+    asked = Value("python", stack.cell.python, CELL)
     if not has_own_python(stack.cell, stack.system):
         try:
             pythons.choose(wanted, stack.cell.platform)
         except RtbuildError as problem:
             yield Finding(
-                rule="python",
-                outcome=Outcome.IMPOSSIBLE if isinstance(problem, CellError) else Outcome.UNKNOWN,
-                message=problem.message,
-                values=(asked,),
+                "python",
+                Outcome.IMPOSSIBLE if isinstance(problem, CellError) else Outcome.UNKNOWN,
+                problem.message,
+                (asked,),
             )
     elif stack.system is None:
         yield Finding(
-            rule="python",
-            outcome=Outcome.UNKNOWN,
-            message=f"which Python versions {stack.cell.base} offers is not known",
-            values=(asked,),
+            "python",
+            Outcome.UNKNOWN,
+            f"which Python versions {stack.cell.base} offers is not known",
+            (asked,),
         )
     elif wanted not in stack.system.python:
         there = ", ".join(stack.system.python)
         yield Finding(
-            rule="python",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), "
-            "and 'from: base' wants no other",
-            values=(
+            "python",
+            Outcome.IMPOSSIBLE,
+            f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "
+            "wants no other",
+            (
                 asked,
-                Value(what=f"python in {stack.system.name}", text=there, source=stack.system.source),
+                Value(f"python in {stack.system.name}", there, stack.system.source),
             ),
         )
     for framework in stack.frameworks:
@@ -259,14 +249,13 @@ def _standalone_glibc(stack: Stack) -> Iterator[Finding]:
     """The base's C library is not older than a standalone Python asks for."""
     if stack.system is None or has_own_python(stack.cell, stack.system):
         return
-    needs = Value(what="glibc that a standalone Python needs", text=_STANDALONE_GLIBC, source=_RUNNING)
+    needs = Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING)
     if not at_least(stack.system.glibc, needs.text):
         yield Finding(
-            rule="glibc",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"a standalone Python needs glibc {needs.text}, {stack.system.name} has "
-            f"{stack.system.glibc}",
-            values=(needs,),
+            "glibc",
+            Outcome.IMPOSSIBLE,
+            f"a standalone Python needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
+            (needs,),
         )
 
 
@@ -278,14 +267,12 @@ def platform(stack: Stack) -> Iterator[Finding]:
         if row is not None and framework.wheel is None and wanted not in row.platforms:
             there = ", ".join(row.platforms)
             yield Finding(
-                rule="platform",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{framework.label} has no wheel for {wanted} (it has {there})",
-                values=(
-                    Value(what="platform", text=wanted, source=CELL),
-                    Value(
-                        what=f"{framework.title} wheels for", text=there, source=row.source_of("platforms")
-                    ),
+                "platform",
+                Outcome.IMPOSSIBLE,
+                f"{framework.label} has no wheel for {wanted} (it has {there})",
+                (
+                    Value("platform", wanted, CELL),
+                    Value(f"{framework.title} wheels for", there, row.source_of("platforms")),
                 ),
             )
 
@@ -293,32 +280,27 @@ def platform(stack: Stack) -> Iterator[Finding]:
 def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
     wheel = framework.wheel
     if wheel is not None and (wheel.tags or wheel.requires_python):
-        source = Source(kind="wheel", reference=wheel.reference)
+        source = Source("wheel", wheel.reference)
         pure = any(tag.split("-")[1] == "none" for tag in wheel.tags if tag.count("-") >= 2)
         tagged = not wheel.tags or pure or any(_serves(tag, asked.text) for tag in wheel.tags)
-        try:
-            allowed = wheel.requires_python is None or contains(
-                SpecifierSet(wheel.requires_python), asked.text + ".99"
-            )
-        except InvalidSpecifier:
-            allowed = True
+        allowed = takes(wheel.requires_python, asked.text)
         if not (tagged and allowed):
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
             yield Finding(
-                rule="python",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{wheel.file} does not install on Python {asked.text}",
-                values=(asked, Value(what=f"{framework.title} wheel for", text=text, source=source)),
+                "python",
+                Outcome.IMPOSSIBLE,
+                f"{wheel.file} does not install on Python {asked.text}",
+                (asked, Value(f"{framework.title} wheel for", text, source)),
             )
     elif framework.row is not None and asked.text not in framework.row.python:
         there = ", ".join(framework.row.python)
         yield Finding(
-            rule="python",
-            outcome=Outcome.IMPOSSIBLE,
-            message=f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
-            values=(
+            "python",
+            Outcome.IMPOSSIBLE,
+            f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
+            (
                 asked,
-                Value(what=f"{framework.title} wheels for", text=there, source=framework.row.source),
+                Value(f"{framework.title} wheels for", there, framework.row.source),
             ),
         )
 
@@ -339,39 +321,32 @@ def glibc(stack: Stack) -> Iterator[Finding]:
     if stack.system is None:
         return
     yield from _standalone_glibc(stack)
-    has = Value(what=f"glibc in {stack.system.name}", text=stack.system.glibc, source=stack.system.source)
+    has = Value(f"glibc in {stack.system.name}", stack.system.glibc, stack.system.source)
     for framework in stack.frameworks:
         needs = _needed_glibc(framework, stack.cell.platform)
         if needs is not None and not at_least(stack.system.glibc, needs.text):
             yield Finding(
-                rule="glibc",
-                outcome=Outcome.IMPOSSIBLE,
-                message=f"{framework.label} needs glibc {needs.text}, {stack.system.name} has "
-                f"{stack.system.glibc}",
-                values=(needs, has),
+                "glibc",
+                Outcome.IMPOSSIBLE,
+                f"{framework.label} needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
+                (needs, has),
             )
 
 
 def _needed_glibc(framework: CellFramework, platform_: str) -> Value | None:
     what = f"glibc that {framework.title} needs"
     if framework.wheel is not None and framework.wheel.tags:
-        found = [
-            match for tag in framework.wheel.tags if (match := re.search(r"manylinux_(\d+)_(\d+)_", tag))
-        ]
-        versions = [f"{match[1]}.{match[2]}" for match in found]
-        legacy = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
-        versions += [
-            old for tag in framework.wheel.tags for name, old in legacy.items() if f"-{name}_" in tag
-        ]
+        platforms = (tag.rsplit("-", 1)[-1] for tag in framework.wheel.tags)
+        versions = [version for name in platforms if (version := glibc_of(name))]
         if versions:
-            source = Source(kind="wheel", reference=framework.wheel.reference)
+            source = Source("wheel", framework.wheel.reference)
             asked = min(versions, key=key)
             # a tag is a promise; the symbols are what the loader goes by
             newest = max(asked, framework.wheel.glibc or asked, key=key)
-            return Value(what=what, text=newest, source=source)
+            return Value(what, newest, source)
         return None
     row = framework.row
     needed = None if row is None else row.glibc_arm64 if platform_.endswith("arm64") else row.glibc
     if row is not None and needed is not None:
-        return Value(what=what, text=needed, source=row.source_of("glibc"))
+        return Value(what, needed, row.source_of("glibc"))
     return None
