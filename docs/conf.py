@@ -28,7 +28,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # blocks of console output an
 html_theme = "furo"
 html_title = "rtbuild"
 html_theme_options = {
-    "announcement": '<a href="../index.html">Which image works on your card? The catalogue</a>',
+    "announcement": '<a href="../index.html">To the catalogue</a>',
 }
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -1,4 +1,4 @@
-"""Floor 1: a matrix file to cells, and the selection among them."""
+"""A matrix file to cells, and the selection among them."""
 
 from builder.matrix.loading import load
 from builder.matrix.selection import Selection, select

@@ -42,7 +42,8 @@
 
   function fillPythons(wanted) {
     const pythons = chosen().p.slice().reverse();
-    options($("python"), pythons.map((p) => [p, p]), wanted);
+    const standing = pythons.find((p) => chosen().b[p]); // the newest that a base has
+    options($("python"), pythons.map((p) => [p, p]), pythons.includes(wanted) ? wanted : standing);
   }
 
   function judge(release, python, card, driver) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,10 @@ STEPS = (
     ("Decision", "publish.gate", "decide", "publish"),
 )
 """Value, the module and function that return it, and the command that ends there."""
-WIDTH, BOX, FLOOR, LEFT = 960, 62, 58, 20
+WIDTH, BOX, FLOOR, LEFT = 960, 80, 58, 20
 _STYLE = """
-text { font: 13px system-ui, sans-serif; fill: #1b1f24; }
-.small { font-size: 11px; fill: #4d5661; }
+text { font: 12.5px system-ui, sans-serif; fill: #1b1f24; }
+.small { font-size: 10.5px; fill: #4d5661; }
 .name { font-weight: 700; }
 .code { font-family: ui-monospace, monospace; }
 rect { fill: #f3f5f8; stroke: #8893a0; }
@@ -53,26 +54,29 @@ def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
         _has_to_return(module, function, value)
         x = LEFT + number * step
         parts.append(
-            f'<rect class="value" x="{x:.0f}" y="40" width="{step - 22:.0f}" height="{BOX}" rx="6"/>'
+            f'<rect class="value" x="{x:.0f}" y="40" width="{step - 14:.0f}" height="{BOX}" rx="6"/>'
         )
         parts.append(_text(x + 8, 60, value, "name"))
-        parts.append(_text(x + 8, 77, module.partition(".")[0] + "." + function, "small code"))
-        parts.append(_text(x + 8, 94, f"rtbuild {command}", "small"))
+        parts.append(_text(x + 8, 77, f"{function}()", "small code"))
+        parts.append(_text(x + 8, 94, f"in {module.partition('.')[0]}", "small"))
+        parts.append(_text(x + 8, 111, f"rtbuild {command}", "small"))
         if number:
-            parts.append(f'<path d="M{x - 20:.0f} 71 h14 m-5 -4 l5 4 l-5 4"/>')
-    y = 140
+            parts.append(f'<path d="M{x - 13:.0f} 80 h11 m-5 -4 l5 4 l-5 4"/>')
+    y = 158
     parts.append(_text(LEFT, y, "Floors: a room imports only from lower floors", "name"))
     for height, rooms in reversed(list(enumerate(floors))):
-        y += 14
+        y += 10
         width = (WIDTH - 2 * LEFT - 30) / len(rooms)
-        parts.append(_text(LEFT, y + 30, str(height), "name"))
+        parts.append(_text(LEFT, y + 34, str(height), "name"))
         for number, room in enumerate(rooms):
             x = LEFT + 30 + number * width
-            parts.append(f'<rect x="{x:.0f}" y="{y}" width="{width - 8:.0f}" height="{FLOOR - 14}" rx="6"/>')
+            parts.append(f'<rect x="{x:.0f}" y="{y}" width="{width - 8:.0f}" height="{FLOOR}" rx="6"/>')
             parts.append(_text(x + 8, y + 18, room, "name code"))
-            most = max(8, int((width - 20) / 5.6))
-            parts.append(_text(x + 8, y + 35, _cut(_said(package, room), most), "small"))
-        y += FLOOR - 14
+            lines = textwrap.wrap(
+                _said(package, room), int((width - 24) / 5.9), max_lines=2, placeholder=" …"
+            )
+            parts += [_text(x + 8, y + 34 + 14 * row, line, "small") for row, line in enumerate(lines)]
+        y += FLOOR
     apart = "builder/probe and builder/runtime stand apart: they go into images, and nothing imports them."
     parts.append(_text(LEFT, y + 24, apart, "small"))
     body = "\n".join(parts)
@@ -96,10 +100,4 @@ def _said(package: Path, room: str) -> str:
     path = package / room / "__init__.py"
     path = path if path.is_file() else package / f"{room}.py"
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-    return " ".join(text.split()).partition(". ")[0].partition(": ")[0].rstrip(".").replace("``", "")
-
-
-def _cut(text: str, most: int) -> str:
-    if len(text) <= most:
-        return text
-    return text[: most - 1].rpartition(" ")[0].rstrip(",;:") + " …"
+    return " ".join(text.split()).partition(". ")[0].rstrip(".").replace("``", "").partition(": :")[0]
