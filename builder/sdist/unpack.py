@@ -164,15 +164,15 @@ def _untar(archive: Path, target: Path) -> None:
                     links.append((member.name, posixpath.normpath(posixpath.join(folder, member.linkname))))
                 else:
                     raise _wrong(archive, f"holds {member.name}, which is no file, folder or link")
+        for name, linked in links:
+            source = writer.path(linked)
+            if not source.is_file():
+                raise _wrong(archive, f"holds the link {name} to {linked}, which is no file of it")
+            with source.open("rb") as content:
+                executable = os.access(source, os.X_OK)
+                writer.file(name, source.stat().st_size, executable=executable, read=content.read)
     except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as problem:
         raise _wrong(archive, f"cannot be read: {problem}") from problem
-    for name, linked in links:
-        source = writer.path(linked)
-        if not source.is_file():
-            raise _wrong(archive, f"holds the link {name} to {linked}, which is no file of it")
-        with source.open("rb") as content:
-            executable = os.access(source, os.X_OK)
-            writer.file(name, source.stat().st_size, executable=executable, read=content.read)
 
 
 def _decompressed(archive: Path) -> BinaryIO:
@@ -206,15 +206,13 @@ class _Pieces:
 
 def _unzip(archive: Path, target: Path) -> None:
     writer = _Writer(archive, target)
-    with Archive(archive) as source:
-        for member in source.members.values():
-            pieces = source.chunks(member)
-            writer.file(
-                member.name,
-                member.size,
-                executable=member.executable,
-                read=_reader(pieces),
-            )
+    try:
+        with Archive(archive) as source:
+            for member in source.members.values():
+                pieces = _reader(source.chunks(member))
+                writer.file(member.name, member.size, executable=member.executable, read=pieces)
+    except OSError as problem:  # a name that is too long; one that is a file and a folder
+        raise _wrong(archive, f"cannot be read: {problem}") from problem
 
 
 def _reader(pieces: Any) -> Callable[[int], bytes]:

@@ -134,7 +134,7 @@ def test_the_image_is_signed_too_and_verified_only_from_a_builder_who_is_named(
     env = os.environ | {"COSIGN_PASSWORD": "", "RTBUILD_CACHE": str(tmp_path / "cache")}  # of another machine
     subprocess.run(other, capture_output=True, check=True, env=env)
     command = ("verify", "noengine.yaml", "-s", NUMPY, "--from", staging, "--gpus", "none", "--rm")
-    results = ("--results", str(tmp_path / "results"), "--progress", "none", "--key", f"{key}.key")
+    results = ("--results", str(tmp_path / "results"), "--progress", "plain", "--key", f"{key}.key")
     refused = rtbuild(
         project.folder, *command, *results, "--built-by", str(tmp_path / "other.pub"), check=1, env=env
     )

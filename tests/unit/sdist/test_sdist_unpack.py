@@ -38,6 +38,14 @@ def test_a_zip_comes_out(tmp_path: Path) -> None:
     assert (unpack(tmp_path / "a.zip", tmp_path / "out") / "setup.py").stat().st_size == 3_000_000
 
 
+def test_a_zip_that_no_disk_takes(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in ("a/b", "a/b/c"):  # a file and a folder
+            archive.writestr(name, "x")
+    with pytest.raises(CellError, match="cannot be read"):
+        unpack(tmp_path / "a.zip", tmp_path / "out")
+
+
 @pytest.mark.parametrize(
     ("other", "said"),
     [
@@ -47,6 +55,8 @@ def test_a_zip_comes_out(tmp_path: Path) -> None:
         (entry("tiny-1.0/link", tarfile.SYMTYPE, "../../etc/passwd"), "leads out of it"),
         (entry("tiny-1.0/link", tarfile.SYMTYPE, "/etc/passwd"), "leads out of it"),
         (entry("tiny-1.0/link", tarfile.LNKTYPE, "tiny-1.0/nothing"), "no file of it"),
+        (entry("tiny-1.0/link", tarfile.LNKTYPE, "a" * 300), "cannot be read: .*name too long"),
+        (entry("tiny-1.0/" + "a" * 300), "cannot be read: .*name too long"),
         (entry("tiny-1.0/pipe", tarfile.FIFOTYPE), "no file, folder or link"),
         (entry("second"), "does not hold one folder"),
     ],
