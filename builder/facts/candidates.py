@@ -280,7 +280,9 @@ def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
         # a framework that pins nothing finds the libraries that another one's pins bring
         if choice.brings or choice.row.cuda is None or major(choice.row.cuda) in brought:
             continue
-        for family in choice.row.needs:
+        always = choice.row.needs
+        sometimes = ("cudnn",) if always and choice.row.cudnn and "cudnn" not in always else ()
+        for family in (*always, *sometimes):
             text = _wheel(family, choice.row, known)
             if text is None:
                 return None

@@ -62,8 +62,7 @@ def _one(table: FrameworkTable, value: str) -> Coverage:
 def _reason(table: FrameworkTable, value: str) -> str:
     known = {
         ("cupy", "cudnn"): "it is optional: only cupyx.cudnn opens one",
-        ("paddlepaddle-gpu", "architectures"): "its GPU code lies beyond the first 16 MiB of the wheel",
-        ("ctranslate2", "cudnn"): "no file names one: it is opened where a model has convolutions",
+        ("ctranslate2", "cudnn"): "no cuDNN is in its wheel, and none is named in its library",
     }
     return known.get((table.name, value), "nothing that is read of its wheels says it")
 

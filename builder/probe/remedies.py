@@ -174,7 +174,7 @@ class Remedies(HostRemedies):
         here = self.here.cudnn_majors() - {wanted}
         nine = 9 in here or numbers(self.here.packages.get("torch", ""))[:2] >= (2, 4)
         if wanted == 8 and (nine or "colab" in self.here.places or not here):
-            return [self._pip("ctranslate2>=4.5,<5", note="built for cuDNN 9, which must be here")]
+            return [self._pip("ctranslate2>=4.6.3,<5", note="uses no cuDNN from 4.6.3 on")]
         if nine or wanted in self.here.cudnn_majors():
             code = "import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])"
             text = "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib" % code

@@ -86,6 +86,18 @@ def version(stack: Stack) -> Iterator[Finding]:
                 "holds is not known: NV_CUDNN_VERSION in its environment would settle it",
                 (framework.cudnn,),
             )
+        elif (
+            loaded is None
+            and framework.row is not None
+            and "cudnn" not in (framework.row.needs or ("cudnn",))
+        ):
+            yield Finding(
+                rule="cudnn-version",
+                outcome=Outcome.WARNS,
+                message=f"{framework.label} opens cuDNN {framework.cudnn.text} for models with convolutions, "
+                "and neither the base nor a wheel brings one",
+                values=(framework.cudnn,),
+            )
         elif loaded is None:
             yield Finding(
                 "cudnn-version",
