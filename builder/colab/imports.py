@@ -75,6 +75,9 @@ class Imported:
         """``tensorflow==2.18.0``, …, as the matrix has them."""
         by_name = {match.package.key: match for match in self.matching.found}
         found = [by_name[name] for name in FRAMEWORKS if name in by_name]
+        # without its compiled half jax is a package like others
+        half = any(re.fullmatch(r"jaxlib|jax-cuda\d+-plugin", name) for name in by_name)
+        found = [match for match in found if match.package.key != "jax" or half]
         return tuple(_framework(match, by_name) for match in found)
 
 
@@ -178,6 +181,8 @@ def _framework(match: Match, by_name: dict[str, Match]) -> str:
     if match.package.key != "jax":
         return text
     plugin = next((f for name in by_name if (f := re.fullmatch(r"jax-(cuda\d+)-plugin", name))), None)
+    library = (by_name["jaxlib"].requirement if "jaxlib" in by_name else None) or ""
+    plugin = plugin or re.search(r"\+(cuda\d+)", library)
     return text.replace("jax==", f"jax[{plugin[1]}]==") if plugin else text
 
 

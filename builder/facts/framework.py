@@ -72,7 +72,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     name = table_name(distribution)
     table = facts.frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
-    variant = cupy[1] if cupy else _variant(name, version, extras, cell.index)
+    variant = cupy[1] if cupy else _variant(name, version, extras, cell)
     of = distribution if distribution == "tensorflow-gpu" or cupy else None
     row = table.row(version, variant, of) if table and version else None
     plugin = truth.wheel(f"jax-{variant}-plugin") if name == "jax" else None
@@ -110,20 +110,30 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     )
 
 
-def _variant(name: str, version: str | None, extras: frozenset[str], index: tuple[str, ...]) -> str:
+def _variant(name: str, version: str | None, extras: frozenset[str], cell: Cell) -> str:
     if version and "+" in version:
         return version.split("+", 1)[1]
     if name == "jax":
         found = next(
             (re.match(r"cuda\d+", extra) for extra in sorted(extras) if extra.startswith("cuda")), None
         )
-        return found.group(0) if found else "cpu"
+        return found.group(0) if found else _plugin_beside(cell)
     if name == "torch":
-        for url in index:
+        for url in cell.index:
             tail = url.rstrip("/").rsplit("/", 1)[-1]
             if re.fullmatch(r"cu\d+|cpu", tail):
                 return tail
     return ""
+
+
+def _plugin_beside(cell: Cell) -> str:
+    """The CUDA of JAX's plug-in, or of a jaxlib with CUDA in it, that the cell names itself."""
+    for parsed in filter(None, map(requirement, cell.pip)):
+        name, version = canonical(parsed.name), pinned(parsed) or ""
+        text = version if name == "jaxlib" else name
+        if found := re.match(r"jax-(cuda\d+)-plugin$|[\d.]+\+(cuda\d+)", text):
+            return found[1] or found[2]
+    return "cpu"
 
 
 def _active_pins(

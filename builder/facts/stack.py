@@ -14,7 +14,7 @@ from builder.facts.base import base_value, system_of, tag_of
 from builder.facts.decide import CELL
 from builder.facts.finding import Source, Value
 from builder.facts.framework import framework_of
-from builder.facts.versions import canonical, contains, key, lower_bound, pinned, requirement
+from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +67,13 @@ class Stack:
         order = {"wheels": 0, "apt": 1, "base": 2}
         shared = [copy for copy in self.copies if copy.place in order]
         return min(shared, key=lambda copy: order[copy.place], default=None)
+
+    def cudnn_for(self, compiled: Value) -> Copy | None:
+        """What a framework finds: libraries of two majors have two names, so each finds its own."""
+        shared = [copy for copy in self.copies if copy.place in {"wheels", "apt", "base"}]
+        majors = {major(copy.version.text) for copy in shared if copy.version is not None}
+        own = [c for c in shared if c.version is not None and major(c.version.text) == major(compiled.text)]
+        return own[0] if len(majors) > 1 and len(own) == 1 else self.cudnn
 
     @property
     def base_has_libraries(self) -> bool:

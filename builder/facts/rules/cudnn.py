@@ -77,7 +77,7 @@ def version(stack: Stack) -> Iterator[Finding]:
         if framework.cudnn is None:
             yield from _not_told(framework)
             continue
-        loaded = stack.cudnn
+        loaded = stack.cudnn_for(framework.cudnn)
         if loaded is None and _unread_base(stack):
             yield Finding(
                 "cudnn-version",

@@ -415,3 +415,42 @@ def test_a_framework_that_asks_for_no_numpy_gets_none(make) -> None:
     assert outcome(check(replace(cell, pip=("transformers",))), "numpy") is Outcome.WARNS
     assert outcome(check(replace(cell, pip=("transformers", "numpy<2"))), "numpy") is None
     assert outcome(check(replace(cell, pip=("numpy",))), "numpy") is Outcome.IMPOSSIBLE
+
+
+def colabs_of_2024(make, **others):
+    """As Google listed it: TensorFlow finds the system's cuDNN 8, JAX and PyTorch the wheel's 9."""
+    cell = make(
+        "tensorflow==2.17.0", python="3.10", base="nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04", cuda="base"
+    )
+    listed = {"frameworks": ("tensorflow==2.17.0", "jax==0.4.33"), "dependencies": "listed", "gpus": ("T4",)}
+    return replace(cell, **(listed | others))
+
+
+def test_a_list_with_jaxs_plugin_beside_is_no_cpu_build(make) -> None:
+    pip = ("numpy==1.26.4", "jaxlib==0.4.33", "jax-cuda12-plugin==0.4.33", "nvidia-cudnn-cu12==9.4.0.58")
+    assert summary(check(colabs_of_2024(make, pip=pip))).answer == "possible"
+    old = colabs_of_2024(
+        make,
+        frameworks=("tensorflow==2.17.0", "jax==0.4.26"),
+        pip=("numpy==1.26.4", "jaxlib==0.4.26+cuda12.cudnn89"),
+    )
+    assert summary(check(old)).answer == "possible"
+    without = colabs_of_2024(make, pip=("numpy==1.26.4", "jaxlib==0.4.33"))
+    assert outcome(check(without), "framework-known") is Outcome.IMPOSSIBLE
+
+
+def test_each_framework_finds_the_cudnn_of_its_own_major(make) -> None:
+    pip = ("numpy==1.26.4", "jaxlib==0.4.33", "jax-cuda12-plugin==0.4.33", "nvidia-cudnn-cu12==9.0.0.312")
+    found = [f for f in check(colabs_of_2024(make, pip=pip)) if f.rule == "cudnn-version"]
+    assert [f.outcome for f in found] == [Outcome.POSSIBLE, Outcome.IMPOSSIBLE], found
+    assert "JAX 0.4.33 was compiled with cuDNN 9.1" in found[1].message
+
+
+def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
+    cell = make("ctranslate2==4.5.0", python="3.11", base="rootfs:debian/bookworm")
+    cublas = replace(cell, cuda=Cuda(provider="wheels", packages=("nvidia-cublas-cu12==12.5.3.2",)))
+    assert outcome(check(cublas), "cudnn-version") is Outcome.WARNS
+    eight = Cuda(provider="wheels", packages=(*cublas.cuda.packages, "nvidia-cudnn-cu12==8.9.7.29"))
+    assert outcome(check(replace(cell, cuda=eight)), "cudnn-version") is Outcome.IMPOSSIBLE
+    newest = replace(cublas, frameworks=("ctranslate2==4.8.5",))
+    assert summary(check(newest)) is Outcome.POSSIBLE
