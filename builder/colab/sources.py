@@ -11,8 +11,7 @@ from packaging.requirements import Requirement
 
 from builder.errors import CellError, CommandError
 from builder.facts.tables import load
-from builder.lock import compiled
-from builder.lock.sources import BuildRoot, choose, host_platform, suite_of, system_of
+from builder.lock.sources import BuildRoot, choose, compiler_system, host_platform, suite_of, system_of
 from builder.model import Base
 from builder.sdist import advice
 
@@ -131,7 +130,7 @@ class _Builder:
         target = replace(self.target, glibc=load().systems[base.name].glibc)
         try:
             python = self.system.interpreter
-            system = compiled.system(
+            system = compiler_system(
                 base, needs, platform=target.platform, debian=self.debian, python=python is None
             )
             built = lock(target=target, system=BuildRoot(base=system, interpreter=python), needs=needs)

@@ -45,7 +45,7 @@ def attach_all(
     evidence: Evidence,
     *,
     signer: Signer | None = None,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
     """Put everything that is known of the image beside it in its repository.
 
@@ -56,8 +56,7 @@ def attach_all(
         EvidenceError: the evidence is about another image, contradicts it, or does not cover its claims.
         RegistryError, MissingToolError (no cosign), CommandError (cosign refused).
     """
-    say = note or _silent
-    return _put(registry, image, statements(registry, image, evidence, note=say), signer, say)
+    return _put(registry, image, statements(registry, image, evidence, note=note), signer, note)
 
 
 def attach_failures(
@@ -66,14 +65,14 @@ def attach_failures(
     reports: Sequence[SealedReport],
     *,
     signer: Signer | None = None,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
     """Put reports against an image beside it, as :func:`attach_all` puts those for it, in their order.
 
     Raises as :func:`attach_all`: EvidenceError for a report that says nothing against this image.
     """
     made = tuple(failure_statement(image, report) for report in reports)
-    return _put(registry, image, made, signer, note or _silent)
+    return _put(registry, image, made, signer, note)
 
 
 def failure_statement(image: Staged, report: SealedReport) -> Statement:
@@ -128,14 +127,14 @@ def statements(
     image: Staged,
     evidence: Evidence,
     *,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Statement, ...]:
     """The statements that would be attached; nothing is written. Raises as :func:`attach_all`."""
     _refuse_other_image(image, evidence)
     tests = [_test(report, image, evidence) for report in evidence.verifications]
     _refuse_uncovered(tests, evidence)
     layers: list[dict[str, Any]] = json.loads(image.manifest)["layers"]
-    system = read_system(registry, image, layers, note=note or _silent)
+    system = read_system(registry, image, layers, note=note)
     refuse_difference(evidence, system, [v.document for v in evidence.verifications])
     return (
         *(_about(image, TEST_RESULT, test) for test in tests),
@@ -254,7 +253,3 @@ def _unsigned(
     signed = [statement for answer in answers for statement in answer.statements]
     why = next((answer.reason for answer in answers if answer.present and answer.reason), "")
     return [one for one in made if one not in signed], why
-
-
-def _silent(_text: str) -> None:
-    return None

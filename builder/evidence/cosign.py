@@ -37,12 +37,12 @@ _NOTHING = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Signer:
-    """Who signs. Without a ``key`` it is the identity of the CI that runs this, by its token."""
+    """The signer: the holder of ``key``, else the identity of the CI that runs this, by its token."""
 
     key: str | None = None
-    """A private key's file, or a key service's URI (``awskms://…``)."""
+    """A key's file, or a key service's URI (``awskms://…``): private to sign, public to verify."""
     transparency_log: bool | None = None
-    """Whether to write into sigstore's public log. None: not for a key, always for an identity."""
+    """Whether sigstore's public log has the signature. None: not for a key, always for an identity."""
 
     @property
     def logs(self) -> bool:
@@ -50,23 +50,16 @@ class Signer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verifier:
+class Verifier(Signer):
     """The accepted signer: a public key, or an identity and its issuer."""
 
-    key: str | None = None
     public: bytes | None = None
     """The key itself, if ``key`` names a private one."""
     identity: str | None = None
     issuer: str | None = None
-    transparency_log: bool | None = None
-    """Whether the public log must know the signature. None: not for a key, always for an identity."""
 
     def __str__(self) -> str:
         return f"key {self.key}" if self.key else f"{self.identity} ({self.issuer})"
-
-    @property
-    def logs(self) -> bool:
-        return self.key is None if self.transparency_log is None else self.transparency_log
 
     def arguments(self) -> list[str]:
         if self.key:
@@ -128,10 +121,7 @@ class Cosign:
             predicate = Path(folder) / "predicate.json"
             predicate.write_bytes(canonical_json(statement.predicate))
             command = [self.program, "attest", "--yes", "--type", statement.predicate_type]
-            command += ["--predicate", str(predicate), f"--tlog-upload={str(signer.logs).lower()}"]
-            # Without a token cosign would else show a code and wait for somebody to type it into a browser.
-            command += ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
-            done = self._run([*command, image])
+            done = self._run([*command, "--predicate", str(predicate), *_signing(signer), image])
         if done.returncode != 0:
             raise _refused(
                 f"cosign did not sign the evidence of {image}", done, hint=_hint(done.stderr, signer.key)
@@ -142,9 +132,7 @@ class Cosign:
         with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
             blob, bundle = Path(folder) / "text", Path(folder) / "bundle"
             blob.write_bytes(text)
-            command = [self.program, "sign-blob", "--yes", "--bundle", str(bundle)]
-            command += [f"--tlog-upload={str(signer.logs).lower()}"]
-            command += ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
+            command = [self.program, "sign-blob", "--yes", "--bundle", str(bundle), *_signing(signer)]
             done = self._run([*command, str(blob)])
             if done.returncode != 0:
                 raise _refused("cosign did not sign", done, hint=_hint(done.stderr, signer.key))
@@ -194,7 +182,7 @@ class Cosign:
                     stderr=err,
                     timeout=TIMEOUT,
                     check=False,
-                    env=_environment(),
+                    env={**os.environ, "COSIGN_YES": "true"},  # the answer to every question at a terminal
                 )
                 returncode = process.returncode
             except subprocess.TimeoutExpired:
@@ -218,9 +206,10 @@ class _Done:
     stderr: str
 
 
-def _environment() -> Mapping[str, str]:
-    """The user's, with the answer to every question that cosign could ask at a terminal."""
-    return {**os.environ, "COSIGN_YES": "true"}
+def _signing(signer: Signer) -> list[str]:
+    """The options of a signer. Without a token cosign would wait for a code typed into a browser."""
+    who = ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
+    return [f"--tlog-upload={str(signer.logs).lower()}", *who]
 
 
 def _payload(envelope: Any) -> Statement:

@@ -164,19 +164,18 @@ def _sealed(report: SealedReport, image: Staged, policy: Policy) -> JudgedReport
 def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator[Refusal]:
     key, where = report.key, report.where
     if report.test_double:
-        yield Refusal(kind="test-double", text=f"{where}: a test double stood in for the GPU or driver")
+        yield Refusal("test-double", f"{where}: a test double stood in for the GPU or driver")
     if key.digest != image.digest:
         yield Refusal(
-            kind="digest",
-            text=f"{where} is about {key.digest[:19]}…, and this image is {image.digest[:19]}…",
-            hint="verify this very digest: rtbuild verify --from",
+            "digest",
+            f"{where} is about {key.digest[:19]}…, and this image is {image.digest[:19]}…",
+            "verify this very digest: rtbuild verify --from",
         )
     if key.content != image.content:
-        yield Refusal(kind="content", text=f"{where} is about other content than the image's config names")
+        yield Refusal("content", f"{where} is about other content than the image's config names")
     if policy.probe is not None and policy.probe != key.probe:
         yield Refusal(
-            kind="probe",
-            text=f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {policy.probe[:12]}…",
+            "probe", f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {policy.probe[:12]}…"
         )
 
 
@@ -185,9 +184,9 @@ def _image_at_fault(report: SealedReport) -> Iterator[Refusal]:
     match report.verdict:
         case "broken":
             hint = "mend the cell; or verify again where it was found broken"
-            yield Refusal(kind="broken", text=_says(report), hint=hint)
+            yield Refusal("broken", _says(report), hint)
         case "unsupported-gpu":
-            yield Refusal(kind="unsupported-gpu", text=_says(report))
+            yield Refusal("unsupported-gpu", _says(report))
         case _:
             pass
 
@@ -196,34 +195,32 @@ def _out_of_time(report: SealedReport, policy: Policy) -> Iterator[Refusal]:
     age = policy.now - report.verified
     if -age > CLOCKS:
         yield Refusal(
-            kind="future",
-            text=f"{report.where} was made at {timestamp(report.verified)}, and here it is "
+            "future",
+            f"{report.where} was made at {timestamp(report.verified)}, and here it is "
             f"{timestamp(policy.now)}",
-            hint="the clock of this machine or of the one that verified is wrong",
+            "the clock of this machine or of the one that verified is wrong",
         )
     if policy.max_age is not None and age > policy.max_age:
         yield Refusal(
-            kind="old",
-            text=f"{report.where} is of {timestamp(report.verified)}: {_days(age)} old, and "
+            "old",
+            f"{report.where} is of {timestamp(report.verified)}: {_days(age)} old, and "
             f"{_days(policy.max_age)} are allowed",
-            hint="verify again: rtbuild verify --again; or allow more by --max-age",
+            "verify again: rtbuild verify --again; or allow more by --max-age",
         )
 
 
 def _proves_nothing(report: SealedReport, document: ProbeDocument, policy: Policy) -> Iterator[Refusal]:
     match report.verdict:
         case "unverified" | "host" | "busy" as kind:
-            yield Refusal(kind=kind, text=_says(report), hint=_HINTS.get(kind))
+            yield Refusal(kind, _says(report), _HINTS.get(kind))
             return
         case _:
             pass
     if lacking := list(no_proof(document)):
-        yield Refusal(kind="no-proof", text=f"{report.where} proves nothing: {'; '.join(lacking)}")
+        yield Refusal("no-proof", f"{report.where} proves nothing: {'; '.join(lacking)}")
     if differences := compare(policy.expect, document):
         listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
-        yield Refusal(
-            kind="differs", text=f"{report.where} found something else than the lock says: {listed}"
-        )
+        yield Refusal("differs", f"{report.where} found something else than the lock says: {listed}")
 
 
 _HINTS = {
@@ -293,7 +290,7 @@ def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
 
 def _beside(judged: JudgedReport) -> Refusal:
     return Refusal(
-        kind="broken" if judged.verdict == "broken" else "unsupported-gpu",
-        text=f"beside the public image it says {judged.text}, and no newer report takes that back",
-        hint="verify it again where it was found; or delete the statement there if it is not true",
+        "broken" if judged.verdict == "broken" else "unsupported-gpu",
+        f"beside the public image it says {judged.text}, and no newer report takes that back",
+        "verify it again where it was found; or delete the statement there if it is not true",
     )

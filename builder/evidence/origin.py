@@ -104,10 +104,10 @@ def origin_of(
         text = f"its label alone says that it is what its lock gives: {nobody} signed it"
     whole = isinstance(recipe.pinned.base, RootfsBase)
     refused = Refusal(
-        kind="unproven",
-        text=f"{image.reference} is not proven to be what its lock gives: {text}",
-        hint="build it again where the key is: rtbuild build --no-cache --push … --key KEY; "
-        "or build it on this machine",
+        "unproven",
+        f"{image.reference} is not proven to be what its lock gives: {text}",
+        "build it again where the key is: rtbuild build --no-cache --push … --key KEY; or build it on this "
+        "machine",
     )
     demanded = builders is not None or (whole and here is not None)
     return ImageOrigin(kind=kind, text=text, refused=refused if demanded else None)

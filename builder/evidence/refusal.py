@@ -35,7 +35,7 @@ Kind = Literal[
 """The table in docs/publish.md says what each means."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Refusal:
     """One reason against a report or a publication."""
 

@@ -184,7 +184,7 @@ def render(lockfile: Lockfile) -> str:
         return {"image": entry.base.reference, "digest": entry.base.digest}
 
     def row_of(wheel: Wheel) -> dict[str, Any]:
-        row = _fields(wheel)
+        row = dict(vars(wheel))
         source = row.pop("source")
         if source is not None:
             row["source"] = {
@@ -192,7 +192,7 @@ def render(lockfile: Lockfile) -> str:
                 "requires": [wheels[one] for one in source.requires],
                 "rootfs": names[source.system],
                 "python": source.python,
-                **({"compiled": _lists(source.compiled)} if source.compiled is not None else {}),
+                **({"compiled": vars(source.compiled)} if source.compiled is not None else {}),
                 **({"interpreter": pythons[source.interpreter]} if source.interpreter is not None else {}),
             }
         return row
@@ -220,10 +220,10 @@ def render(lockfile: Lockfile) -> str:
             names[base]: {"suite": base.suite, "epoch": base.epoch, "debs": [debs[deb] for deb in base.debs]}
             for base in systems
         },
-        "debs": {key: _fields(deb) for deb, key in debs.items()},
+        "debs": {key: vars(deb) for deb, key in debs.items()},
         "wheels": {key: row_of(wheel) for wheel, key in wheels.items()},
-        **({"pythons": {key: _fields(python) for python, key in pythons.items()}} if pythons else {}),
-        **({"sdists": {key: _fields(sdist) for sdist, key in sdists.items()}} if sdists else {}),
+        **({"pythons": {key: vars(python) for python, key in pythons.items()}} if pythons else {}),
+        **({"sdists": {key: vars(sdist) for sdist, key in sdists.items()}} if sdists else {}),
     }
     return _layout(document) + "\n"
 
@@ -239,14 +239,6 @@ def _entry(pinned: Pinned) -> LockEntry:
         epoch=pinned.epoch,
         python=pinned.python,
     )
-
-
-def _fields(item: Wheel | Deb | Sdist | StandalonePython) -> dict[str, Any]:
-    return dict(vars(item))
-
-
-def _lists(compiled: Compilation) -> dict[str, list[str]]:
-    return {name: list(packages) for name, packages in vars(compiled).items()}
 
 
 def _keys(items: Iterable[_Item], name: Callable[[_Item], str]) -> dict[_Item, str]:
@@ -269,9 +261,9 @@ def _system_key(base: RootfsBase) -> str:
 def _layout(value: Any, indent: str = "") -> str:
     """JSON with sorted keys, one item a line; an object of plain values stays on its line."""
     deeper = indent + " "
-    if isinstance(value, list) and value:
+    if isinstance(value, (list, tuple)) and value:
         return "[\n" + ",\n".join(deeper + _layout(item, deeper) for item in value) + f"\n{indent}]"
-    if isinstance(value, dict) and any(isinstance(item, dict | list) for item in value.values()):
+    if isinstance(value, dict) and any(isinstance(item, dict | list | tuple) for item in value.values()):
         lines = [f"{deeper}{json.dumps(key)}: {_layout(value[key], deeper)}" for key in sorted(value)]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     return json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """Packages for which an index has only sources: which of them a cell wants built, and from which source.
 
-Building is :mod:`builder.sdist`'s, which :func:`built` receives as its ``workshop``.
+:mod:`builder.sdist` builds them; :func:`built` receives it as ``workshop``. A compiled file loads the
+libraries that it was linked with, so it is compiled with the packages of the image's own Debian release.
 """
 
 from __future__ import annotations
@@ -20,22 +21,24 @@ from builder.facts.availability import parsed_wheel
 from builder.facts.tables import load
 from builder.index import target as targets
 from builder.index.client import LocalWheel
-from builder.lock import compiled
 from builder.model import RootfsBase, Sdist
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from builder.debian.archive import Debian
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
     from builder.index.target import Target
-    from builder.model import Cell, StandalonePython, Wheel
+    from builder.model import Base, Cell, StandalonePython, Wheel
 
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""
+COMPILER = ("build-essential",)
+"""Packages for every build of compiled code, and for no image. Python's headers are ``python3-dev``, or come
+with a standalone Python."""
 _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
 
 
@@ -98,7 +101,7 @@ def built(
     made: list[LocalWheel] = []
     pure: BuildRoot | None = None
     if cell.compiled:
-        compiled.refuse_place(cell, host_platform())
+        refuse_place(cell, host_platform())
     for given, needs in (*((name, None) for name in cell.from_source), *cell.compiled):
         name = canonicalize_name(given)
         wanted = asked.get(name)
@@ -117,7 +120,7 @@ def built(
             continue
         build = partial(workshop.lock, sdist, index=index, target=target, pins=requirements)
         if needs is not None:
-            with_compiler = compiled.system(
+            with_compiler = compiler_system(
                 cell.base, needs, platform=cell.platform, debian=debian, python=interpreter is None
             )
             made.append(build(system=BuildRoot(base=with_compiler, interpreter=interpreter), needs=needs))
@@ -125,7 +128,7 @@ def built(
         pure = pure or system_for(cell, base, interpreter, debian=debian, pythons=pythons)
         made.append(build(system=pure))
     if isinstance(base, RootfsBase):
-        compiled.refuse_missing((one.wheel for one in made), base)
+        refuse_missing((one.wheel for one in made), base)
     return tuple(made)
 
 
@@ -250,3 +253,49 @@ def sdist_version(file: IndexFile, name: str) -> str | None:
     except (InvalidSdistFilename, InvalidVersion):
         return None
     return str(version) if canonicalize_name(found) == canonicalize_name(name) else None
+
+
+def refuse_place(cell: Cell, here: str) -> None:
+    """Raise CellError if code compiled on this machine, a ``here``, would not run in the cell's image."""
+    names = ", ".join(name for name, _ in cell.compiled)
+    if cell.base.kind != "rootfs":
+        raise CellError(
+            f"{names} is compiled with a Debian release's own libraries, and {cell.base} stands on others",
+            hint="put the cell on rootfs:debian/<suite>, or name an index that has wheels (`index:`)",
+        )
+    if cell.platform != here:
+        raise CellError(
+            f"{names} is compiled, for {here} on this machine, and the cell is for {cell.platform}",
+            hint=f"lock and build it on a machine of {cell.platform}, or name an index that has wheels",
+        )
+
+
+def compiler_system(
+    base: Base, needs: Sequence[str], *, platform: str, debian: Debian, python: bool = True
+) -> RootfsBase:
+    """The system that one package is compiled in: the compiler, the packages that its build names and, with
+    ``python``, the release's own Python.
+
+    Each package has its own system, because a build links with every library that it finds.
+    """
+    suite = base.name.rpartition("/")[2]
+    headers = ("python3-dev",) if python else ()
+    packages = sorted({*COMPILER, *headers, *needs})
+    return debian.resolve(suite, platform=platform, packages=packages, python=python)
+
+
+def refuse_missing(wheels: Iterable[Wheel], base: RootfsBase) -> None:
+    """Raise CellError, naming all of them, if the image would lack libraries that the wheels load."""
+    there = {deb.package for deb in base.debs}
+    missing: dict[str, list[str]] = {}
+    for wheel in wheels:
+        compiled = wheel.source.compiled if wheel.source is not None else None
+        for package in compiled.libraries if compiled is not None else ():
+            if package not in there:
+                missing.setdefault(package, []).append(wheel.name)
+    if missing:
+        listed = "; ".join(f"{package}, by {', '.join(names)}" for package, names in sorted(missing.items()))
+        raise CellError(
+            f"libraries are loaded of Debian packages that the image would not have: {listed}",
+            hint=f"add {', '.join(sorted(missing))} to 'apt'",
+        )

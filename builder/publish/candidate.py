@@ -48,28 +48,28 @@ def find(
     try:
         staged = find_staged(registry, source, recipe.inputs)
     except MovedTagError as error:
-        return Refusal(kind="moved", text=error.message, hint=error.hint)
+        return Refusal("moved", error.message, error.hint)
     ahead = registry.clock_ahead(source)
     if ahead is not None and abs(ahead) > CLOCKS.total_seconds():
         return Refusal(
-            kind="clock",
-            text=f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "
+            "clock",
+            f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "
             f"{'ahead of' if ahead > 0 else 'behind'} the one of {source}, so no report's age can be told",
-            hint="set the clock: timedatectl set-ntp true",
+            "set the clock: timedatectl set-ntp true",
         )
     if staged is None:
         return Refusal(
-            kind="not-staged",
-            text=f"{source} has no image of this cell as matrix, lock and rtbuild give it now "
+            "not-staged",
+            f"{source} has no image of this cell as matrix, lock and rtbuild give it now "
             f"({staged_tag(recipe.inputs)})",
-            hint=f"rtbuild build --push {source}",
+            f"rtbuild build --push {source}",
         )
     labels = (staged.label(MATRIX_LABEL), staged.label(CELL_LABEL), staged.platform)
     if labels != (cell.matrix, cell.id, cell.platform):
         return Refusal(
-            kind="other-image",
-            text=f"{staged.reference} says of itself that it is {labels[1]} of {labels[0]} for {labels[2]}",
-            hint="push the image again: rtbuild build --no-cache --push",
+            "other-image",
+            f"{staged.reference} says of itself that it is {labels[1]} of {labels[0]} for {labels[2]}",
+            "push the image again: rtbuild build --no-cache --push",
         )
     origin = origin_of(registry, staged, recipe, made=made, builders=builders)
     if origin.refused is not None:

@@ -76,7 +76,8 @@ def decide(
     claims = tuple(sorted({name for name in classes if name is not None} - exempt))
     measured, unlike = _measured(cell, counting)
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
-    refusals += [_damaged(row) for row in unreadable]  # each may be one that said broken
+    # Each damaged report may be one that said broken.
+    refusals += [Refusal("edited", row.why, "remove the file, and verify again") for row in unreadable]
     if counting:
         refusals += _uncovered(cell, [*judged, *unsigned], exempt)
         refusals += _contradicted(judged, claims)
@@ -86,7 +87,8 @@ def decide(
     else:
         refusals += [row.reason for row in (*judged, *unsigned) if row.reason is not None]
     if not counting and not refusals:
-        refusals.append(_missing(image))
+        hint = "verify it on a machine with a GPU: rtbuild verify --from"
+        refusals.append(Refusal("missing", f"there is no report about {image.digest}", hint))
     return Decision(
         cell=cell,
         refusals=tuple(dict.fromkeys(refusals)),
@@ -118,7 +120,7 @@ def _unsigned(word: JudgedReport) -> JudgedReport:
         return word
     text = f"{word.sealed.where}: nobody who was named signed this report"
     hint = "verify it where the key is: rtbuild verify --from … --key KEY"
-    return replace(word, reason=Refusal(kind="unsigned", text=text, hint=hint))
+    return replace(word, reason=Refusal("unsigned", text, hint))
 
 
 def _about(
@@ -146,18 +148,6 @@ def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
     return frozenset(known_class(gpu) or gpu for gpu in own)
 
 
-def _damaged(row: Damaged) -> Refusal:
-    return Refusal(kind="edited", text=row.why, hint="remove the file, and verify again")
-
-
-def _missing(image: Staged) -> Refusal:
-    return Refusal(
-        kind="missing",
-        text=f"there is no report about {image.digest}",
-        hint="verify it on a machine with a GPU: rtbuild verify --from",
-    )
-
-
 def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
     """Refusals for classes that the matrix claims without a report; they name the reports that there are."""
     covered = {row.gpu_class for row in judged if row.reason is None}
@@ -168,9 +158,9 @@ def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str
         instead = [row.reason.text for row in judged if row.gpu_class == name and row.reason is not None]
         missing.append(
             Refusal(
-                kind="claim",
-                text=f"the matrix claims {name}, and " + ("; ".join(instead) or "no report comes from one"),
-                hint=f"verify it on {name}, or take the claim back in the matrix (publish: exempt)",
+                "claim",
+                f"the matrix claims {name}, and " + ("; ".join(instead) or "no report comes from one"),
+                f"verify it on {name}, or take the claim back in the matrix (publish: exempt)",
             )
         )
     return missing
@@ -186,15 +176,15 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set
     if classes == {None}:
         names = sorted({name for row in counting for name, _ in row.key.gpus})
         return Refusal(
-            kind="unknown-gpu",
-            text=f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
-            hint="add the model to builder/facts/tables/gpus.toml",
+            "unknown-gpu",
+            f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
+            "add the model to builder/facts/tables/gpus.toml",
         )
     names = sorted(name for name in classes if name is not None)
     return Refusal(
-        kind="claim",
-        text=f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
-        hint="verify it on a GPU that is to be claimed",
+        "claim",
+        f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
+        "verify it on a GPU that is to be claimed",
     )
 
 
@@ -206,9 +196,9 @@ def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[Measured | 
         try:
             found.setdefault(measure(row.report, cell), where)
         except CellError as error:
-            reason = Refusal(kind="differs", text=f"{where}: {error.message}", hint=error.hint)
+            reason = Refusal("differs", f"{where}: {error.message}", error.hint)
             return None, [reason]
     if len(found) > 1:
         places = " and ".join(f"{measured.text} in {where}" for measured, where in found.items())
-        return None, [Refusal(kind="differs", text=f"the reports measured different versions: {places}")]
+        return None, [Refusal("differs", f"the reports measured different versions: {places}")]
     return next(iter(found), None), []

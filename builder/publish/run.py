@@ -286,7 +286,7 @@ class _Line:
                 words = f"{len(row.evidence)} attached, {new} of them new" if new else "there already"
                 walk.done(f"{words}, {'signed' if signer else 'NOT SIGNED'}")
         except EvidenceError as error:
-            row.refusals.append(Refusal(kind="evidence", text=error.message, hint=error.hint))
+            row.refusals.append(Refusal("evidence", error.message, error.hint))
             return None
         changed = self._tag(walk, row, found, evidence.claims)
         if row.refusals:
@@ -304,9 +304,7 @@ class _Line:
         lost = [claim for claim in said if claim not in row.decision.claims]
         if lost and not row.refusals:
             text = f"{', '.join(lost)}: the claim was denied after the evidence had said it"
-            row.refusals.append(
-                Refusal(kind="claim", text=text, hint="publish again: the evidence then leaves it out")
-            )
+            row.refusals.append(Refusal("claim", text, "publish again: the evidence then leaves it out"))
         return row.decision
 
     def _taken_back(self, walk: Walk, row: Publication) -> None:

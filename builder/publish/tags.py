@@ -70,9 +70,9 @@ def clashes(wanted: Mapping[tuple[str, str], Sequence[ImageTag]]) -> dict[tuple[
         for cell in cells if len(cells) > 1 else ():
             others = ", ".join(other for other in cells if other != cell)
             found[repository, cell] = Refusal(
-                kind="tag",
-                text=f"{repository}:{name} is wanted for {others}, too",
-                hint="give one of them a 'variant', or another repository",
+                "tag",
+                f"{repository}:{name} is wanted for {others}, too",
+                "give one of them a 'variant', or another repository",
             )
     return found
 
@@ -103,9 +103,9 @@ def steps(
         if tag.kind == "immutable":
             against.append(
                 Refusal(
-                    kind="tag",
-                    text=f"{repository}:{tag.name} names {was}, and is never moved: not to {digest}",
-                    hint="somebody put it there by hand; delete it in the registry",
+                    "tag",
+                    f"{repository}:{tag.name} names {was}, and is never moved: not to {digest}",
+                    "somebody put it there by hand; delete it in the registry",
                 )
             )
             continue
@@ -115,18 +115,18 @@ def steps(
         if matrix != cell.matrix:
             against.append(
                 Refusal(
-                    kind="tag",
-                    text=f"{repository}:{tag.name} is {was}, which "
+                    "tag",
+                    f"{repository}:{tag.name} is {was}, which "
                     + (f"the matrix {matrix} published" if matrix else "rtbuild did not publish"),
-                    hint="publish to another repository, or say --overwrite",
+                    "publish to another repository, or say --overwrite",
                 )
             )
         elif tag.kind != "alias" and other in others:
             against.append(
                 Refusal(
-                    kind="tag",
-                    text=f"{repository}:{tag.name} is {was}, the image of {other}, which wants the same name",
-                    hint="give one of them a 'variant'; --overwrite moves the tag",
+                    "tag",
+                    f"{repository}:{tag.name} is {was}, the image of {other}, which wants the same name",
+                    "give one of them a 'variant'; --overwrite moves the tag",
                 )
             )
     return tuple(found), tuple(against)

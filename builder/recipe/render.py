@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
+from builder import resources
 from builder.digests import digest_of
 from builder.errors import CellError
 from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.recipe.expect import expectation
 from builder.recipe.quote import python_version
-from builder.recipe.runtime import runtime_files
 from builder.recipe.steps import LAYERS, settings_of, steps_of, title
 from builder.recipe.template import fill
 from builder.recipe.values import Recipe, RecipeFile
@@ -127,9 +127,18 @@ def _files(pinned: Pinned, values: Mapping[str, Any], *, probe: bytes) -> dict[s
         "expect.json": RecipeFile(content=expectation(pinned)),
         "requirements.txt": _text("requirements.txt.j2", values),
         **({"slim.py": RecipeFile(content=_SLIM.read_bytes())} if cell.options.slim else {}),
-        **(runtime_files() if cell.profile == "colab" else {}),
+        **(_runtime_files() if cell.profile == "colab" else {}),
     }
 
 
 def _text(template: str, values: Mapping[str, Any]) -> RecipeFile:
     return RecipeFile(content=fill(template, values).encode())
+
+
+def _runtime_files() -> dict[str, RecipeFile]:
+    """The files ``runtime/…`` of images of the profile ``colab``, by name."""
+    root = resources.runtime()
+    return {
+        f"runtime/{path.relative_to(root).as_posix()}": RecipeFile(content=path.read_bytes())
+        for path in sorted(root.rglob("*.py"))
+    }

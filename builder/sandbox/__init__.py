@@ -5,7 +5,7 @@ adds a system-call filter, a user of the program's own, limits, and what the pro
 back, and what each test tries, is in ``docs/threat-model.md``.
 """
 
-from builder.sandbox.run import Limits, View, require, run
-from builder.sandbox.script import environment, run_script
+from builder.sandbox.run import View, environment, require, run, run_script
+from builder.sandbox.watch import Limits
 
 __all__ = ["Limits", "View", "environment", "require", "run", "run_script"]

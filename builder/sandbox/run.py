@@ -1,4 +1,4 @@
-"""One program in bubblewrap: what it sees, what it may use, and how it is ended."""
+"""Runs one program, or a recipe's shell script, in bubblewrap: its view, its limits and its end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from builder.sandbox.watch import Limits, Watched
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Limits", "View", "require", "run"]
-
 _ENTER = Path(__file__).with_name("enter.py")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _BOUND = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$@"'
@@ -32,6 +30,10 @@ _HINT = (
     "install bubblewrap 0.8 or newer (apt-get install bubblewrap), and let users make user namespaces "
     "(Ubuntu 24.04: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
 )
+_PATH = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+_SCRIPT_LIMITS = Limits(seconds=3600, processes=64, disk=4 << 30)
+"""Bytecode of the largest frameworks takes a quarter of an hour on one slow core, and 0.3 GB."""
+_ALL_TO_STDERR = 'exec /bin/sh -c "$0" >&2'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,3 +179,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except ProcessLookupError:
         return
     process.wait()
+
+
+def run_script(script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: Event) -> None:
+    """Run ``script`` with ``/bin/sh -c`` and ``root``, below a folder of mode 0700, as its root folder.
+
+    Raises :class:`~builder.errors.MissingToolError` where this machine lets nobody do that,
+    :class:`~builder.errors.CommandError` where the script fails, and
+    :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+    """
+    run(
+        ["/bin/sh", "-c", _ALL_TO_STDERR, script],
+        View(root=root, writable=True),
+        what=what,
+        env=env,
+        limits=_SCRIPT_LIMITS,
+        cancel=cancel,
+        advise=lambda text: "" if text else "build with an engine, which runs the same script",
+    )
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """What a script sees: as in a RUN of BuildKit, and nothing of the user's own environment."""
+    return {"PATH": _PATH, "HOME": "/root", **given}

@@ -9,9 +9,11 @@ Numbers: ``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-gener
 
 from __future__ import annotations
 
+import csv
 import errno
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,68 +22,8 @@ if TYPE_CHECKING:
 _NEWEST = 450
 """The last number, ``set_mempolicy_home_node`` of Linux 5.17, that is let through: what came later answers as
 on an older kernel, and programs have to go without it."""
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    # name: (x86_64, aarch64)
-    "acct": (163, 89),
-    "add_key": (248, 217),
-    "adjtimex": (159, 171),
-    "bpf": (321, 280),
-    "chroot": (161, 51),
-    "clock_adjtime": (305, 266),
-    "clock_settime": (227, 112),
-    "delete_module": (176, 106),
-    "fanotify_init": (300, 262),
-    "finit_module": (313, 273),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fsopen": (430, 430),
-    "fspick": (433, 433),
-    "init_module": (175, 105),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "io_uring_setup": (425, 425),
-    "ioperm": (173, None),
-    "iopl": (172, None),
-    "kcmp": (312, 272),
-    "kexec_file_load": (320, 294),
-    "kexec_load": (246, 104),
-    "keyctl": (250, 219),
-    "lookup_dcookie": (212, 18),
-    "memfd_secret": (447, 447),
-    "migrate_pages": (256, 238),
-    "modify_ldt": (154, None),
-    "mount": (165, 40),
-    "mount_setattr": (442, 442),
-    "move_mount": (429, 429),
-    "move_pages": (279, 239),
-    "name_to_handle_at": (303, 264),
-    "nfsservctl": (180, 42),
-    "open_by_handle_at": (304, 265),
-    "open_tree": (428, 428),
-    "perf_event_open": (298, 241),
-    "pidfd_getfd": (438, 438),
-    "pivot_root": (155, 41),
-    "process_madvise": (440, 440),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "ptrace": (101, 117),
-    "quotactl": (179, 60),
-    "quotactl_fd": (443, 443),
-    "reboot": (169, 142),
-    "request_key": (249, 218),
-    "setdomainname": (171, 162),
-    "sethostname": (170, 161),
-    "setns": (308, 268),
-    "settimeofday": (164, 170),
-    "swapoff": (168, 225),
-    "swapon": (167, 224),
-    "syslog": (103, 116),
-    "umount2": (166, 39),
-    "unshare": (272, 97),
-    "uselib": (134, None),
-    "userfaultfd": (323, 282),
-    "vhangup": (153, 58),
-}
+_REFUSED = Path(__file__).with_name("refused.csv")
+"""Name and numbers of each refused call; no number where a machine does not have the call."""
 _ABSENT = {
     # clone3 and openat2 take their flags behind a pointer, where no filter sees them; glibc goes without.
     "clone3": (435, 435),
@@ -122,6 +64,7 @@ _X32 = 0x40000000
 
 @dataclass(frozen=True)
 class _Machine:
+    name: str
     audit: int
     column: int
     socket: int
@@ -129,8 +72,8 @@ class _Machine:
 
 
 MACHINES = {
-    "x86_64": _Machine(0xC000003E, 0, 41, 16),
-    "aarch64": _Machine(0xC00000B7, 1, 198, 29),
+    "x86_64": _Machine("x86_64", 0xC000003E, 0, 41, 16),
+    "aarch64": _Machine("aarch64", 0xC00000B7, 1, 198, 29),
 }
 
 
@@ -140,6 +83,12 @@ def program(machine: str) -> bytes:
     Raises KeyError for a machine whose numbers are not known here.
     """
     return b"".join(_instructions(MACHINES[machine]))
+
+
+def refused(machine: str) -> dict[str, int]:
+    """Numbers of the refused calls by name."""
+    with _REFUSED.open(encoding="utf-8", newline="") as table:
+        return {row["name"]: int(row[machine]) for row in csv.DictReader(table) if row[machine]}
 
 
 def _instructions(machine: _Machine) -> Iterator[bytes]:
@@ -152,16 +101,15 @@ def _instructions(machine: _Machine) -> Iterator[bytes]:
         yield _one(_RETURN, _KILL)
     yield _one(_AT_LEAST, _NEWEST + 1, 0, 1)
     yield _error(errno.ENOSYS)
-    for code, table in ((errno.EPERM, _REFUSED), (errno.ENOSYS, _ABSENT)):
-        for numbers in table.values():
-            number = numbers[machine.column]
-            if number is not None:
-                yield _one(_EQUAL, number, 0, 1)
-                yield _error(code)
+    absent = [numbers[machine.column] for numbers in _ABSENT.values()]
+    for code, numbers in ((errno.EPERM, refused(machine.name).values()), (errno.ENOSYS, absent)):
+        for number in numbers:
+            yield _one(_EQUAL, number, 0, 1)
+            yield _error(code)
     for _, *columns, argument, bits in _MASKED:
-        number = columns[machine.column]
-        if number is not None:
-            yield from _when(number, argument, [_one(_ANY_BIT, bits, 0, 1), _error(errno.EPERM)])
+        masked = columns[machine.column]
+        if masked is not None:
+            yield from _when(masked, argument, [_one(_ANY_BIT, bits, 0, 1), _error(errno.EPERM)])
     families = [_one(_EQUAL, family, len(_SOCKETS) - at, 0) for at, family in enumerate(sorted(_SOCKETS))]
     yield from _when(machine.socket, 0, [*families, _error(errno.EAFNOSUPPORT)])
     inputs = [step for code in sorted(_INPUT) for step in (_one(_EQUAL, code, 0, 1), _error(errno.EPERM))]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
+import os
 import re
 import shutil
+import tarfile
 import tempfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -21,13 +24,13 @@ from builder.layers import pythontar
 from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
 from builder.sandbox import View, run
-from builder.sdist import advice, binaries, compiler, programs
+from builder.sdist import advice, binaries, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.unpack import refuse_address
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from packaging.tags import Tag
 
@@ -42,6 +45,9 @@ _STANDALONE = f"{pythontar.FOLDER}/bin"
 _PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
 """1980-01-02: what zip files can hold, and what does not depend on whether an index gives upload times."""
+_UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
+_ALSO = ("build", "dev", "tmp", "requires", "sdist")
+"""Folders that the sandbox mounts something on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +63,7 @@ class Bench:
     wanted: str
     """The Python that the wheel is for. Older locks build what is pure with a neighbour of it."""
     compiles: bool
-    """Whether :attr:`root` has a compiler."""
+    """Whether :attr:`root` has a programs."""
     cache: Path
     limits: Limits
     cancel: threading.Event
@@ -97,7 +103,7 @@ class Bench:
                 if self.compiles:
                     programs.lay(archive, target / programs.FOLDER, program=self.program, python=self.python)
         if self.compiles:
-            compiler.wrap(self.root, target / programs.FOLDER)
+            programs.wrap(self.root, target / programs.FOLDER)
         (target / "inside.py").write_bytes(INSIDE.read_bytes())
 
     def distributions(self) -> dict[str, str]:
@@ -172,7 +178,7 @@ class Bench:
                 at="/build",
             ),
             what=what,
-            env=_ENVIRONMENT | self._paths | (compiler.environment() if self.compiles else {}),
+            env=_ENVIRONMENT | self._paths | (programs.environment() if self.compiles else {}),
             limits=limits,
             cancel=self.cancel,
             advise=partial(advice.of_failure, sdist=self.sdist, compiled=self.compiles),
@@ -218,3 +224,38 @@ def _installed(name: str) -> str | None:
         return name
     scheme, _, path = rest.partition("/")
     return path if scheme in {"purelib", "platlib"} else None
+
+
+@contextlib.contextmanager
+def laid_out(*tars: Path) -> Iterator[Path]:
+    """The folder with the files of ``tars``, which are rtbuild's own: every user of it reads them."""
+    with tempfile.TemporaryDirectory(prefix="rtbuild-system-", ignore_cleanup_errors=True) as name:
+        folder = Path(name) / "root"
+        folder.mkdir()
+        for tar in tars:
+            _lay(tar, folder)
+        yield folder
+
+
+def _lay(rootfs: Path, folder: Path) -> None:
+    # Python 3.14's default refuses the absolute links that a system has; before 3.11.4 there is no choice.
+    trusted: dict[str, Any] = {"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}
+    owner, group = os.geteuid(), os.getegid()
+    with tarfile.open(rootfs) as archive:
+        for member in archive:
+            if _unread(member.name) or not (
+                member.isreg() or member.isdir() or member.issym() or member.islnk()
+            ):
+                continue
+            member.uid, member.gid, member.uname, member.gname = owner, group, "", ""
+            member.mode = (member.mode & 0o755) | (0o755 if member.isdir() else 0o444)
+            archive.extract(member, folder, **trusted)
+    for name in _ALSO:
+        (folder / name).mkdir(exist_ok=True)
+    folder.chmod(0o755)
+
+
+def _unread(name: str) -> bool:
+    """dpkg's lists of files say whose a library is."""
+    of_dpkg = name.startswith("./var/lib/dpkg/info/") and name.endswith(".list")
+    return name.startswith(_UNREAD) and not of_dpkg

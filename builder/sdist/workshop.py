@@ -24,10 +24,9 @@ from builder.layers.rootfs import cached_rootfs
 from builder.lock.sources import host_platform
 from builder.model import Compilation, Wheel, WheelSource
 from builder.sandbox import Limits
-from builder.sdist import compiler
+from builder.sdist import programs
 from builder.sdist import wheel as wheels
-from builder.sdist.bench import INSIDE, Bench
-from builder.sdist.system import laid_out
+from builder.sdist.bench import INSIDE, Bench, laid_out
 from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class Workshop:
     debian: Debian
     cache: Path
     limits: Limits = field(default_factory=Limits)
-    compiling: Limits = compiler.LIMITS
+    compiling: Limits = programs.LIMITS
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
@@ -184,7 +183,7 @@ class Workshop:
         if source.interpreter is not None:
             document["interpreter"] = source.interpreter.sha256
         if source.compiled is not None:
-            document["wrapper"] = hashlib.sha256(compiler.WRAPPER).hexdigest()
+            document["wrapper"] = hashlib.sha256(programs.WRAPPER).hexdigest()
         return self.cache / "built" / f"{digest_of(document).removeprefix('sha256:')}.json"
 
     @contextmanager

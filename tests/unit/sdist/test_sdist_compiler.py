@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.layers.archive import Archive
-from builder.sdist import compiler, programs
+from builder.sdist import programs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +22,14 @@ def test_each_compiler_of_the_system_is_wrapped(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for name in (*there, "gcc-ar", "ccache", "python3.11", "x86_64-linux-gnu-ld"):
         (folder / name).touch()
-    compiler.wrap(tmp_path, tmp_path / "wrapped")
+    programs.wrap(tmp_path, tmp_path / "wrapped")
     assert {path.name for path in (tmp_path / "wrapped").iterdir()} == there
 
 
 @pytest.mark.parametrize("option", ["-march=native", "-mtune=native", "-mcpu=native"])
 def test_code_for_this_very_processor_is_refused(tmp_path: Path, option: str) -> None:
     path = tmp_path / "echo"  # stands for a compiler: the wrapper goes on to /usr/bin of its own name
-    path.write_bytes(compiler.WRAPPER)
+    path.write_bytes(programs.WRAPPER)
     path.chmod(0o755)
     plain = subprocess.run([path, "-O2", "a b.c"], capture_output=True, text=True, check=True)
     assert plain.stdout == "-O2 a b.c\n"
@@ -39,7 +39,7 @@ def test_code_for_this_very_processor_is_refused(tmp_path: Path, option: str) ->
 
 
 def test_jobs_are_no_more_than_processors() -> None:
-    jobs = set(compiler.environment().values())
+    jobs = set(programs.environment().values())
     assert len(jobs) == 1
     assert 1 <= int(jobs.pop()) <= len(os.sched_getaffinity(0))
 
