@@ -155,7 +155,7 @@ def _first_device(ctx, framework):
     names, requesters = framework.wanted()
     missing = unloadable(ctx, names, requesters)
     summary = "the driver has a GPU and %s sees none: it would compute on the CPU" % framework.title
-    cause = cause_of_missing(missing) if missing else None
+    cause = cause_of_missing(missing, ctx.facts.get("copies") or ()) if missing else None
     ctx.fails("F04", summary, cause=cause, evidence={"cannot be opened": missing})
     return None
 

@@ -1,6 +1,7 @@
 """Which cuDNN a framework loads, whether it serves the build, and whether its other libraries are found."""
 
 import os
+import re
 
 from .cuda import ctypes, has_symbol, open_library
 from .cudnn import VERSION_CHECKS, VERSION_MISMATCH
@@ -34,8 +35,15 @@ def unloadable(ctx, names, requesters=()):
     return missing
 
 
-def cause_of_missing(names):
-    """The cause id for libraries that are not there: cuDNN's absence explains more than the toolkit's."""
+def cause_of_missing(names, copies=()):
+    """The cause id for libraries that are not there: cuDNN's absence explains more than the toolkit's.
+
+    ``copies``: the cuDNNs that were found, as in the facts.
+    """
+    majors = {name.rpartition(".")[2] for name in names if re.match(r"libcudnn\w*\.so\.\d+$", name)}
+    here = {str(copy["major"]) for copy in copies}
+    if majors and here and not majors & here:
+        return "cudnn-major-mismatch"
     if any(name.startswith("libcudnn.so") for name in names):
         return "cudnn-missing"
     if any(name.startswith("libcudnn_") for name in names):
@@ -67,7 +75,11 @@ def check_wanted(ctx, framework):
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if needed:
         toolkit = not any(name.startswith("libcudnn") for name in needed)
-        evidence = {"cannot be opened": missing, "otherwise": cause_of_missing(needed), "toolkit": toolkit}
+        evidence = {
+            "cannot be opened": missing,
+            "otherwise": cause_of_missing(needed, ctx.facts.get("copies") or ()),
+            "toolkit": toolkit,
+        }
         ctx.fails("R02", summary, None, evidence)
     else:
         ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)

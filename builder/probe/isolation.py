@@ -77,12 +77,14 @@ def _same_folder(one, other):
 def return_to_user(shadowed=True):
     """Give a framework the user's path back, and the modules that it means by a name of Python's.
 
-    With ``shadowed`` false Python's own modules come first, then installed ones: the counter-test.
+    With ``shadowed`` false the folders with such modules are left out: the counter-test.
     """
     if not USER_PATH:
         return
     if not shadowed:
-        sys.path[:] = [entry for entry in USER_PATH if is_standard(entry)] + installed_folders() + USER_PATH
+        # behind the installed ones they would still win over a package without an __init__.py
+        bad = {os.path.dirname(path) for path in shadowed_modules().values()}
+        sys.path[:] = [entry for entry in USER_PATH if entry not in bad]
         return
     sys.path[:] = USER_PATH
     for name in shadowed_modules():

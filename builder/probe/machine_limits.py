@@ -36,7 +36,7 @@ def hide_preload_file():
 
 
 def raise_file_limit(least=64):
-    """Let the probe itself open files; the limit as it was, for :func:`restore_file_limit`."""
+    """Let the probe itself open files as far as this user may; the limit that now holds."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     if before[0] < least:
         for limits in ((least, before[1]), (least, least)):
@@ -46,7 +46,7 @@ def raise_file_limit(least=64):
             except (OSError, ValueError):
                 continue  # only root may raise the hard limit
         OPEN_FILES[:] = [before]
-    return before[0]
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def restore_file_limit():

@@ -33,6 +33,9 @@ exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsu
 30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an expectation file."""
 
 
+_FEWEST_FILES = 16  # for the pipes to a child
+
+
 class UsageError(Exception):
     """The command line, or a file it names, cannot be used."""
 
@@ -141,6 +144,14 @@ def open_standard_streams():
             os.open(os.devnull, os.O_RDWR)
 
 
+def leave_lost_folder():
+    """Go to / where the current folder was removed: some libraries end the process there."""
+    try:
+        os.getcwd()
+    except OSError:
+        os.chdir("/")
+
+
 def end_with_children(number, _frame):
     """On SIGTERM or SIGHUP leave by an exception, so that the child under way is stopped, too."""
     raise SystemExit(128 + number)
@@ -181,6 +192,12 @@ def examine(options, source, progress):
     start = time.time()
     command = command_to_start(source)
     program = Program(options, command)
+    limit = raise_file_limit()
+    if limit < _FEWEST_FILES:
+        text = "at most %d files may be open (ulimit -n), with which no framework starts" % limit
+        check = {"id": "E01", "stage": "environment", "outcome": "failed", "cause": "host-memory"}
+        check.update(summary=text, evidence={"limit": limit}, note=None)
+        return make_report(program, [check], [], identify(source), time.time() - start)
     try:
         checks, libraries = run_all(program, options["only"], progress)
     finally:
@@ -360,11 +377,11 @@ def say(text):
 def probe(argv=None):
     """Run the probe as a command; every way out is an exit code."""
     open_standard_streams()
+    leave_lost_folder()
     signal.signal(signal.SIGTERM, end_with_children)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
         signal.signal(signal.SIGHUP, end_with_children)
     leave_own_folder()
-    raise_file_limit()
     if not REGISTERED:
         return PROBE_FAULT
     try:

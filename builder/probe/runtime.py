@@ -3,10 +3,10 @@
 import os
 import re
 
-from .counter import MISSING_SYMBOL, by_counter_tests
+from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import bind, need_ctypes, open_library
-from .distributions import search_folders
-from .judge import default_judge
+from .distributions import list_folder, search_folders
+from .judge import absent_cause, default_judge
 from .ldcache import read_cache
 from .maps import is_cuda_library
 from .protocol import stage
@@ -36,6 +36,10 @@ def judge_toolkit(run):
         if check["outcome"] == "failed" and not (check["evidence"] or {}).get("problem"):
             found = by_counter_tests(run, check, (check["evidence"] or {}).get("by") != "cuDNN")
             mixed = MISSING_SYMBOL.search(check["summary"])
+            absent = ABSENT_LIBRARY.search((check["evidence"] or {}).get("builtins") or "")
+            if absent:
+                check["cause"] = absent_cause(absent.group(1), Loader(), run.facts)
+                check["summary"] = "%s: %s" % (check["summary"], check["evidence"]["builtins"])
             otherwise = check["cause"] or ("toolkit-mixed" if mixed else "toolkit-library-missing")
             run.decide(check, found or otherwise)
 
@@ -217,7 +221,20 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         ctx.passed("R02", summary + ", NVRTC compiles", evidence)
     else:
         text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
+        evidence["builtins"] = _builtins_problem(ctx, path)
         ctx.fails("R02", text, "nvrtc-missing", evidence)
+
+
+def _builtins_problem(ctx, path):
+    """What the loader says about the builtins beside NVRTC; None if they load, or are not there."""
+    names = [name for name in list_folder(os.path.dirname(path)) if name.startswith("libnvrtc-builtins.so")]
+    for name in names[:1]:
+        try:
+            with ctx.call("dlopen %s" % name):
+                open_library(os.path.join(os.path.dirname(path), name))
+        except OSError as error:
+            return str(error)
+    return None
 
 
 def _wrong_soname(path, loader):

@@ -40,10 +40,11 @@ isolate()
 try:
 %s
 except ImportError as _missing:
-    end_at_import(_missing, __name__)
-finally:
     sys.path[:] = USER_PATH
+    end_at_import(_missing, __name__)
 """
+_RETURNED = "sys.path[:] = USER_PATH\n"
+"""After all modules but the last, which starts the probe: one of them imports ctypes only if it is there."""
 
 
 class BundleError(Exception):
@@ -81,6 +82,8 @@ def bundle(folder: Path | None = None) -> bytes:
     else:
         parts += ["\n".join(imports) + "\n"]
     parts += [_section(modules[name]) for name in order]
+    if _FIRST in modules:
+        parts.insert(-1, _RETURNED)
     text = "\n".join(parts)
     compile(text, "cudnn_verify.py", "exec", dont_inherit=True)
     return text.encode()

@@ -224,9 +224,7 @@ def numpy_without_openblas(scene: Scene) -> None:
         path.unlink()
 
 
-@fault(
-    "CTranslate2 beside cuDNN 8 only", parts="framework", verdict="broken", cause="cudnn-sublibrary-missing"
-)
+@fault("CTranslate2 beside cuDNN 8 only", parts="framework", verdict="broken", cause="cudnn-major-mismatch")
 def ctranslate2_beside_cudnn_8(scene: Scene) -> None:
     install(scene, "ctranslate2")
     for name in ("cudnn-8.9.7", "cublas", "nvrtc"):

@@ -19,18 +19,19 @@ import faults_surroundings  # noqa: F401
 import faults_together  # noqa: F401
 import faults_toolkit  # noqa: F401
 from fault_list import FAULTS
+from healthy import HEALTHY
+
+from builder.probe.causes import CAUSES
 
 if TYPE_CHECKING:
     import pytest
 
+HEAD = Path(__file__).with_name("faults_head.md")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
-_HEAD = """\
-# Faults and the causes that the probe finds
+_SOUND = """\
+## Sound environments
 
-Each row is a test: an environment with one thing wrong in it, in which `cudnn-verify` runs as a user runs it
-and has to give exactly this verdict and exactly this cause. None of them may ever be `works`. The same parts
-without a fault have to pass; that is tested beside it. To write this page anew:
-`pytest --update-golden tests/faults/test_faults_page.py`.
+Nothing is wrong in these, however odd they look: `unverified` without a GPU, and no cause.
 
 """
 _DOUBLES = """\
@@ -53,13 +54,14 @@ _PARTS = {
 
 
 def page() -> str:
-    text = _HEAD
+    text = HEAD.read_text(encoding="utf-8")
     for parts, (title, about) in _PARTS.items():
         text += f"## {title}\n\n{about}\n\n| fault | verdict | cause |\n|---|---|---|\n"
         for row in sorted((r for r in FAULTS if r.parts == parts), key=lambda r: (r.cause or "", r.name)):
             cause = f"[`{row.cause}`](causes.md#{row.cause})" if row.cause else ""
             text += f"| {row.title} (`{row.name}`) | `{row.verdict}` | {cause} |\n"
         text += "\n"
+    text += _SOUND + "".join(f"- {title}\n" for title in HEALTHY)
     return text.rstrip("\n") + "\n"
 
 
@@ -67,6 +69,12 @@ def test_page_lists_every_fault(request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--update-golden"):
         PAGE.write_text(page(), encoding="utf-8")
     assert PAGE.read_text(encoding="utf-8") == page()
+
+
+def test_every_cause_has_a_fault() -> None:
+    assert set(CAUSES) - {row.cause for row in FAULTS} == set()
+    assert len(FAULTS) >= 250
+    assert len(HEALTHY) >= 80
 
 
 def test_names_are_distinct() -> None:

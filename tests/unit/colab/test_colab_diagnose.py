@@ -1,6 +1,7 @@
 """The notebook for Colab: what is committed is what the code makes, and it runs from start to end."""
 
 import asyncio
+import importlib.util
 import warnings
 from pathlib import Path
 
@@ -23,6 +24,13 @@ NOTEBOOK = ROOT / "docs/diagnose-on-colab.ipynb"
 def test_it_is_what_the_code_makes(generated):
     runtimes = [listed(name, folder=ROOT / "matrices") for name in NAMED]
     generated("docs/diagnose-on-colab.ipynb", notebook(bundle(), runtimes, repository=REPOSITORY))
+
+
+def test_the_notebook_of_make_gpu_is_what_the_code_makes(generated):
+    spec = importlib.util.spec_from_file_location("gpu_run", ROOT / "tests/gpu/run.py")
+    run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    generated("docs/gpu-on-colab.ipynb", run.notebook())
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -37,6 +37,12 @@ cuda = SimpleNamespace(
     device_count=lambda: int(_settings.get("gpus", "1")),
 )
 backends = SimpleNamespace(cudnn=SimpleNamespace(version=lambda: 91002))
+
+
+def set_num_threads(number):
+    assert number == 1
+
+
 float32, float16, bfloat16 = "float32", "float16", "bfloat16"
 
 
