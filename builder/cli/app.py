@@ -45,7 +45,7 @@ COMMANDS = {
     "cache": "Show what is kept between runs, and make it smaller.",
     "schema": "Print a document's JSON schema; without a name, the names.",
     "facts": "The compatibility tables that ship with rtbuild.",
-    "colab": "Google Colab's runtimes: import one as a matrix, and measure how near an image is to it.",
+    "colab": "Google Colab's runtimes: import one, measure how near an image is to it, run the probe on one.",
 }
 """Their help, in its order. The module and the function of a command have its name, as Python writes it."""
 

@@ -1,4 +1,4 @@
-"""``rtbuild colab import`` and ``rtbuild colab diff``."""
+"""``rtbuild colab import``, ``rtbuild colab diff`` and ``rtbuild colab probe``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,14 +16,17 @@ from builder import resources
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
 from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, ParityRow, ParityStatus, compare, labelled
+from builder.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
+from builder.colab.fresh import load as load_report
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
 from builder.colab.listed import listed
 from builder.colab.measure import measure
 from builder.colab.runtimes import read_runtime
 from builder.console import print_json, reporter, run_summary
 from builder.debian.archive import Debian
+from builder.documents import shown
 from builder.engine.engine import Engine
-from builder.errors import UsageError
+from builder.errors import MissingToolError, UsageError
 from builder.index.client import Index
 from builder.layers.pythons import Pythons
 from builder.matrix import load
@@ -50,7 +54,7 @@ _SHOWN = 40
 """Rows of each kind in the table; --verbose and --json have them all."""
 
 colab = typer.Typer(
-    help="Google Colab's runtimes: import one as a matrix, and measure how near an image is to it.",
+    help="Google Colab's runtimes: import one, measure how near an image is to it, run the probe on one.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -252,3 +256,45 @@ def _table(image: str, parity: Parity, *, verbose: bool) -> str:
 def _line(row: ParityRow) -> str:
     text = f"  {row.status.value:<8} {row.name:<26} {row.asked or '-':<16} {row.found or '-':<16}"
     return f"{text} {row.why}".rstrip()
+
+
+@colab.command("probe")
+def probe(
+    gpu: Annotated[ColabGpu, typer.Option("--gpu", help="The card to ask Colab for.")] = "T4",
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", metavar="FILE", help="Say what changed since this earlier output."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there.")
+    ] = None,
+    login: Annotated[
+        Login | None, typer.Option("--login", help="As `colab --auth` has it; adc for machines.")
+    ] = None,
+    timeout: Annotated[int, typer.Option("--timeout", min=60, help="Seconds for the probe.")] = 900,
+    json_: opt.Json = False,
+) -> int:
+    """Run cudnn-verify on a fresh Colab runtime; the report is about the runtime, and never about an image.
+
+    Exit 0: it works; 1: the runtime is at fault; 5: nothing is known, or Google's `colab` is not here.
+    """
+    older = load_report(compare) if compare is not None else None
+    report = probe_runtime(gpu, probe=bundle(), older=older, login=login, seconds=timeout)
+    if output is not None:
+        save(report, output, at=datetime.now(UTC))
+    if json_:
+        print_json({"schema": 1, "about": ABOUT, "gpu": gpu, "report": report.document})
+    else:
+        sys.stdout.write(f"Colab, {gpu}: {report.verdict}: {report.document['summary']}\n")
+        for row in report.changes:
+            sys.stdout.write(f"  {row['what']}: {_shown(row['before'])} -> {_shown(row['now'])}\n")
+        if older is not None and not report.changes:
+            sys.stdout.write("  nothing changed\n")
+    if report.seen != gpu:
+        sys.stderr.write(f"warning: {gpu} was asked for, and the runtime has {report.seen or 'no GPU'}\n")
+        return MissingToolError.exit_code
+    return {"works": 0, "broken": 1, "unsupported-gpu": 1}.get(report.verdict, MissingToolError.exit_code)
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else shown(str(value), most=100)

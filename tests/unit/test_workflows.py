@@ -142,6 +142,16 @@ def test_the_refresh_runs_by_the_clock_and_by_hand_only() -> None:
     assert document["jobs"]["facts"]["permissions"] == {"contents": "write", "pull-requests": "write"}
 
 
+def test_the_login_at_colab_is_for_the_default_branch_only() -> None:
+    document = load("colab.yml")
+    assert set(document["on"]) == {"schedule", "workflow_dispatch"}
+    (job,) = document["jobs"].values()
+    assert job["environment"] == "colab"
+    assert "github.event.repository.default_branch" in job["if"]
+    assert job["permissions"] == {"actions": "read", "contents": "read"}
+    assert [name for step in steps(job) for name in step.get("env", {})] == ["GH_TOKEN", "CREDENTIALS"]
+
+
 def program(name: str) -> str:
     """A program beside this Python, or on PATH; skips the test without it."""
     beside = Path(sys.executable).parent / name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ import pytest
 import yaml
 from publish_doubles import A100, Project, entry
 
+from benchmarks import dispatch as bench
 from builder.dispatch import kubernetes, slurm
 from builder.dispatch.fleet import Fleet, load_fleet
 from builder.dispatch.plan import StagedCell, VerifyTask, missing, tasks_of, verdicts
@@ -225,3 +227,7 @@ def test_a_fleet_file_is_read(tmp_path: Path) -> None:
     assert lane is not None
     assert (fleet.namespace, lane.product, lane.at_once) == ("ml", "Tesla-T4", 3)
     assert fleet.lane("A100") is None
+
+
+def test_the_page_on_scale_says_what_was_measured() -> None:
+    assert bench.page(json.loads(bench.MEASURED.read_text())) == bench.PAGE.read_text()
