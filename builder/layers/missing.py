@@ -47,6 +47,7 @@ class MissingLayers:
         source: Where the layers of a registry's base come from.
         progress: Told of each layer's title, and how many bytes of how many are done.
         ready: Told of each layer as soon as it is known, from the thread that made it.
+        lowest: Told of the lowest layers of the image as far as all of them are known, if they are more.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class MissingLayers:
         progress: Progress | None = None,
         cancel: threading.Event | None = None,
         ready: Callable[[Layer], None] | None = None,
+        lowest: Callable[[tuple[Layer, ...]], None] | None = None,
     ) -> None:
         self._given = given
         self._rootfs = rootfs
@@ -68,6 +70,7 @@ class MissingLayers:
         self._progress = progress
         self._cancel = cancel or threading.Event()
         self._ready = ready or (lambda _layer: None)
+        self._lowest = lowest
         self._failed = threading.Event()
         self._guard = threading.Lock()
         self._missing = [group for group in given.groups if group not in given.known]
@@ -85,6 +88,7 @@ class MissingLayers:
         for one in self._given.every:
             self._ready(one.record.layer)
         self._base = self._pool.submit(self._layers_of_base)
+        self._base.add_done_callback(lambda _future: self._tell_lowest())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -116,6 +120,20 @@ class MissingLayers:
         return replace(
             self._given, known=self._known, rootfs=self._base_known, python=self._python_known
         ), self._base.result()
+
+    def _tell_lowest(self) -> None:
+        if self._lowest is None or self._base is None:
+            return
+        groups, at = self._given.groups, self._given.base_at
+        layers: list[Layer] = []
+        for part in (*groups[:at], None, *groups[at:]):
+            if part is not None and part in self._known:
+                layers.append(self._known[part].record.layer)
+            elif part is None and self._base.done() and self._base.exception() is None:
+                layers += self._base.result().layers
+            else:
+                break
+        self._lowest(tuple(layers))
 
     def _raise_failure(self) -> None:
         for future in self._futures:
@@ -184,8 +202,9 @@ class MissingLayers:
             )
         if new:
             keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
-        self._ready(record.layer)
         self._known[wheels] = Known(key=key, record=record, new=new)
+        self._ready(record.layer)
+        self._tell_lowest()
 
     def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
         pinned = self._given.pinned

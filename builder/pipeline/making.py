@@ -19,6 +19,7 @@ from builder.model import Image
 from builder.oci.copying import push_image
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Stage
+from builder.pipeline.feeding import EngineFeed
 from builder.pipeline.sharing import share_composed
 from builder.pipeline.stacking import BaseFrom, fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
@@ -78,9 +79,19 @@ class Maker:
             lease = site.layers.lease()
             stack.callback(lease.release)
             uploads = stack.enter_context(Uploads(site.settings.push, site.shared, site.layers, site.writing))
-            planned, base = self._layers(walk, recipe, lease, uploads)
+            feed = stack.enter_context(
+                EngineFeed(
+                    site.engine,
+                    recipe.inputs,
+                    memory=settings.cache / "received",
+                    blob=partial(self._blob, walk, lease),
+                    cancel=walk.cancel,
+                )
+            )
+            planned, base = self._layers(walk, recipe, lease, uploads, feed)
             with walk.stage(Stage.BUILD):
                 image = self._composed(walk, recipe, planned, base, log)
+                feed.stop()
                 site.made.remember(recipe.inputs, image)
                 made = self._kept(walk, recipe, image, lease)
             if settings.push is not None:
@@ -93,7 +104,9 @@ class Maker:
         reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
-    def _layers(self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads) -> tuple[Plan, BaseLayers]:
+    def _layers(
+        self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads, feed: EngineFeed
+    ) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
         site, pinned = self.site, recipe.pinned
 
@@ -117,6 +130,7 @@ class Maker:
                         progress=tell,
                         cancel=walk.cancel,
                         ready=uploads.begin,
+                        lowest=feed.lowest,
                     )
                 )
                 fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import tarfile
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import engines
@@ -20,6 +21,8 @@ from builder.errors import CancelledError, CommandError
 from builder.layers import BaseLayers, LayerStore
 from builder.layers.base import tar_layer
 from builder.layers.image import ComposedImage, archive_parts, base_image
+from builder.pipeline import feeding
+from builder.pipeline.feeding import EngineFeed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +53,7 @@ class Images:
         self.sent = 0
 
     def _layer(self, files: dict[str, bytes]) -> Layer:
-        path = self.store.folder("tmp") / "layer.tar"
+        path = self.memory.with_name("layer.tar")
         with tarfile.open(path, "w") as tar:
             for name, content in files.items():
                 info = tarfile.TarInfo(name)
@@ -162,6 +165,60 @@ def test_a_blob_that_the_engine_lost_is_sent_after_all(
     assert stored.digest == image.digest
     assert images.sent > 100_000
     assert word(called) == "lost"
+
+
+@pytest.fixture
+def feed(engine: Engine, images: Images, monkeypatch: pytest.MonkeyPatch) -> EngineFeed:
+    monkeypatch.setattr(feeding, "LEAST", 1)
+    return EngineFeed(
+        engine,
+        images.image("fed").digest,
+        memory=images.memory,
+        blob=lambda layer: images.store.blob(layer.digest),
+        cancel=threading.Event(),
+    )
+
+
+def parts(engine: Engine, count: int) -> None:
+    """Wait until the engine has so many parts of images."""
+    command = ["docker", "images", "-q", "--filter", f"reference={receive.RECEIVING}/*"]
+    deadline = time.monotonic() + 60
+    while len(subprocess.run(command, capture_output=True, check=True).stdout.split()) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_parts_of_an_image_go_in_before_the_whole(
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+) -> None:
+    image = images.image("fed")
+    with feed:
+        feed.lowest(image.layers[:1])
+        parts(engine, 1)
+        feed.lowest(image.layers[:1])  # nothing new
+        feed.stop()
+        stored = images.give(engine, image, called := name())
+        assert images.sent < 10_000
+    assert stored.digest == image.digest
+    assert word(called) == "fed"
+
+
+def test_a_part_that_fails_is_left_to_the_whole(
+    engine: Engine, images: Images, name: Callable[[], str], feed: EngineFeed
+) -> None:
+    image = images.image("fed")
+    blob = images.store.blob(image.layers[0].digest)
+    good = blob.read_bytes()
+    with feed:
+        blob.write_bytes(good[:-4] + b"evil")
+        feed.lowest(image.layers[:1])
+        deadline = time.monotonic() + 60
+        while feed._thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        blob.write_bytes(good)
+        stored = images.give(engine, image, called := name())
+    assert stored.digest == image.digest
+    assert word(called) == "fed"
 
 
 def test_an_image_that_was_removed_is_not_counted_on(

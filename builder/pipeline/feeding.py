@@ -1,0 +1,110 @@
+"""The lowest layers of an image into an engine while the others are made: it unpacks along the chain."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+from typing import TYPE_CHECKING, Self
+
+from builder.engine.receive import RECEIVING
+from builder.errors import CellError
+from builder.layers.image import archive_parts, base_image
+from builder.layers.types import BaseLayers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from builder.engine.engine import Engine
+    from builder.layers.types import Layer
+
+LEAST = 64 << 20
+"""Bytes of new layers, packed, below which a load of their own takes longer than it saves."""
+
+
+class EngineFeed:
+    """Gives an engine parts of an image, each the lower layers of the next, until it is given the whole.
+
+    The parts have names of their own while the block lasts. What goes wrong with one is not said: the same
+    goes wrong with the whole image, or it does not matter. Only a containerd store takes parts.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | None,
+        inputs: str,
+        *,
+        memory: Path,
+        blob: Callable[[Layer], Path],
+        cancel: threading.Event,
+    ) -> None:
+        self._engine = engine if engine is not None and engine.facts().store == "containerd" else None
+        self._repository = f"{RECEIVING}/{hashlib.sha256(inputs.encode()).hexdigest()[:12]}"
+        self._memory = memory
+        self._blob = blob
+        self._cancel = cancel
+        self._wanted: tuple[Layer, ...] = ()
+        self._names: list[str] = []
+        self._changed = threading.Condition()
+        self._done = self._engine is None
+        self._thread = threading.Thread(target=self._feed, name="feed", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        for name in self._names:
+            with contextlib.suppress(CellError):  # an engine that is gone keeps the name
+                if self._engine is not None:
+                    self._engine.remove(name)
+
+    def lowest(self, layers: tuple[Layer, ...]) -> None:
+        """More of the image's lowest layers are known. From any thread."""
+        with self._changed:
+            if len(layers) > len(self._wanted):
+                self._wanted = layers
+                self._changed.notify()
+
+    def stop(self) -> None:
+        """Begin no more parts, and wait for the one that is on its way."""
+        with self._changed:
+            self._done = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _feed(self) -> None:
+        given = 0
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._done or sum(one.size for one in self._wanted[given:]) >= LEAST  # noqa: B023
+                )
+                if self._done:
+                    return
+                layers = self._wanted
+            try:
+                self._give(layers)
+            except CellError:
+                return
+            given = len(layers)
+
+    def _give(self, layers: Sequence[Layer]) -> None:
+        engine = self._engine
+        if engine is None:
+            return
+        labels = {"io.rtbuild.inputs": f"part of {self._repository}"}  # by it the engine's blobs are known
+        config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
+        image = base_image(BaseLayers(layers=tuple(layers), config=config))
+        name = f"{self._repository}:{len(layers)}"
+        self._names.append(name)
+        engine.receive(
+            image.manifest,
+            lambda passing, without: archive_parts(image, passing, self._blob, without=without),
+            name,
+            memory=self._memory,
+            cancel=self._cancel,
+            progress=lambda _size: None,
+        )
