@@ -52,7 +52,7 @@ test-wheels: setup  ## the probe against real cuDNN and real frameworks with fau
 gpu: $(BIN)/rtbuild  ## the probe on this machine's card: frameworks, faults, a report to commit; exit 5 without one
 	$(BIN)/python tests/gpu/run.py
 
-bench: setup  ## what builds cost beside plain docker build, into docs/benchmarks.md: root, 40 minutes, 20 GB
+bench: setup  ## what builds cost beside plain docker build, into docs/benchmarks.md: root, an hour, 20 GB
 	$(BIN)/python -m benchmarks.builds
 
 docs: $(BIN)/rtbuild  ## these documents and the catalogue as one static site, in site/; fails on a dead link

@@ -43,6 +43,10 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
     found: dict[str, Callable[[], dict[str, Any]]] = {
         "ours-family": partial(ours.family, site, None),
         "peer-family-overlay2": partial(peers.family, site, "overlay2"),
+        "peer-uv-pushed": partial(peers.uv, site, "pushed"),
+        "peer-uv-stored": partial(peers.uv, site, "stored"),
+        "ours-stored": partial(ours.stored, site),
+        "ours-cold": partial(ours.cold, site),
         "commands": partial(quick.commands, site.say),
         "thousand": partial(quick.thousand, site.say),
         "sizes": partial(sizes.cuda, site),

@@ -95,6 +95,29 @@ def family(site: Site, store: Store | None) -> Figures:
     return figures
 
 
+def stored(site: Site) -> Figures:
+    """One cell in an engine's store, nothing pushed."""
+    with site.rig("containerd") as (_, engine):
+        ours = Ours(site, engine, site.plan.family)
+        figures = ours.build(site.cells(site.plan.family)[0].cell.id, push=False)
+        site.say(f"stored: {figures['seconds']:.1f} s")
+        return {"stored": figures}
+
+
+def cold(site: Site) -> Figures:
+    """One cell in an engine's store, on caches without wheels and without a base, over a line of its own."""
+    pinned = site.cells(site.plan.family)[0]
+    with site.rig("containerd") as (_, engine), site.index([pinned]) as (url, downloads):
+        ours = Ours(site, engine, site.plan.family)
+        for name in ("wheels", "rootfs"):
+            (site.work / "cache" / name).unlink()
+        ours.env |= {"UV_DEFAULT_INDEX": url, "NO_PROXY": "127.0.0.1"}
+        alone = downloads()
+        figures = ours.build(pinned.cell.id, push=False)
+        site.say(f"cold: {figures['seconds']:.1f} s, the downloads alone {alone:.1f} s")
+        return {"cold": figures | {"alone": alone}}
+
+
 def matrix(site: Site, store: Store | None) -> Figures:
     """Four cells from nothing, what the registry keeps of them, and the same command again."""
     figures: Figures = {}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from uv import find_uv_bin
+
 from benchmarks.sessions import CHANGED, REPOSITORY, Figures, Site
 
 if TYPE_CHECKING:
@@ -32,6 +34,18 @@ ENV LD_LIBRARY_PATH={libraries}
 """
 """pip in one RUN. The wheels come from a folder of this machine, which BuildKit has been sent beforehand, and
 not over a network: no download, and no copy of a download, is counted against the peer."""
+UV_DOCKERFILE = """\
+FROM {base}
+RUN --network=none --mount=type=bind,from=wheels,target=/wheels --mount=type=bind,from=uv,target=/uv \\
+    --mount=type=bind,source=requirements.txt,target=/requirements.txt \\
+    /uv/uv venv --offline --no-python-downloads --python python3 /opt/venv && \\
+    VIRTUAL_ENV=/opt/venv /uv/uv pip install --compile-bytecode --offline --no-index --find-links=/wheels \\
+        --no-cache --no-deps --require-hashes -r /requirements.txt
+ENV PATH=/opt/venv/bin:$PATH
+ENV LD_LIBRARY_PATH={libraries}
+{env}CMD ["bash"]
+"""
+"""The strongest that a user could write: uv, with bytecode, which images of rtbuild hold too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +61,15 @@ class Plain:
         return ["build", "--network=none", "--build-context", f"wheels={self.wheels}", str(self.folder)]
 
 
-def plain(pinned: Pinned, folder: Path, *, wheels: Path, base: str, env: Mapping[str, str]) -> Plain:
+def plain(
+    pinned: Pinned,
+    folder: Path,
+    *,
+    wheels: Path,
+    base: str,
+    env: Mapping[str, str],
+    dockerfile: str = DOCKERFILE,
+) -> Plain:
     """Write the context for one cell."""
     folder.mkdir(parents=True, exist_ok=True)
     pip = next(wheel for wheel in pinned.wheels if wheel.name == "pip")
@@ -57,7 +79,7 @@ def plain(pinned: Pinned, folder: Path, *, wheels: Path, base: str, env: Mapping
         {wheel.name.removeprefix("nvidia-").rpartition("-")[0].replace("-", "_") for wheel in pinned.wheels
          if wheel.name.startswith("nvidia-")}
     )  # fmt: skip
-    text = DOCKERFILE.format(
+    text = dockerfile.format(
         base=base,
         pip=pip.file,
         libraries=":".join(f"{site}/nvidia/{part}/lib" for part in parts) or "/usr/local/lib",
@@ -92,7 +114,7 @@ def family(site: Site, store: Store) -> Figures:
     pinned = site.cells(site.plan.family)[0]
     with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
         assert engine is not None  # a store was named
-        wheels = _wheels(site, [pinned])
+        wheels = site.wheels([pinned])
         base = _base(site, engine, pinned)
         context = plain(pinned, Path(folder) / "first", wheels=wheels, base=base, env={})
         _warm(engine, context, base)
@@ -100,6 +122,34 @@ def family(site: Site, store: Store) -> Figures:
         site.say(f"{store} first: {first['seconds']:.1f} s")
         changed = _changed(engine, context, pinned, wheels, base)
         return {"first": first | {"registry": registry.blob_bytes()}, "environment": changed}
+
+
+UV_OUTPUTS = {
+    "pushed": "push=true,unpack=false",
+    "stored": "push=false",
+}
+"""Straight into the registry; and into the engine's store, where a container can start from it."""
+
+
+def uv(site: Site, kind: str) -> Figures:
+    """The strongest peer, once from nothing: uv in one RUN, exported by BuildKit itself, as zstd."""
+    pinned = site.cells(site.plan.family)[0]
+    with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig("containerd") as (registry, engine):
+        assert engine is not None  # a store was named
+        wheels = site.wheels([pinned])
+        base = _base(site, engine, pinned)
+        context = plain(
+            pinned, Path(folder) / "first", wheels=wheels, base=base, env={}, dockerfile=UV_DOCKERFILE
+        )
+        _warm(engine, context, base)
+        output = f"type=image,name={REPOSITORY}/uv:{kind},compression=zstd,{UV_OUTPUTS[kind]}"
+        uv_folder = f"uv={Path(find_uv_bin()).parent}"
+        seconds, _ = engine.docker(
+            "buildx", "build", "--build-context", uv_folder, "--provenance=false", "--output", output,
+            *context.build[1:],
+        )  # fmt: skip
+        site.say(f"uv, {kind}: {seconds:.1f} s")
+        return {kind: {"seconds": seconds, "registry": registry.blob_bytes()}}
 
 
 def _plain(engine: Engine, context: Plain) -> Figures:
@@ -114,16 +164,6 @@ def _changed(engine: Engine, context: Plain, pinned: Pinned, wheels: Path, base:
     """The peer's own best case: a variable changed after the RUN that pip is in."""
     again = plain(pinned, context.folder, wheels=wheels, base=base, env={CHANGED: "1"})
     return _plain(engine, again)
-
-
-def _wheels(site: Site, cells: list[Pinned]) -> Path:
-    """All wheels in one flat folder, as `pip download` would leave them."""
-    folder = site.work / "wheels"
-    folder.mkdir(parents=True, exist_ok=True)
-    for wheel in {wheel for cell in cells for wheel in cell.wheels}:
-        if not (folder / wheel.file).exists():
-            os.link(site.wheel(wheel), folder / wheel.file)
-    return folder
 
 
 def _base(site: Site, engine: Engine, pinned: Pinned) -> str:
@@ -151,7 +191,7 @@ def matrix(site: Site, store: Store) -> Figures:
     cells = site.cells(site.plan.matrix)
     with tempfile.TemporaryDirectory(dir=site.work) as folder, site.rig(store) as (registry, engine):
         assert engine is not None  # a store was named
-        wheels = _wheels(site, cells)
+        wheels = site.wheels(cells)
         base = _base(site, engine, cells[0])
         contexts = [
             plain(

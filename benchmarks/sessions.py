@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.rig import BenchError, Engine, Registry
+from benchmarks.slow_index import download
 from builder import resources
 from builder.layers.rootfs import cached_rootfs
 from builder.matrix import load
@@ -16,7 +22,7 @@ from builder.model import RootfsBase
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.rig import Store
     from builder.model import Pinned, Wheel
@@ -26,6 +32,8 @@ REPOSITORY = f"{Registry.host}/bench"
 CHANGED = "RTBUILD_BENCH_CHANGED"
 """An environment variable that a cell gets to be changed; no image reads it."""
 _MARGIN = 3_000_000_000
+LINE = 36.0
+"""Megabytes a second in the row of empty caches: 2.24 GB of wheels in 62 s, as on a new machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +112,27 @@ class Site:
                 engine.destroy()
             registry.destroy()
             self.fresh_cache()
+
+    def wheels(self, cells: Iterable[Pinned]) -> Path:
+        """All wheels in one flat folder, as `pip download` would leave them."""
+        folder = self.work / "wheels"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for wheel in {wheel for cell in cells for wheel in cell.wheels}:
+            os.link(self.wheel(wheel), folder / wheel.file)
+        return folder
+
+    @contextmanager
+    def index(self, cells: Iterable[Pinned]) -> Iterator[tuple[str, Callable[[], float]]]:
+        """An index with these cells' wheels, and what measures how long its downloads take alone."""
+        folder, port = self.wheels(cells), 5001
+        command = [sys.executable, "-m", "benchmarks.slow_index", str(folder), str(port), f"{LINE:g}"]
+        with subprocess.Popen(command) as server:
+            try:
+                time.sleep(1)
+                yield f"http://127.0.0.1:{port}/simple", partial(download, folder, port)
+            finally:
+                server.terminate()
 
     def rootfs(self, pinned: Pinned) -> Path:
         if not isinstance(pinned.base, RootfsBase):
