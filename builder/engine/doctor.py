@@ -11,6 +11,7 @@ from uv import find_uv_bin
 
 from builder.errors import MissingToolError, RtbuildError
 from builder.sandbox import require
+from builder.sandbox.group import control_group
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,7 +169,12 @@ def _sandbox() -> DoctorCheck:
             remedy=f"{problem.hint}   (for sources, and --engine none)",
             required=False,
         )
-    return DoctorCheck(name="sandbox", outcome="passed", found="bubblewrap runs a program", required=False)
+    group = control_group(1 << 30, 64)
+    by = "looking, five times a second" if group is None else f"a control group, version {group.version}"
+    if group is not None:
+        group.remove()
+    found = f"bubblewrap runs a program; memory in sum is bounded by {by}"
+    return DoctorCheck(name="sandbox", outcome="passed", found=found, required=False)
 
 
 def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CommandError, MissingToolError
 from builder.sandbox import seccomp
+from builder.sandbox.group import control_group
 from builder.sandbox.watch import Limits, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _ENTER = Path(__file__).with_name("enter.py")
+_OURS = 8
+"""Processes of a run that are not the program's: bubblewrap's, and who watches over it."""
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _BOUND = 'ulimit -u "$0" 2>/dev/null || ulimit -p "$0" || exit 125; exec "$@"'
 """Inside, where the kernel counts this namespace's processes alone. Dash says -p for bash's -u."""
@@ -109,6 +113,8 @@ def require() -> None:
 def _run(
     program: Sequence[str], view: View, env: Mapping[str, str], limits: Limits, cancel: Event
 ) -> tuple[Watched, int]:
+    files = sum(view.memory.values()) + (limits.disk if view.writable else 0)  # may lie in memory
+    group = control_group(limits.total + files, limits.processes + _OURS)
     told, tells = os.pipe()
     life, holds = os.pipe()  # nobody else has the end that is held here: it closes with this process
     try:
@@ -126,13 +132,22 @@ def _run(
             plan = _plan(program, view, env, limits, tells) | {"tells": tells, "life": life}
             os.close(tells)
             tells = -1
-            watched = Watched(process, limits, cancel, told, view.root if view.writable else None)
+            watched = Watched(
+                process, limits, cancel, told, view.root if view.writable else None, group=group
+            )
             try:
+                if group is not None:
+                    with contextlib.suppress(OSError):  # it may be made and not entered: then it bounds none
+                        group.add(process.pid)
                 watched.follow(json.dumps(plan).encode())
             finally:
                 _end(process)
+        if watched.broken is None and watched.full():
+            watched.broken = f"took more than {limits.total >> 20} MiB of memory, and was stopped"
         return watched, process.returncode
     finally:
+        if group is not None:
+            group.remove()
         for file in (told, life, holds, *([tells] if tells != -1 else [])):
             os.close(file)
 

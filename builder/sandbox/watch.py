@@ -1,7 +1,8 @@
 """Follows a shut-in program: reads what it prints, and finds when it uses too much of something.
 
 The kernel limits each process, the number of processes and the memory for files. It limits the sum of memory
-and of writes to a disk for control groups only, so these two are looked at here, a few times a second.
+for control groups only, and of writes to a disk for nobody, so these two are looked at here as well, a few
+times a second.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import subprocess
     import threading
     from collections.abc import Iterator
+
+    from builder.sandbox.group import ControlGroup
 
 _POLL = 0.2
 _PIECE = 1 << 16
@@ -76,6 +79,8 @@ class Watched:
         cancel: threading.Event,
         told: int,
         written: Path | None,
+        *,
+        group: ControlGroup | None,
     ) -> None:
         self._process = process
         self._limits = limits
@@ -83,6 +88,7 @@ class Watched:
         self._told = told
         """Where bubblewrap says which process is the namespace's first."""
         self._written = written
+        self._group = group
         self._before = _free(written) if written else 0
         self._first = 0
         self._printed = 0
@@ -138,13 +144,17 @@ class Watched:
         limits, processes = self._limits, list(self._processes())
         if len(processes) > limits.processes:
             return f"started more than {limits.processes} processes"
-        if _memory(processes, limits.total) > limits.total:
+        if self.full() or _memory(processes, limits.total) > limits.total:
             return f"took more than {limits.total >> 20} MiB of memory"
         if self._written is not None and self._before - _free(self._written) > limits.disk:
             if _size(self._written) > limits.disk:
                 return f"wrote more than {limits.disk >> 20} MiB"
             self._before = _free(self._written)  # it was somebody else
         return None
+
+    def full(self) -> bool:
+        """Whether the kernel has ended one of them for want of memory, if it bounds their sum."""
+        return self._group is not None and self._group.full()
 
     def _processes(self) -> Iterator[Path]:
         """The folders in ``/proc`` of the namespace's processes; none before it is made and after its end."""
