@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from builder.facts.frameworks import FrameworkRow
+    from builder.facts.tables import TagRow
 
 KNOWN = tables.load()
 CARDS = ("T4", "A100", "H100", "V100", "P100", "RTX3090", "RTX4090", "B200", "RTX5090", "K80")
@@ -172,6 +173,140 @@ def wrong(made: Made) -> Iterator[Made]:
         yield replace(made, cell=replace(cell, base=base, python=old[1]), why="glibc")
 
 
+def line_serves(version: str, card: str) -> bool:
+    """Whether every line on record of a cuDNN or of a CUDA serves the card."""
+    have = numbers(KNOWN.gpus[card.lower()].capability)
+    lines = [line for line in KNOWN.cudnn if line.versions.contains(version)]
+    return bool(lines) and all(
+        numbers(line.capability_min) <= have <= numbers(line.capability_max) for line in lines
+    )
+
+
+def family_serves(cuda: str, card: str) -> bool:
+    have = numbers(KNOWN.gpus[card.lower()].capability)
+    family = KNOWN.families[cuda.partition(".")[0]]
+    low, high = family.capability_min, family.capability_max
+    return (low is None or numbers(low) <= have) and (high is None or have <= numbers(high))
+
+
+def tags_for(row: FrameworkRow) -> Iterator[tuple[TagRow, str]]:
+    """NVIDIA's images whose CUDA and cuDNN are new enough for a row, with an Ubuntu of theirs."""
+    for tag in KNOWN.tags:
+        fits = numbers(tag.cuda)[0] == numbers(row.cuda or "0")[0] and numbers(tag.cuda) >= numbers(
+            row.cuda or "0"
+        )
+        if row.cudnn:
+            have, want = numbers(tag.cudnn or "0"), numbers(row.cudnn)
+            fits = fits and have[0] == want[0] and have[:2] >= want[:2]
+        for ubuntu in tag.ubuntu if fits and tag.cudnn else ():
+            if f"ubuntu{ubuntu}" in KNOWN.systems:
+                yield tag, ubuntu
+
+
+def image(tag: TagRow, ubuntu: str) -> Base:
+    """The image; one that NVIDIA has deleted lies on a mirror."""
+    mirror = "registry.invalid/" if tag.state != "listed" else ""
+    return Base(kind="registry", name=f"{mirror}nvidia/cuda:{tag.cuda}-{tag.infix}-runtime-ubuntu{ubuntu}")
+
+
+def outside() -> Iterator[Made]:
+    """One cell for each row that finds CUDA and cuDNN in the image, if all that decides is known of it."""
+    for table in KNOWN.frameworks.values():
+        for row in table.rows:
+            whole = row.cuda and row.architectures and not row.yanked and row.brings in {"outside", "extra"}
+            if not whole or not row.default or row.distribution == "jax" or "linux/amd64" in row.cpu_only:
+                continue
+            if not row.cudnn and "cudnn" in row.needs:
+                continue
+            made = next(in_images(row), None)
+            if made is not None:
+                yield made
+
+
+def in_images(row: FrameworkRow) -> Iterator[Made]:
+    for tag, ubuntu in tags_for(row):
+        system = KNOWN.systems[f"ubuntu{ubuntu}"]
+        pythons = [python for python in system.python if python in row.python]
+        cards = [
+            card
+            for card in CARDS
+            if runs_on(row, card)
+            and family_serves(tag.cuda, card)
+            and (not row.cudnn or line_serves(tag.cudnn or "", card))
+        ]
+        if pythons and cards and numbers(system.glibc) >= numbers(row.glibc or "0"):
+            old = numbers(KNOWN.gpus[cards[0].lower()].capability) < (7, 5)
+            yield Made(
+                Cell(
+                    id="cell",
+                    matrix="made",
+                    frameworks=(f"{row.distribution}=={row.version}",),
+                    python=pythons[-1],
+                    base=image(tag, ubuntu),
+                    cuda=Cuda(provider="base"),
+                    pip=tuple(dict.fromkeys((*row.pip, *(["numpy<2"] if row.numpy_abi == "1" else [])))),
+                    gpus=(cards[0],),
+                ),
+                "470.256.02" if cards[0] == "K80" else "575.57.08" if old else "610.43.02",
+                row,
+            )
+
+
+def wrong_in_images(made: Made) -> Iterator[Made]:
+    """The same cell with one thing wrong, for what finds CUDA in its image."""
+    cell, row = made.cell, made.row
+    for tag in KNOWN.tags:
+        ubuntu = next((u for u in tag.ubuntu if f"ubuntu{u}" in KNOWN.systems), None)
+        if (
+            ubuntu is not None
+            and tag.cudnn
+            and tag.cuda.partition(".")[0] != (row.cuda or "").partition(".")[0]
+        ):
+            pythons = [p for p in KNOWN.systems[f"ubuntu{ubuntu}"].python if p in row.python]
+            if pythons:
+                other = replace(cell, base=image(tag, ubuntu), python=pythons[0], gpus=())
+                yield replace(made, cell=other, why="CUDA of another major")
+                break
+    if row.cudnn and "cudnn" in row.needs:
+        for tag in KNOWN.tags:
+            ubuntu = cell.base.name.rpartition("ubuntu")[2]
+            same = tag.cuda.partition(".")[0] == (row.cuda or "").partition(".")[0] and ubuntu in tag.ubuntu
+            older = tag.cudnn and numbers(tag.cudnn)[:2] < numbers(row.cudnn)[:2]
+            if same and older:
+                yield replace(made, cell=replace(cell, base=image(tag, ubuntu)), why="an older cuDNN")
+                break
+    if row.needs:
+        yield replace(
+            made,
+            cell=replace(
+                cell,
+                base=replace(
+                    cell.base,
+                    name=cell.base.name.replace("runtime", "base")
+                    .replace("-cudnn8", "")
+                    .replace("-cudnn9", "")
+                    .replace("-cudnn7", "")
+                    .replace("-cudnn", ""),
+                ),
+            ),
+            why="no libraries",
+        )
+    lacking = next((p for p in ("3.5", "3.14", "3.6", "3.13") if p not in row.python), None)
+    if lacking is not None:
+        yield replace(made, cell=replace(cell, python=lacking), why="python")
+    card = next((c for c in CARDS if not runs_on(row, c) and not compiles_for(row, c)), None)
+    if card is not None:
+        yield replace(made, cell=replace(cell, gpus=(card,)), why="gpu")
+    yield replace(made, driver="384.81", why="driver")
+    if row.numpy_abi == "1" and cell.python not in {"3.6", "3.7", "3.8"}:
+        yield replace(made, cell=replace(cell, pip=("numpy==2.0.2",)), why="numpy")
+    if "linux/arm64" not in row.platforms or "linux/arm64" in row.cpu_only:
+        yield replace(made, cell=replace(cell, platform="linux/arm64"), why="platform")
+    name, _, version = cell.frameworks[0].partition("==")
+    if "post" not in version:
+        yield replace(made, cell=replace(cell, frameworks=(f"{name}=={version}.77",)), why="release")
+
+
 def sample(every: list[Made], count: int) -> list[Made]:
     """``count`` of them, evenly, and of each kind of wrong as many as of another, as far as there are."""
     groups = itertools.groupby(sorted(every, key=lambda one: one.why), lambda one: one.why)
@@ -183,6 +318,9 @@ def sample(every: list[Made], count: int) -> list[Made]:
 
 GOOD = list(sound())
 BAD = [one for made in GOOD for one in wrong(made)]
+KNOWN_TABLE = {row.distribution: table.name for table in KNOWN.frameworks.values() for row in table.rows}
+FOUND = list(outside())
+NOT_FOUND = [one for made in FOUND for one in wrong_in_images(made)]
 
 
 def test_there_is_something_to_ask_about() -> None:
@@ -192,7 +330,18 @@ def test_there_is_something_to_ask_about() -> None:
     assert {made.row.distribution for made in GOOD} == {"torch", "tensorflow", "jax"}
 
 
-@pytest.mark.parametrize(("made", "expected"), [(GOOD, "possible"), (BAD, "impossible")], ids=["good", "bad"])
+def test_every_framework_that_brings_no_cuda_is_asked_about() -> None:
+    tables_of = {KNOWN_TABLE[made.row.distribution] for made in FOUND}
+    assert tables_of == {"tensorflow", "cupy", "onnxruntime-gpu", "paddlepaddle-gpu", "ctranslate2"}
+    assert min(len(sample(FOUND, EACH)), len(sample(NOT_FOUND, EACH))) >= EACH
+    assert len({made.why for made in NOT_FOUND}) >= 8
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [(GOOD, "possible"), (BAD, "impossible"), (FOUND, "possible"), (NOT_FOUND, "impossible")],
+    ids=["good", "bad", "found in the image", "not found in the image"],
+)
 def test_no_false_refusal_and_no_false_accept(made: list[Made], expected: str) -> None:
     failed = [
         f"{one.why}, driver {one.driver}: {explain(one.cell, findings)}"
