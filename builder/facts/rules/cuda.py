@@ -180,7 +180,15 @@ def version(stack: Stack) -> Iterator[Finding]:
     if stack.cell.cuda.provider == "none":
         return
     for framework in stack.frameworks:
-        if framework.brings in {"pins", "inside"} or framework.cuda is None:
+        if framework.brings in {"pins", "inside"}:
+            continue
+        if framework.cuda is None:
+            if framework.row is not None and stack.cell.platform not in framework.row.cpu_only:
+                yield Finding(
+                    "cuda-version",
+                    Outcome.UNKNOWN,
+                    f"which CUDA {framework.label} was compiled for was read nowhere; its import in an image tells",
+                )
             continue
         found = stack.cuda
         if found is None:
