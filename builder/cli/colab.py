@@ -71,7 +71,11 @@ def import_(
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="COMMIT|RUNTIME", help="Read a clone at this commit, or at 2025.07's."),
+        typer.Option(
+            "--at",
+            metavar="COMMIT|DATE|RUNTIME",
+            help="Read a clone at this commit, as of 2024-07-15, or at 2025.07.",
+        ),
     ] = None,
     freeze: Annotated[
         Path | None, typer.Option("--freeze", metavar="FILE", help="The output of pip freeze.")

@@ -180,7 +180,8 @@ def _framework(match: Match, by_name: dict[str, Match]) -> str:
     text = match.requirement or ""
     if match.package.key != "jax":
         return text
-    plugin = next((f for name in by_name if (f := re.fullmatch(r"jax-(cuda\d+)-plugin", name))), None)
+    names = [*by_name, *(text.partition("==")[0] for one in by_name.values() for text in one.beside)]
+    plugin = next((f for name in names if (f := re.fullmatch(r"jax-(cuda\d+)-plugin", name))), None)
     library = (by_name["jaxlib"].requirement if "jaxlib" in by_name else None) or ""
     plugin = plugin or re.search(r"\+(cuda\d+)", library)
     return text.replace("jax==", f"jax[{plugin[1]}]==") if plugin else text
@@ -197,7 +198,10 @@ def matrix_text(imported: Imported) -> str:
     skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
     plain = [match for match in matching.found if match.compiled is None]
     pins = sorted(
-        (m.requirement for m in plain if m.requirement and m.package.key not in skipped),
+        (
+            *(m.requirement for m in plain if m.requirement and m.package.key not in skipped),
+            *(text for m in plain for text in m.beside),
+        ),
         key=str.casefold,
     )
     sources = sorted(match.package.key for match in plain if match.built is not None)

@@ -58,6 +58,8 @@ class Match:
     reason: Reason | None = None
     detail: str = ""
     """The reason in words; for a match, a remark on it."""
+    beside: tuple[str, ...] = ()
+    """Requirements that the matrix needs beside it: the plug-in with what the runtime's wheel has inside."""
     file: IndexFile | None = None
     """The wheel that was found."""
     built: Path | None = None
@@ -203,6 +205,15 @@ class _Asker:
 
     def _by_its_word(self, package: PipPackage, wanted: Version, best: IndexFile) -> Match:
         """A wheel without a label in its name is the same build if its own code says so."""
+        plugins = self._plugins(package, wanted)
+        if plugins:
+            return Match(
+                package=package,
+                requirement=f"{package.name}=={wanted.public}",
+                beside=plugins,
+                file=best,
+                detail=f"Colab's has CUDA inside; the index has it beside, as {' and '.join(plugins)}",
+            )
         declared = self._declared(package, best)
         if declared != str(wanted):
             says = f"says {declared}" if declared else "does not say for which CUDA it is"
@@ -213,6 +224,19 @@ class _Asker:
             file=best,
             detail=f"the index's wheel says {declared} of itself: the same build",
         )
+
+    def _plugins(self, package: PipPackage, wanted: Version) -> tuple[str, ...]:
+        """What stands on the index for ``jaxlib 0.4.26+cuda12.cudnn89``, if it is all there: since 2024 JAX's
+        code for CUDA is a plug-in. https://docs.jax.dev/en/latest/changelog.html
+        """
+        cuda = re.match(r"cuda\d+", wanted.local or "") if package.key == "jaxlib" else None
+        names = [f"jax-{cuda[0]}-{part}" for part in ("plugin", "pjrt")] if cuda is not None else []
+        found = [
+            name
+            for name in names
+            if self._best([file for file in self.index.offers(name) if _is(file, wanted.public)]) is not None
+        ]
+        return tuple(f"{name}=={wanted.public}" for name in found) if found == names else ()
 
     def _on_further(self, package: PipPackage, version: str, further: str) -> Match | None:
         offered = self.index.with_extra((further,)).offers_of(further, package.name)

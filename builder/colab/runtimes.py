@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import subprocess
 from dataclasses import dataclass, replace
@@ -31,6 +32,9 @@ NAMED: Mapping[str, str] = {
     "2026.04": "77d5dbef56d73b96db5efef2280679cb548c9bd9",
     "2026.07": "ec53f93fe44a9cab118dc5451527b18e36e1a643",
 }
+
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +74,16 @@ def read_runtime(
 ) -> Runtime:
     """The runtime that a folder, a git checkout at a commit, or single files describe.
 
-    ``at`` is a commit, or the name of a past runtime (``2025.07``); it needs a checkout of the repository.
+    ``at`` is a commit, a date (``2024-07-15``: the lists as they were at its end, in UTC), or the name of a
+    past runtime (``2025.07``); it needs a checkout of the repository.
     ``python`` stands in for an OS info that is not there, as before August 2023. Single files win.
 
     Raises:
         UsageError: a list is not there or cannot be read, or nothing says which Python the runtime has.
     """
     commit = NAMED.get(at, at) if at else None
+    if commit is not None and _DATE.fullmatch(commit):
+        commit = _commit_of(source, commit)
     reader = _at_commit(source, commit) if source is not None and commit else _in_folder(source)
     texts = [_read(given, names, reader) for given, names in ((freeze, FREEZE), (apt, APT), (system, SYSTEM))]
     if texts[0] is None:
@@ -101,9 +108,10 @@ def read_runtime(
             hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11",
         )
     place = source.resolve().name if source is not None else Path(texts[0][1]).stem
+    dated = at if at is not None and _DATE.fullmatch(at) else None
     month = next((month for month, named in NAMED.items() if named == commit), None)
     found = Runtime(
-        name=name or month or (commit[:12] if commit else place),
+        name=name or month or dated or (commit[:12] if commit else place),
         commit=commit,
         system=distribution,
         python=version,
@@ -149,12 +157,35 @@ def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
     return reader
 
 
+def _commit_of(folder: Path | None, date: str) -> str:
+    """The last commit of a checkout's branch up to the end of a day in UTC."""
+    try:
+        datetime.date.fromisoformat(date)
+    except ValueError as error:
+        raise UsageError(
+            f"'{date}' is no date: {error}", hint="year, month and day, as in 2024-07-15"
+        ) from error
+    git = ["git", "-C", str(folder), "rev-list", "-1", f"--before={date}T23:59:59Z", "HEAD"]
+    try:
+        done = subprocess.run(git, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
+    if done.returncode != 0:
+        raise UsageError(
+            f"{folder} is no clone in which a date could be looked up", hint=f"clone github.com/{REPOSITORY}"
+        )
+    if not done.stdout.strip():
+        raise UsageError(f"{folder} has no commit up to {date}", hint="its lists begin later")
+    return done.stdout.strip()
+
+
 def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
     """Files of a git repository, bare or not, as they were at a commit; its work tree is left alone."""
     git = ["git", "-C", str(folder)]
     if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
         raise UsageError(
-            f"'{commit}' is neither a commit nor a past runtime", hint=f"one of: {', '.join(NAMED)}"
+            f"'{commit}' is neither a commit, nor a date, nor a past runtime",
+            hint=f"2024-07-15, or one of: {', '.join(NAMED)}",
         )
     try:
         there = subprocess.run(

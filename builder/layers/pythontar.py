@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from builder.layers.untar import TarEntry
 
-FORMAT = 1
+FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""
 FOLDER = "opt/python"
 """Where it is in images: without its version, as the archive is."""
@@ -50,7 +50,7 @@ _LEFT_OUT = re.compile(
 _MENDED = re.compile(
     r"lib/python3\.\d+/(_sysconfigdata_[^/]+\.py|config-[^/]+/(Makefile|python-config\.py))|lib/pkgconfig/[^/]+\.pc|bin/[^/]+"
 )
-_BUILT_AT = re.compile(rb"(?<![\w./-])/install(?=[/'\"\s:]|$)")
+_BUILT_AT = re.compile(rb"(?:(?<=-[LI])|(?<![\w./-]))/install(?=[/'\"\s:]|$)")
 _BUILT_WITH = (
     (re.compile(rb"\s*-[IL]/(?:tools|build)/[^\s'\"]*"), b""),
     (re.compile(rb"(?:/[\w./-]+/)?\bclang\+\+(?=[\s'\"])"), b"c++"),

@@ -61,6 +61,25 @@ def one(line, files, further=None):
     return match_packages(packages, index=index, target=TARGET).matches[0]
 
 
+def test_a_jaxlib_with_cuda_inside_is_its_plug_in():
+    plugins = {
+        name: [wheel(f"{name.replace('-', '_')}-0.4.26")] for name in ("jax-cuda12-plugin", "jax-cuda12-pjrt")
+    }
+    projects = {
+        "jaxlib": [wheel("jaxlib-0.4.26")],
+        "jax": [wheel("jax-0.4.26")],
+        **plugins,
+    }
+    url = (
+        "https://storage.example.invalid/jaxlib-0.4.26%2Bcuda12.cudnn89-cp311-cp311-manylinux2014_x86_64.whl"
+    )
+    packages, _ = parse_freeze(f"jax==0.4.26\njaxlib @ {url}\n", "freeze.txt")
+    found = match_packages(packages, index=FakeIndex(projects), target=TARGET)
+    jaxlib = found.matches[1]
+    assert jaxlib.requirement == "jaxlib==0.4.26"
+    assert jaxlib.beside == ("jax-cuda12-plugin==0.4.26", "jax-cuda12-pjrt==0.4.26")
+
+
 def test_a_wheel_at_its_version():
     found = one(
         "numpy==2.0.2", [wheel("numpy-2.0.2", "cp311-cp311-manylinux_2_17_x86_64"), wheel("numpy-2.1.0")]

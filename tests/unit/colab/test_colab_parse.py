@@ -1,5 +1,6 @@
 """Lists line by line: what pip and apt print, and what they do not."""
 
+import os
 import subprocess
 
 import pytest
@@ -125,8 +126,28 @@ def test_a_clone_at_a_commit_is_read_as_it_was_then(folder):
     assert (runtime.name, runtime.commit, len(runtime.packages)) == (commit[:12], commit, 6)
     with pytest.raises(UsageError, match="has no commit ef1cba0"):
         read_runtime(folder, at="2025.07")
-    with pytest.raises(UsageError, match=r"'2024\.13' is neither a commit nor a past runtime"):
+    with pytest.raises(UsageError, match=r"'2024\.13' is neither a commit, nor a date, nor a past runtime"):
         read_runtime(folder, at="2024.13")
+
+
+def test_a_clone_as_of_a_date(folder):
+    environ = {
+        **os.environ,
+        "GIT_COMMITTER_DATE": "2024-07-15T12:00:00Z",
+        "GIT_AUTHOR_DATE": "2024-07-15T12:00:00Z",
+    }
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "1"],
+    ):
+        subprocess.run(["git", "-C", folder, *words], check=True, env=environ)
+    runtime = read_runtime(folder, at="2024-07-15")
+    assert (runtime.name, len(runtime.commit)) == ("2024-07-15", 40)
+    with pytest.raises(UsageError, match="has no commit up to 2024-07-14"):
+        read_runtime(folder, at="2024-07-14")
+    with pytest.raises(UsageError, match="'2024-07-32' is no date"):
+        read_runtime(folder, at="2024-07-32")
 
 
 def test_what_is_not_there_is_said(tmp_path, folder):

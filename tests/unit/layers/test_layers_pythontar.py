@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FILE = "cpython-3.12.4+20240726-x86_64-unknown-linux-gnu-install_only_stripped.tar.gz"
 SYSCONFIG = b"""build_time_vars = {'AR': '/tools/llvm/bin/llvm-ar',
  'CC': '/tools/clang-linux64/18.0.8/bin/clang -pthread', 'CXX': 'clang++ -pthread',
- 'CFLAGS': '-O3 -I/tools/deps/include -DCLANG=clang_is_a_word', 'LDFLAGS': '-L/tools/deps/lib -Wl,-s',
+ 'CFLAGS': '-O3 -I/tools/deps/include -I/install/include -DCLANG=clang_is_a_word',
+ 'LDFLAGS': '-L/tools/deps/lib -Wl,-s',
  'LIBDIR': '/install/lib', 'INCLUDEPY': '/install/include/python3.12', 'prefix': '/install',
  'HOME': '/opt/install/else', 'DOC': '/installed'}
 """
@@ -119,7 +120,7 @@ def test_paths_and_compilers_of_the_building_machine_are_mended(tmp_path: Path) 
         "AR": "ar",
         "CC": "cc -pthread",
         "CXX": "c++ -pthread",
-        "CFLAGS": "-O3 -DCLANG=clang_is_a_word",
+        "CFLAGS": "-O3 -I/opt/python/include -DCLANG=clang_is_a_word",
         "LDFLAGS": " -Wl,-s",
         "LIBDIR": "/opt/python/lib",
         "INCLUDEPY": "/opt/python/include/python3.12",
