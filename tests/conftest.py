@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
+
+
+for _number in (signal.SIGINT, signal.SIGHUP):
+    # `nohup pytest &` has them ignored, and every program that a test starts and stops would inherit that.
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL)
 
 
 class Golden(Protocol):

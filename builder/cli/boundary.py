@@ -27,6 +27,7 @@ INTERRUPTED = 130
 def guarded(program: Callable[[], int]) -> int:
     """Run ``program``; expected errors say what to do, anything else leaves a file ready to paste."""
     accept_any_encoding()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `rtbuild … &` has it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
         # What CI and `timeout` send: it ends as Ctrl-C does, with what was unpacked or started cleared away.
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder import temporary
-from builder.errors import CommandError
+from builder.errors import CommandError, MissingToolError
 from builder.temporary import locked_folder, own_prefix
 
 if TYPE_CHECKING:
@@ -67,8 +67,9 @@ class MemoryFullError(Exception):
 def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
     """A new folder for about ``need`` bytes until the block ends: in ``memory`` if it may, or ``beside``.
 
-    What a process that was killed has left is removed by the next that comes here, or by a prune. Raises
-    :class:`MemoryFullError` in the place of any error of the block that lack of memory explains.
+    What a process that was killed has left is removed by the next that comes here, or by a prune. An error of
+    the block that a full place explains becomes :class:`MemoryFullError`, or on a disk
+    :class:`~builder.errors.MissingToolError`: a program's children may fail without a word.
     """
     sweep()
     if memory and roomy(need):
@@ -76,14 +77,26 @@ def workplace(beside: Path, need: int, *, memory: bool) -> Iterator[Path]:
             try:
                 yield folder
             except (OSError, CommandError) as problem:
-                status = os.statvfs(folder)
-                if status.f_bavail * status.f_frsize < _NEARLY_FULL:
+                if _full(folder):
                     raise MemoryFullError from problem
                 raise
     else:
         temporary.sweep(beside, _ON_DISK)
         with locked_folder(beside, _ON_DISK) as folder:
-            yield folder
+            try:
+                yield folder
+            except CommandError as problem:
+                if _full(folder):
+                    raise MissingToolError(
+                        f"no room left on the disk of {beside}: {problem.message}",
+                        hint="free some room, or set RTBUILD_CACHE to a folder on another disk",
+                    ) from problem
+                raise
+
+
+def _full(folder: Path) -> bool:
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize < _NEARLY_FULL
 
 
 def sweep() -> None:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.engine.build import BuildRequest
+from builder.engine.build import BuildRequest, hint_for
 from builder.engine.network import user_network
 from builder.errors import CellError
 from builder.layers.base import tar_layer
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 WORKING = "rtbuild-working"
 """The repository of images that are gone when their cell is built."""
+_NEARLY_FULL = 4 << 20
+"""Bytes."""
 _STEPS = """\
 FROM scratch AS system
 COPY root/ /
@@ -90,6 +92,10 @@ class EngineSteps:
                         _extract(tar, context / "root")
             except CellError as error:
                 error.message = f"{what} failed in the engine: {error.message}"
+                free = self._engine.disk_free()
+                if free is not None and free < _NEARLY_FULL:  # a program's children may fail without a word
+                    error.message += " (no space left on device)"
+                    error.hint = hint_for("no space left on device")
                 raise
             finally:
                 (context / "root").rename(root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -273,3 +274,26 @@ def test_a_bug_that_no_file_takes_is_told_all_the_same(
     monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
     assert guarded(wrong) == BUG
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_ctrl_c_reaches_a_run_that_a_script_put_into_the_background() -> None:
+    """A shell without job control starts `rtbuild … &` with SIGINT ignored."""
+    code = (
+        "import sys, time\n"
+        "from builder.cli.boundary import guarded\n"
+        "def program():\n"
+        "    print('here', flush=True)\n"
+        "    time.sleep(60)\n"
+        "sys.exit(guarded(program))\n"
+    )
+    ignored = (
+        "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "os.execv(sys.executable, sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-c", ignored, sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builder.errors import CommandError, MissingToolError
 from builder.layers import memory
-from builder.layers.memory import available, roomy, sweep, workplace
+from builder.layers.memory import MemoryFullError, available, roomy, sweep, workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -115,3 +116,20 @@ def test_another_process_may_sweep_before_the_folder_is_locked(
     monkeypatch.setattr(module, moment, swept_after)
     workplace_swept()
     assert list(shared.iterdir()) == []
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_full_place_is_the_reason_of_a_failure_without_one(
+    shared: Path, store: LayerStore, monkeypatch: pytest.MonkeyPatch, in_memory: bool
+) -> None:
+    monkeypatch.setattr(memory, "roomy", lambda _need: True)
+    failed = CommandError("the step `bytecode` failed", command=["sh"], returncode=1)
+    with pytest.raises(CommandError), workplace(store.folder("tmp"), 1, memory=in_memory):
+        raise failed
+    monkeypatch.setattr(memory, "_full", lambda _folder: True)
+    told = pytest.raises(MemoryFullError if in_memory else MissingToolError)
+    with told as raised, workplace(store.folder("tmp"), 1, memory=in_memory):
+        raise failed
+    if not in_memory:
+        assert "no room left on the disk" in str(raised.value)
+        assert "the step `bytecode` failed" in str(raised.value)
