@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
+collect_ignore = ["nightly"]  # run by its file's name alone: make newest
 
 
 for _number in (signal.SIGINT, signal.SIGHUP):
