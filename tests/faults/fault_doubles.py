@@ -116,8 +116,9 @@ class Doubles:
         return folder
 
     def toolkit(self, name: str, number: int = 12040) -> Path:
-        """A fake of any other CUDA library; the file."""
-        return self.compile(self.root / f"toolkit-{number}" / name, "fake_toolkit.c", f"-DVERSION={number}")
+        """A fake of any other CUDA library; the file. One that stands in the driver's place has its own folder."""
+        folder = self.root / (f"no-driver-{number}" if name == "libcuda.so.1" else f"toolkit-{number}")
+        return self.compile(folder / name, "fake_toolkit.c", f"-DVERSION={number}")
 
     def requester(self, target: Path, needed: tuple[Path, ...], *flags: str) -> Path:
         """A library of a framework, linked against others."""
