@@ -116,7 +116,7 @@ class Doubles:
         return folder
 
     def toolkit(self, name: str, number: int = 12040) -> Path:
-        """A fake of any other CUDA library; the file. One that stands in the driver's place has its own folder."""
+        """A fake of any other CUDA library; one in the driver's place has its own folder."""
         folder = self.root / (f"no-driver-{number}" if name == "libcuda.so.1" else f"toolkit-{number}")
         return self.compile(folder / name, "fake_toolkit.c", f"-DVERSION={number}")
 

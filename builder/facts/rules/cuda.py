@@ -187,7 +187,7 @@ def version(stack: Stack) -> Iterator[Finding]:
                 yield Finding(
                     "cuda-version",
                     Outcome.UNKNOWN,
-                    f"which CUDA {framework.label} was compiled for was read nowhere; its import in an image tells",
+                    f"no file says for which CUDA {framework.label} was compiled; an import tells",
                 )
             continue
         found = stack.cuda

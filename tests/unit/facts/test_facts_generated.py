@@ -252,6 +252,19 @@ def in_images(row: FrameworkRow) -> Iterator[Made]:
             )
 
 
+def with_an_older_cudnn(made: Made) -> Iterator[Made]:
+    cell, row = made.cell, made.row
+    if not row.cudnn or "cudnn" not in row.needs:
+        return
+    ubuntu = cell.base.name.rpartition("ubuntu")[2]
+    for tag in KNOWN.tags:
+        same = tag.cuda.partition(".")[0] == (row.cuda or "").partition(".")[0] and ubuntu in tag.ubuntu
+        older = tag.cudnn and numbers(tag.cudnn)[:2] < numbers(row.cudnn)[:2]
+        if same and older:
+            yield replace(made, cell=replace(cell, base=image(tag, ubuntu)), why="an older cuDNN")
+            return
+
+
 def wrong_in_images(made: Made) -> Iterator[Made]:
     """The same cell with one thing wrong, for what finds CUDA in its image."""
     cell, row = made.cell, made.row
@@ -267,14 +280,7 @@ def wrong_in_images(made: Made) -> Iterator[Made]:
                 other = replace(cell, base=image(tag, ubuntu), python=pythons[0], gpus=())
                 yield replace(made, cell=other, why="CUDA of another major")
                 break
-    if row.cudnn and "cudnn" in row.needs:
-        for tag in KNOWN.tags:
-            ubuntu = cell.base.name.rpartition("ubuntu")[2]
-            same = tag.cuda.partition(".")[0] == (row.cuda or "").partition(".")[0] and ubuntu in tag.ubuntu
-            older = tag.cudnn and numbers(tag.cudnn)[:2] < numbers(row.cudnn)[:2]
-            if same and older:
-                yield replace(made, cell=replace(cell, base=image(tag, ubuntu)), why="an older cuDNN")
-                break
+    yield from with_an_older_cudnn(made)
     if row.needs:
         yield replace(
             made,
