@@ -96,9 +96,10 @@ def read_file(path: Path, *, most: int = LARGEST) -> bytes:
     Raises MalformedError for a device, a pipe or a larger file, and OSError.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for a writer
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise MalformedError("it is no regular file")
     with os.fdopen(file, "rb") as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise MalformedError("it is no regular file")
         content = opened.read(most + 1)
     if len(content) > most:
         raise MalformedError(f"it has more than {most >> 20} MiB")

@@ -20,7 +20,7 @@ _EMPTY_PAGE = re.compile(r'name="pypi:repository-version"|<(?:title|h1)>\s*Links
 
 
 _NAME = re.compile(r"[^/\\\x00-\x1f\x7f-\x9f\u200b-\u202e\u2060-\u2069]{1,255}")
-_SHA256 = re.compile(r"[0-9a-f]{1,64}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def _file(file: Any, url: str) -> IndexFile:
     size = file.get("size") or 0
     return IndexFile(
         name=_word(file["filename"]),
-        url=urljoin(url, file["url"]),
+        url=_served(urljoin(url, file["url"])),
         sha256=_sha256(file.get("hashes", {}).get("sha256")),
         size=size if isinstance(size, int) and size >= 0 else 0,
         metadata=_sibling(file.get("core-metadata", file.get("dist-info-metadata"))),
@@ -83,6 +83,13 @@ def _word(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"a file is called {shown(name)!r}")
     return name
+
+
+def _served(address: str) -> str:
+    """An address of a server; an index that names a file of this machine has the resolver read that."""
+    if urlsplit(address).scheme not in ("http", "https"):
+        raise ValueError(f"a file is at {shown(address)!r}")
+    return address
 
 
 def _sha256(told: object) -> str | None:
@@ -131,7 +138,7 @@ def _linked(base: str, href: str, yanked: str | None, python: str | None) -> Ind
     algorithm, _, value = fragment.partition("=")
     return IndexFile(
         name=_word(name),
-        url=address,
+        url=_served(address),
         sha256=_sha256(value) if algorithm == "sha256" else None,
         yanked=None if yanked is None else shown(yanked) or "no reason given",
         requires_python=python,

@@ -29,6 +29,8 @@ MANIFESTS = (MANIFEST, DOCKER_MANIFEST)
 
 _MIRROR = re.compile(r"(?:https?://)?(?:\[[0-9a-fA-F:]+\]|[^/\s:@]+)(?::\d{1,5})?(?:/\S*)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_LONGEST_NAME = 255
+"""https://github.com/distribution/reference/blob/main/reference.go: RepositoryNameTotalLengthMax"""
 _MACHINES = {"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64"}
 """Other names that engines know, as ``normalizeArch`` of containerd's platforms has them."""
 _MOST_ENTRIES = 1000
@@ -69,7 +71,7 @@ def parse_reference(text: str) -> Reference:
     else:
         host, path = DOCKER_HUB, rest
     name, _, tag = path.partition(":")
-    if not name or name != name.lower() or (at and not _DIGEST.fullmatch(digest)):
+    if not 0 < len(name) <= _LONGEST_NAME or name != name.lower() or (at and not _DIGEST.fullmatch(digest)):
         raise UsageError(f"{text} is no image reference", hint="as in nvidia/cuda:12.4.1-base-ubuntu22.04")
     if host in ("index.docker.io", _HUB_ADDRESS):
         host = DOCKER_HUB

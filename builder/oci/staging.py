@@ -137,7 +137,7 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
         blobs = tuple((str(entry["digest"]), int(entry["size"])) for entry in entries)
         if not all(is_digest(digest) and size >= 0 for digest, size in blobs):
             raise ValueError("a blob without a digest or size")  # noqa: TRY301 - told below
-        config = parse_object(registry.blob(repository, blobs[0][0]))
+        config = parse_object(registry.blob(repository, blobs[0][0]), strict=True)
         platform, content = _content(config)
         given = config.get("config", {}).get("Labels") or {}
         labels = tuple(sorted((key, str(value)) for key, value in given.items()))

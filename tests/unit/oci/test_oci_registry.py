@@ -324,6 +324,18 @@ def test_a_tags_digest(fake: FakeRegistry, server: Server, client: Client) -> No
     assert asked.digest_of("nvidia/cuda:absent") is None
 
 
+@pytest.mark.parametrize(
+    "stated", ["../../x", "sha256:" + "A" * 64, "sha512:" + "a" * 128, "sha256:" + "a" * 63]
+)
+def test_a_head_with_a_digest_that_is_none(server: Server, client: Client, stated: str) -> None:
+    """It would become a part of paths and addresses."""
+    server.on(
+        "/v2/nvidia/cuda/manifests/tag", lambda _request: Answer(200, b"", {"Docker-Content-Digest": stated})
+    )
+    with pytest.raises(RegistryError, match="the digest"):
+        registry(server, client).digest_of("nvidia/cuda:tag")
+
+
 def page_of_tags(server: Server, pages: dict[str, list[str]]) -> None:
     """Pages by ``last``; each but the last one names the next."""
     keys = list(pages)

@@ -28,7 +28,7 @@ def test_reference(text: str, full: str, selector: str) -> None:
     assert reference.selector == selector
 
 
-@pytest.mark.parametrize("text", ["", "UPPER/case:1", "a/b@sha256:12", "host.example/"])
+@pytest.mark.parametrize("text", ["", "UPPER/case:1", "a/b@sha256:12", "host.example/", "h" * 256 + ":1"])
 def test_no_reference(text: str) -> None:
     with pytest.raises(UsageError):
         parse_reference(text)
