@@ -1,4 +1,4 @@
-"""Evidence into the registry: made, checked against the image, attached, signed."""
+"""Evidence is made, checked against the image, attached to it in the registry, and signed."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def attach_all(
     signer: Signer | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
-    """Put everything that is known of the image beside it in its repository.
+    """Attach all evidence about the image to it in its repository.
 
-    The image itself must be there; its tags need not. What is there already is left as it is: doing it twice
-    changes nothing, and once more after an interruption goes on.
+    The image itself must be there; its tags need not. Evidence that is there already is left as it is, so a
+    second run changes nothing, and a run after an interruption continues.
 
     Raises:
         EvidenceError: the evidence is about another image, contradicts it, or does not cover its claims.
@@ -67,9 +67,9 @@ def attach_failures(
     signer: Signer | None = None,
     note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
-    """Put reports against an image beside it, as :func:`attach_all` puts those for it, in their order.
+    """Attach reports against an image, in their order, as :func:`attach_all` attaches those for it.
 
-    Raises as :func:`attach_all`: EvidenceError for a report that says nothing against this image.
+    Raises as :func:`attach_all`: EvidenceError for a report that does not speak against this image.
     """
     made = tuple(failure_statement(image, report) for report in reports)
     return _put(registry, image, made, signer, note)
@@ -80,7 +80,7 @@ def failure_statement(image: Staged, report: SealedReport) -> Statement:
     _refuse_other_digest(image, report)
     predicate = predicate_of(report, image, claims=(), exempt=())
     if judge(predicate, image, Policy(now=datetime.now(UTC))).side != "against":
-        raise EvidenceError(f"its report says {report.verdict}, which is no word against the image")
+        raise EvidenceError(f"its report says {report.verdict}, which does not speak against the image")
     return _about(image, TEST_RESULT, predicate)
 
 
@@ -103,7 +103,7 @@ def _put(
         say(f"attaching {KINDS[statement.predicate_type]}")
         placed.append((statement, attach(registry, name, subject, artifact)))
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
-    if by_tag:  # one more look: another writer of the same tag may have been between two of ours
+    if by_tag:  # again, since another writer of the same tag may have come between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
     fresh: tuple[Statement, ...] = ()
     if signer is not None:
@@ -191,8 +191,8 @@ def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> Non
     open_claims = sorted(set(evidence.claims) - covered)
     if open_claims:
         raise EvidenceError(
-            f"the image is to be published for {', '.join(open_claims)}, and no report comes from there",
-            hint="verify it on such a GPU, or take the claim away",
+            f"the image is to be published for {', '.join(open_claims)}, but no report comes from such a GPU",
+            hint="verify it on such a GPU, or exempt it in the matrix (publish: exempt)",
         )
 
 
@@ -201,8 +201,8 @@ def _sign_all(
 ) -> tuple[Statement, ...]:
     """Sign the statements that are not signed yet, and return them.
 
-    cosign keeps all envelopes under one tag and swaps it without comparing, so that two signers can overtake
-    each other: a lost signature is made once more.
+    cosign keeps all envelopes under one tag and replaces it without a comparison, so one signer can remove
+    the signature of another: a lost signature is made again.
     """
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
@@ -221,19 +221,19 @@ def _sign_all(
                 return fresh
     if why:
         raise EvidenceError(
-            f"what cosign signed on {image}, it does not verify: {why}",
-            hint="see that it reads what it wrote: the same registry, login and key",
+            f"cosign does not verify its own signature on {image}: {why}",
+            hint="check that it reads and writes the same registry, with the same login and key",
         )
     raise EvidenceError(
-        f"signatures on {image} got lost {_SIGNING_ROUNDS} times",
-        hint="several publishers sign this image at once: publish again",
+        f"signatures on {image} were lost {_SIGNING_ROUNDS} times",
+        hint="several publishers are signing this image: publish again",
     )
 
 
 def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | None:
     """The verifier that recognises earlier signatures of this signer.
 
-    None if it is not known: whatever others signed, our signature counts as missing until we find it.
+    None if the signer's identity is not known: then every statement is signed again.
     """
     if signer.key is None:
         who = ci_identity(os.environ)

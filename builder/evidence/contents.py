@@ -1,4 +1,4 @@
-"""What an image holds, by its own account: dpkg's list out of its layers, Python's list out of a report."""
+"""The packages of an image: dpkg's list out of its layers, Python's list out of a report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE = 150_000_000
 """Bytes, compressed, above which a layer holds a framework or NVIDIA's libraries, and is not read."""
 _LARGEST_STATUS = 64 << 20
 _LARGEST_LAYER = 8 << 30
-"""Bytes unpacked after which reading stops: no operating system is as large, a bomb is."""
+"""Unpacked bytes after which reading stops, against decompression bombs."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -50,7 +50,7 @@ class DpkgList:
 
     packages: tuple[DebianPackage, ...] | None
     skipped: int = 0
-    """Layers that were too large to be read on the way down to the list."""
+    """Layers above the list that were too large to be read."""
 
 
 def read_system(
@@ -58,7 +58,7 @@ def read_system(
 ) -> DpkgList:
     """dpkg's list in the topmost layer that has one; ``layers`` is the manifest's, lowest first.
 
-    Large layers are not read, except the lowest: it is an operating system. Raises RegistryError, and
+    Large layers are not read, except the lowest, which is an operating system. Raises RegistryError, and
     EvidenceError for a layer that is no archive.
     """
     name = parse_reference(image.repository)
@@ -103,7 +103,7 @@ def parse_status(text: str) -> tuple[DebianPackage, ...]:
 
 
 def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
-    """Canonical name → version of everything that Python finds in the image; None for a report without."""
+    """Canonical name → version of all Python packages in the image; None for a report without them."""
     packages = _fingerprint(report).get("packages")
     if not isinstance(packages, dict):
         return None

@@ -107,7 +107,7 @@ class Cosign:
         program = shutil.which("cosign")
         if program is None:
             raise MissingToolError(
-                "cosign is not installed, and signatures are made and checked by it",
+                "cosign is not installed; it makes and checks the signatures",
                 hint="install cosign 2.4 or newer (Debian 13: apt-get install cosign), or do without",
             )
         return cls(program=program)

@@ -1,4 +1,4 @@
-"""The input of evidence, as the publisher hands it over, and the record of an attached piece."""
+"""The input of the evidence, and the record of an attached piece."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Kind = Literal["verification", "sbom", "provenance"]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that is said about one published image."""
+    """All evidence about one published image."""
 
     recipe: Recipe
     verifications: tuple[SealedReport, ...]
     claims: tuple[str, ...]
     """GPU classes that the image is published for."""
     exempt: tuple[str, ...] = ()
-    """GPU classes that its cell names and that it is not published for."""
+    """GPU classes that its cell names but that it is not published for."""
     as_of: datetime | None = None
     """The time of the newest report that was known when the exemptions were made."""
     matrix: bytes = b""
@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Attached:
-    """One piece of evidence as it lies in the registry."""
+    """One piece of evidence in the registry."""
 
     kind: Kind
     predicate_type: str
@@ -45,7 +45,7 @@ class Attached:
     size: int
     """Of the statement, in bytes."""
     by: Literal["referrers", "tag"]
-    """Who lists it: the registry's referrers API, or the tag ``sha256-<hex>``."""
+    """The list that has it: the registry's referrers API, or the tag ``sha256-<hex>``."""
     new: bool
-    """False if it was there already, and its signature, too, if one is asked for."""
+    """False if it and the requested signature were there already."""
     signed: bool

@@ -1,8 +1,8 @@
-"""Evidence out of a registry that is not trusted: limits, digests, subjects.
+"""Evidence out of a registry that is not trusted: sizes, digests and subjects are checked.
 
 Documents with a wrong digest, about another image, or that are no statements are put aside with the reason.
-A registry can withhold evidence, and with unsigned evidence whoever may push can write any; that is for the
-reader of the result to judge.
+The reader of the result has to consider that a registry can withhold evidence, and that anyone with write
+access can attach unsigned evidence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from builder.oci.spec import Reference
 
 MOST = 256
-"""Statements that are read, the last in the list: one for each verification, and a few more."""
+"""Greatest number of statements that are read, from the end of the list."""
 LARGEST = 16 << 20
 """Bytes of one statement."""
 _LARGEST_IN_ALL = 64 << 20
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """Something that hangs on the image and is no evidence about it."""
+    """An attached document that is no evidence about the image."""
 
     digest: str
     reason: str
@@ -48,33 +48,34 @@ class Refused:
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """All evidence there is."""
+    """All evidence about one image."""
 
     pieces: tuple[Piece, ...]
     refused: tuple[Refused, ...]
     kept: Kept
     signatures: bool
-    """Whether there is anything that cosign could have signed; says nothing about whose it is."""
+    """True if cosign signed something, whoever the signer was."""
 
 
 def gather(registry: Registry, image: Reference) -> Gathered:
-    """The statements that hang on an image, which is named by digest.
+    """The statements that are attached to an image, which is named by digest.
 
     Raises:
-        RegistryError: the registry does not tell what refers to the image.
+        RegistryError: the registry does not list the attached documents.
     """
     listing = referrers(registry, image)
     pieces: list[Piece] = []
     refused: list[Refused] = []
     if not listing.complete:
-        refused.append(Refused(digest="", reason="more hangs on this image than the list that was read"))
+        refused.append(Refused(digest="", reason="the registry did not list all attached documents"))
     if listing.left_out:
         refused.append(Refused(digest="", reason=f"{listing.left_out} entries of the list were not read"))
     wanted = [d for d in listing.descriptors if d.artifact_type in (MEDIA_TYPE, None)]
     left = _LARGEST_IN_ALL
     for number, descriptor in enumerate(wanted):
         if number < len(wanted) - MOST or left <= 0:
-            refused.append(Refused(digest=descriptor.digest, reason="more hangs on this image than is read"))
+            reason = f"more than {MOST} statements, or {_LARGEST_IN_ALL >> 20} MiB, are attached"
+            refused.append(Refused(digest=descriptor.digest, reason=reason))
             continue
         try:
             statement, size = _read(registry, image, descriptor)
@@ -97,8 +98,8 @@ def check_signatures(
 ) -> tuple[Gathered, tuple[str, ...]]:
     """The same pieces, ``signed`` set on those that cosign verified, and why other kinds are not signed.
 
-    What cosign has verified and no referrer repeats is evidence as well: a registry that withholds one of the
-    two does not hide it.
+    A statement that cosign verified and no referrer repeats is evidence, too: a registry cannot hide it by
+    withholding one of the two.
     """
     signed: list[Statement] = []
     reasons = []
@@ -130,7 +131,7 @@ def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple
     if subject != image.digest:
         raise EvidenceError(f"it is attached to {subject}, which is another image")
     if not 0 < size <= LARGEST:
-        raise EvidenceError(f"it says that it has {size} bytes; up to {LARGEST >> 20} MiB are read")
+        raise EvidenceError(f"its manifest gives {size} bytes; up to {LARGEST >> 20} MiB are read")
     content = registry.blob(image, digest)
     if len(content) != size:
         raise EvidenceError(f"it has {len(content)} bytes, and its manifest says {size}")

@@ -1,8 +1,8 @@
-"""What a report proves of an image: the one judgement that the gate, attaching and the audit share.
+"""Judges what a report proves about an image, for the gate, for attaching and for the audit.
 
-A report comes as a file under its seal, or as the predicate of a published statement. Either counts only for
-the image, the GPU and the driver that it names, and only if it proves a convolution. Nothing of a statement's
-summary is believed unless the report inside bears it out.
+A report is a sealed file or the predicate of a published statement. Either counts only for the image, the
+GPU and the driver that it names, and only if it proves a convolution. A statement's summary counts only if
+the report inside agrees.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from builder.verify.entry import ReportKey
 
 CLOCKS = timedelta(minutes=10)
-"""How far the clock of a machine that verified may be ahead of the one that reads."""
+"""The most that the clock of a verifying machine may be ahead of this one's."""
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -48,26 +48,26 @@ Side = Literal["for", "against", "neither"]
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What is demanded of a report beyond what is always demanded."""
+    """Additional demands on a report."""
 
     now: datetime
     max_age: timedelta | None = None
-    """A report for the image counts no longer than this; one against it does not grow old."""
+    """The greatest age of a report for the image; one against it has no limit."""
     probe: str | None = None
     """sha256 of the probe that the image carries, 64 hex digits. None: not known."""
     expect: Expectation = field(default_factory=Expectation)
-    """What the lock asks of the image. A statement is not compared with it."""
+    """The lock's demands on the image. A statement is not compared with them."""
     reporters: People | None = None
-    """Whose signature a sealed report needs. None: nobody's. A statement has its own."""
+    """Whose signature a sealed report needs. None: none is needed. A statement has its own."""
 
     def accepts(self, report: SealedReport) -> bool:
-        """Whether somebody who may have signed the report, or nobody had to."""
+        """True if one of the reporters signed the report, or no signature is needed."""
         return self.reporters is None or bool(self.reporters.who(report.text.encode(), report.signature))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedReport:
-    """What a report comes to: for an image, against it, or neither."""
+    """The result for one report: for an image, against it, or neither."""
 
     key: ReportKey
     when: datetime
@@ -84,7 +84,7 @@ class JudgedReport:
     exempt: tuple[str, ...] = ()
     """GPU classes that a statement says the image is not published for."""
     exempt_until: datetime = _NEVER
-    """Until when ``exempt`` takes away the claims of other statements, too."""
+    """``exempt`` also removes the claims of other statements until this time."""
 
     @property
     def side(self) -> Side:
@@ -111,7 +111,7 @@ class JudgedReport:
 
     @property
     def gpu_class(self) -> str | None:
-        """The class of the GPU that convolved, or was to convolve. None: in no table."""
+        """The class of the first GPU. None: in no table."""
         return covered_class(self.report)
 
     @property
@@ -130,8 +130,8 @@ class JudgedReport:
 def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
     """Judge a report, or the predicate of a statement, about an image.
 
-    A sealed report that does not count says why in ``reason``. A statement that is about another image, or
-    says something else than the report inside, is no evidence at all: EvidenceError, with all the reasons.
+    A sealed report that does not count has a ``reason``. For a statement that is about another image, or
+    contradicts the report inside, EvidenceError with all reasons is raised.
     """
     if isinstance(report, SealedReport):
         return _sealed(report, image, policy)
@@ -139,7 +139,7 @@ def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Polic
 
 
 def is_failure(predicate: Mapping[str, Any]) -> bool:
-    """Whether a test result speaks against its image, by what it says of itself."""
+    """True for a test result that states a failure."""
     return predicate.get("result") == "FAILED"
 
 
@@ -168,22 +168,22 @@ def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator
     if key.digest != image.digest:
         yield Refusal(
             "digest",
-            f"{where} is about {key.digest[:19]}…, and this image is {image.digest[:19]}…",
+            f"{where} is about {key.digest[:19]}…, but this image is {image.digest[:19]}…",
             "verify this very digest: rtbuild verify --from",
         )
     if key.content != image.content:
         yield Refusal("content", f"{where} is about other content than the image's config names")
     if policy.probe is not None and policy.probe != key.probe:
         yield Refusal(
-            "probe", f"{where} is by cudnn-verify {key.probe[:12]}…, the image carries {policy.probe[:12]}…"
+            "probe", f"{where} is by cudnn-verify {key.probe[:12]}…, the image has {policy.probe[:12]}…"
         )
 
 
 def _image_at_fault(report: SealedReport) -> Iterator[Refusal]:
-    """Asked before its age: a fault does not disappear by waiting."""
+    """Checked before the age: a report against the image has no age limit."""
     match report.verdict:
         case "broken":
-            hint = "mend the cell; or verify again where it was found broken"
+            hint = "correct the cell; or verify again on the machine that found it broken"
             yield Refusal("broken", _says(report), hint)
         case "unsupported-gpu":
             yield Refusal("unsupported-gpu", _says(report))
@@ -196,7 +196,7 @@ def _out_of_time(report: SealedReport, policy: Policy) -> Iterator[Refusal]:
     if -age > CLOCKS:
         yield Refusal(
             "future",
-            f"{report.where} was made at {timestamp(report.verified)}, and here it is "
+            f"{report.where} was made at {timestamp(report.verified)}, but here it is "
             f"{timestamp(policy.now)}",
             "the clock of this machine or of the one that verified is wrong",
         )
@@ -220,7 +220,7 @@ def _proves_nothing(report: SealedReport, document: ProbeDocument, policy: Polic
         yield Refusal("no-proof", f"{report.where} proves nothing: {'; '.join(lacking)}")
     if differences := compare(policy.expect, document):
         listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
-        yield Refusal("differs", f"{report.where} found something else than the lock says: {listed}")
+        yield Refusal("differs", f"{report.where} differs from the lock: {listed}")
 
 
 _HINTS = {
@@ -231,7 +231,7 @@ _HINTS = {
 
 
 def _says(report: SealedReport) -> str:
-    """What a report says, in one line."""
+    """A report in one line."""
     cause = f", {report.document['cause']}" if report.document.get("cause") else ""
     gpus = ", ".join(name for name, _ in report.key.gpus)
     on = f" on {gpus} with driver {report.key.driver}" if gpus else ""
@@ -244,7 +244,7 @@ def _days(length: timedelta) -> str:
 
 
 def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
-    """A statement against the image does not grow old, and one from the future counts as well."""
+    """A statement against the image counts at any age, also with a time in the future."""
     found, report = read(predicate)
     failed = is_failure(predicate)
     against = [*about_another(found, image)]
@@ -257,7 +257,7 @@ def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judg
     details = found.details
     when = details.verified.astimezone(UTC)
     if not failed and policy.max_age is not None and policy.now - when > policy.max_age:
-        raise EvidenceError(f"it is of {timestamp(when)}, older than the {policy.max_age} that were allowed")
+        raise EvidenceError(f"it is of {timestamp(when)} and older than {policy.max_age}")
     judged = JudgedReport(
         key=key,
         when=when,
@@ -281,7 +281,7 @@ def _not_for(found: TestResult, report: ProbeDocument, policy: Policy) -> Iterat
 def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
     yield from contradictions(found, report, "FAILED")
     if report.verdict not in AGAINST_IMAGE:
-        yield f"its report says {report.verdict}, which is no word against the image"
+        yield f"its report says {report.verdict}, which does not speak against the image"
     if report.test_double:
         yield "a test double stood in for the GPU or the driver"
     if report.verdict == "unsupported-gpu" and not report.gpus:
@@ -291,6 +291,6 @@ def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
 def _beside(judged: JudgedReport) -> Refusal:
     return Refusal(
         "broken" if judged.verdict == "broken" else "unsupported-gpu",
-        f"beside the public image it says {judged.text}, and no newer report takes that back",
-        "verify it again where it was found; or delete the statement there if it is not true",
+        f"a statement beside the public image says {judged.text}, and no newer report takes it back",
+        "verify again on such a machine; or delete the statement if it is wrong",
     )

@@ -1,6 +1,6 @@
-"""What this machine made: the digest of an image by the inputs that gave it.
+"""The images that this machine made: the digest by the inputs.
 
-A label in an image says the same, and anyone can write one into an image that he pushes or has pulled here.
+A label in an image says the same, but anyone who pushes an image can write one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MadeImages:
-    """A folder in the cache, a file for each image's inputs."""
+    """A folder in the cache with a file for each image's inputs."""
 
     folder: Path
 
@@ -30,11 +30,11 @@ class MadeImages:
         write_whole(self._path(inputs), json.dumps(made).encode())
 
     def digest(self, inputs: str) -> str | None:
-        """Digest of the manifest that was made last; None if nothing is known."""
+        """Digest of the manifest that was made last; None if there is none."""
         return self._read(inputs).get("digest")
 
     def content(self, inputs: str) -> str | None:
-        """The same for :func:`builder.digests.content_of`, by which an engine's image is known."""
+        """The same for :func:`builder.digests.content_of`, which identifies an engine's image."""
         return self._read(inputs).get("content")
 
     def _read(self, inputs: str) -> dict[str, str]:

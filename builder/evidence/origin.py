@@ -1,8 +1,8 @@
-"""Where a staged image comes from: by a signature, by this machine's own memory, or by its label alone.
+"""The origin of a staged image: proven by a signature or by this machine's records, or only its label.
 
-Whoever may push to a staging repository writes labels as he likes, so a label proves nothing. That an image
-is what its lock gives is proven by the signature of a builder whom the user named, or by this machine having
-made the very same digest from it: docs/threat-model.md.
+Anyone with write access to a staging repository can write labels, so a label proves nothing. An image is
+proven to be built from its lock by the signature of a named builder, or if this machine made the same digest
+from the lock: docs/threat-model.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
 _MOST = 16
-"""Signatures on one image that are looked at, the last in the list."""
+"""Greatest number of signatures that are checked for one image, from the end of the list."""
 
 
 Kind = Literal["signed", "made-here", "other-here", "label"]
@@ -36,7 +36,7 @@ Kind = Literal["signed", "made-here", "other-here", "label"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageOrigin:
-    """What shows that an image is what its lock gives. ``text`` says it to people."""
+    """The proof that an image was built from its lock; ``text`` is for people."""
 
     kind: Kind
     text: str
@@ -54,7 +54,7 @@ def built_text(image: Staged) -> bytes:
 
 
 def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -> bool:
-    """Attach the builder's signature to an image that he made; False if it is there. Raises CommandError."""
+    """Attach the builder's signature to an image; False if it is there already. Raises CommandError."""
     if built_by(registry, image, own):
         return False
     text = built_text(image)
@@ -68,13 +68,13 @@ def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -
 
 
 def built_by(registry: Registry, image: Staged, people: People) -> str:
-    """Who of them signed that its inputs gave this image; empty if nobody did. Raises RegistryError."""
+    """Who signed that the image was built from its inputs; empty if none did. Raises RegistryError."""
     listed = referrers(registry, parse_reference(image.reference)).descriptors
     wanted = [entry.digest for entry in listed if entry.artifact_type in (BUILT_TYPE, None)]
     for digest in wanted[-_MOST:]:
         try:
             document = registry.manifest(f"{image.repository}@{digest}").document
-        except RegistryError:  # listed and not there, or not what it is listed as
+        except RegistryError:  # listed but missing, or of another type than listed
             continue
         who = people.who(built_text(image), signature_in(document))
         if who and document.get("artifactType") == BUILT_TYPE:
@@ -85,11 +85,11 @@ def built_by(registry: Registry, image: Staged, people: People) -> str:
 def origin_of(
     registry: Registry, image: Staged, recipe: Recipe, *, made: MadeImages, builders: People | None
 ) -> ImageOrigin:
-    """Where the image of a recipe comes from. Raises RegistryError.
+    """The origin of the image of a recipe. Raises RegistryError.
 
-    It is refused if builders are named, and neither did one of them sign it nor did this machine make it; and
-    if this machine made another one of a lock that fixes all of the image, and so its digest. (On a base from
-    a registry apt brings what the archive has that day.)
+    It is refused if builders are named, none of them signed it, and this machine did not make it. It is also
+    refused if this machine made another digest of a lock that fixes the digest. (A lock with a base from a
+    registry does not: apt installs what the archive has that day.)
     """
     if builders is not None and (who := built_by(registry, image, builders)):
         return ImageOrigin(kind="signed", text=f"built by {who}")
@@ -100,13 +100,13 @@ def origin_of(
     if here is not None:
         kind, text = "other-here", f"this machine made {here[:19]}… of the same lock"
     else:
-        nobody = "nobody whose signature was asked for" if builders is None else "nobody who was named"
-        text = f"its label alone says that it is what its lock gives: {nobody} signed it"
+        why = "no builder was named" if builders is None else "none of the named builders signed it"
+        text = f"only its label says that it was built from its lock: {why}"
     whole = isinstance(recipe.pinned.base, RootfsBase)
     refused = Refusal(
         "unproven",
-        f"{image.reference} is not proven to be what its lock gives: {text}",
-        "build it again where the key is: rtbuild build --no-cache --push … --key KEY; or build it on this "
+        f"{image.reference} is not proven to be built from its lock: {text}",
+        "build it again with the builder's key: rtbuild build --no-cache --push … --key KEY; or on this "
         "machine",
     )
     demanded = builders is not None or (whole and here is not None)

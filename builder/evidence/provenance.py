@@ -1,7 +1,7 @@
-"""How the image was made, as SLSA provenance: https://slsa.dev/spec/v1.0/provenance
+"""The build of the image, as SLSA provenance: https://slsa.dev/spec/v1.0/provenance
 
-rtbuild states the content of its lock and recipe; it cannot know whether somebody tampered with the machine.
-So no SLSA level is claimed, and the builder is the program: the signer answers for the statement.
+rtbuild states the content of its lock and recipe. It cannot detect a manipulated machine, so no SLSA level is
+claimed, and the builder is the program: the signer is responsible for the statement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BUILDER = "https://rtbuild.io/cli/v1"
 
 
 def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
-    """The predicate. No time and no run is in it: the same lock and recipe give the same document."""
+    """The predicate. It has no time and no run: the same lock and recipe give the same document."""
     recipe = evidence.recipe
     cell, pinned = recipe.cell, recipe.pinned
     return {
@@ -96,7 +96,7 @@ def _deb(deb: Deb) -> dict[str, Any]:
 
 
 def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
-    """The sources of wheels that no index has, what their builds required, and what compiled them."""
+    """The sources of wheels that no index has, and the wheels and compilers of their builds."""
     sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
     for sdist in dict.fromkeys(source.sdist for source in sources):
         yield {"uri": purl.of_sdist(sdist), "name": sdist.file, "digest": {"sha256": sdist.sha256}}

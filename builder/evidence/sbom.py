@@ -1,7 +1,7 @@
-"""What is in the image, as CycloneDX: made from the lock and from dpkg, and checked against the image.
+"""The packages of the image as CycloneDX, made from the lock and from dpkg and checked against the image.
 
-CycloneDX and not SPDX because its fields fit what is known here (a hash, a package URL, a property) without
-relationships to invent, and because ``cosign`` and scanners of vulnerabilities read both alike.
+CycloneDX, not SPDX, because its fields fit the known facts (hash, package URL, property) without invented
+relationships; ``cosign`` and vulnerability scanners read both.
 https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
 """
 
@@ -37,7 +37,7 @@ _SHOWN = 8
 
 
 def sbom(evidence: Evidence, image: Staged, system: DpkgList) -> dict[str, Any]:
-    """The document. The same image gives the same one: its time is the lock's, its number the digest's."""
+    """The document. It is the same for the same image: the time is the lock's, the number the digest's."""
     pinned = evidence.recipe.pinned
     components = [*_interpreter(pinned), *_python(pinned), *_debian(pinned, system.packages or ())]
     return {
@@ -87,8 +87,8 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
     if unique:
         more = f"; and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
         raise EvidenceError(
-            f"the SBOM would not be what is in the image: {'; '.join(unique[:_SHOWN])}{more}",
-            hint="the image is not what its lock says: rtbuild build --no-cache, and verify it again",
+            f"the SBOM would differ from the image: {'; '.join(unique[:_SHOWN])}{more}",
+            hint="the image differs from its lock: rtbuild build --no-cache, and verify it again",
         )
 
 
@@ -108,7 +108,7 @@ def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, s
     packages = system.packages
     if packages is None:
         if isinstance(pinned.base, RootfsBase):
-            yield "the image stands on Debian packages, and has no list of them (/var/lib/dpkg/status)"
+            yield "the image is built from Debian packages, but has no list of them (/var/lib/dpkg/status)"
         return
     versions = {package.name: package.version for package in packages}
     for name, version in sorted(probed.items()):
@@ -125,7 +125,7 @@ def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, s
 
 
 def _interpreter(pinned: Pinned) -> Iterator[dict[str, Any]]:
-    """A Python that dpkg knows nothing of. The libraries inside of it are not listed one by one."""
+    """A Python outside of dpkg. The libraries inside it are not listed."""
     python = pinned.python
     if python is not None:
         url = purl.of_python(python)
@@ -161,7 +161,7 @@ def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
 
 
 def _sources(source: WheelSource) -> dict[str, Any]:
-    """What a wheel was built from: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
+    """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     sdist = source.sdist
     compilers = source.system.debs if source.compiled is not None else ()
     return {

@@ -1,7 +1,7 @@
-"""Signatures of keys over texts: who of the people that a user named has said something.
+"""Signatures on texts, and the named people who made them.
 
-cosign's bundle travels beside its text, as an annotation or in a file. Each kind of text names itself, so
-that a signature on one is worth nothing under another.
+cosign's bundle is an annotation or a file beside the text. Each text names its kind, so that a signature on
+one kind is not valid for another.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 SIGNATURE = "io.rtbuild.signature"
 """The annotation that holds a bundle."""
 _LARGEST = 64 << 10
-"""Characters of a bundle."""
+"""Greatest length of a bundle, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class People:
-    """The keys whose signature counts. Threads may share one."""
+    """The keys whose signature counts. Threads may share an instance."""
 
     keys: tuple[Verifier, ...]
     _known: dict[tuple[bytes, str], str] = field(default_factory=dict, compare=False, repr=False)
@@ -33,7 +33,7 @@ class People:
 
     @classmethod
     def named(cls, keys: Sequence[str], option: str) -> People | None:
-        """The holders of public keys, files or key services' URIs; None if nobody is named.
+        """The owners of public keys, given as files or key services' URIs; None without any.
 
         Raises UsageError for an empty name or a file that is not there, and MissingToolError without cosign.
         """
@@ -47,12 +47,12 @@ class People:
 
     @classmethod
     def holding(cls, signer: Signer) -> People:
-        """Whoever holds a private key. Raises CommandError if it cannot be read, and MissingToolError."""
+        """The owner of a private key. Raises CommandError if it cannot be read, and MissingToolError."""
         key = str(signer.key)
         return cls(keys=(Verifier(key=key, public=Cosign.find().public_key(key)),))
 
     def who(self, text: bytes, signature: str) -> str:
-        """Who of them signed ``text``; empty if nobody did."""
+        """The one who signed ``text``; empty if none did."""
         if not signature or len(signature) > _LARGEST:
             return ""
         with self._guard:

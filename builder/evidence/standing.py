@@ -1,4 +1,4 @@
-"""Which of several judgements about one image stand; docs/publish.md has the rule in words."""
+"""Selects the judgements about one image that stand; docs/publish.md describes the rule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
-    """Of several about the very same thing the newest; of two in one second the one against the image.
+    """The newest judgement for each key; of two in one second the one against the image.
 
-    A judgement against the image gives way only to a newer one for or against it: a busy GPU an hour later, a
-    wrong clock or a test double do not repair the image.
+    Only a newer judgement for or against the image replaces one against it; a later report of a busy GPU, a
+    wrong clock or a test double does not.
     """
     latest: dict[ReportKey, JudgedReport] = {}
     for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
@@ -27,8 +27,7 @@ def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
 
 
 def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
-    """Standing judgements that exclude an image: a ``works`` on another GPU does not outvote them, and
-    they do not grow old."""
+    """Standing judgements that exclude an image, at any age and whatever other GPUs report."""
     return [word for word in stand if word.side == "against" and word.verdict == "broken"]
 
 
@@ -42,7 +41,7 @@ def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list
 
 
 def without(claiming: Sequence[JudgedReport], classes: Collection[str | None]) -> list[JudgedReport]:
-    """The same without any claim for these classes."""
+    """The judgements without claims for these classes."""
     return [
         replace(found, claims=tuple(name for name in found.claims if name not in classes))
         for found in claiming
@@ -50,10 +49,10 @@ def without(claiming: Sequence[JudgedReport], classes: Collection[str | None]) -
 
 
 def without_exempt(claiming: Sequence[JudgedReport]) -> list[JudgedReport]:
-    """The same without the claims that another statement takes back.
+    """The judgements without the claims that another statement takes back.
 
-    Statements are never removed: one that claims a class stays beside the image when its matrix exempts the
-    class later on. The claim comes back with a report that is newer than the exemption.
+    Statements are never removed: one that claims a class stays beside the image if its matrix exempts the
+    class later. A report that is newer than the exemption restores the claim.
     """
     return [
         replace(

@@ -1,6 +1,6 @@
 """in-toto statements: predicates about digests.
 
-https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. Read strictly: a document that two
+https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. A document that two
 parsers could read in two ways (a key twice, NaN) is refused.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MEDIA_TYPE = "application/vnd.in-toto+json"
 PREDICATE_ANNOTATION = "in-toto.io/predicate-type"
-"""What BuildKit calls it: https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md"""
+"""BuildKit's name: https://github.com/moby/buildkit/blob/master/docs/attestations/attestation-storage.md"""
 
 TYPE = "https://in-toto.io/Statement/v1"
 _TYPES = frozenset({TYPE, "https://in-toto.io/Statement/v0.1"})
@@ -40,7 +40,7 @@ class Statement:
     predicate_type: str
     predicate: Mapping[str, Any]
     name: str = field(default="", compare=False)
-    """What the subject is called; nothing is decided by it."""
+    """The subject's name, for readers only."""
 
     @property
     def content(self) -> bytes:
@@ -80,7 +80,7 @@ def _digest(subject: object) -> str:
 
 
 def parse_json(content: bytes) -> Any:
-    """JSON that every parser reads alike. Raises EvidenceError."""
+    """JSON with only one reading. Raises EvidenceError."""
     try:
         return documents.parse_json(content, strict=True)
     except documents.MalformedError as error:

@@ -1,8 +1,7 @@
-"""Reports travel beside the image, from the machine that verifies to the one that publishes.
+"""Reports are attached to the staged image, for the machine that publishes.
 
-A report is attached to the staged image as an OCI artifact, one for each GPU, driver and time. Whoever may
-push to the staging repository can attach one, and is trusted to verify unless the publisher demands the
-signature of somebody whom he named.
+A report is an OCI artifact, one for each GPU, driver and time. Anyone with write access to the staging
+repository can attach one, so the publisher can demand signatures.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
 _MOST_SIGNATURES = 128
-"""Reports of one image whose signature is checked: each costs a process."""
+"""Greatest number of signatures that are checked for one image: each starts a process."""
 
 
 def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) -> int:
-    """Attach reports to the image that they are about; how many it did not have. Raises RegistryError."""
+    """Attach reports to their image; the number of new ones. Raises RegistryError."""
     place = parse_reference(image.reference)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     new = 0
@@ -49,7 +48,7 @@ def share(registry: Registry, image: Staged, entries: Iterable[SealedReport]) ->
 
 
 def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
-    """The reports that are attached to an image, by digest; damaged ones give the reason.
+    """The reports that are attached to an image, sorted by digest; damaged ones give the reason.
 
     Raises RegistryError if the registry does not list all attached artifacts: an unread report may speak
     against the image.
@@ -59,7 +58,7 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
     listing = referrers(registry, parse_reference(image.reference))
     if not listing.complete:
         raise RegistryError(
-            f"more than {len(listing.descriptors)} artifacts are attached to {image.reference}, and not all "
+            f"more than {len(listing.descriptors)} artifacts are attached to {image.reference}, but not all "
             "reports among them can be read",
             hint="remove what does not belong there, or push the image to another staging repository",
         )
@@ -95,5 +94,5 @@ def _read(registry: Registry, image: Staged, where: str) -> SealedReport | None:
         raise RegistryError(f"{where} holds no report ({error!r})") from error
     entry = read_entry(content, where)
     if entry.key.digest != image.digest:
-        raise CellError(f"{where} is attached to {image.digest}, and is about {entry.key.digest}")
+        raise CellError(f"{where} is attached to {image.digest}, but is about {entry.key.digest}")
     return replace(entry, signature=signature_in(document))

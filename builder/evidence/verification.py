@@ -1,8 +1,8 @@
 """Reports as test-result predicates, and the reasons against one.
 
 https://github.com/in-toto/attestation/blob/main/spec/predicates/test-result.md names result, configuration
-and tests, but no hardware; GPU, driver and time stand in the extension field ``rtbuildVerification``, with
-the probe's whole report, so that readers judge for themselves and need not believe a summary.
+and tests, but no hardware; GPU, driver and time are in the extension field ``rtbuildVerification``, with the
+probe's whole report, so that readers need not believe a summary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})
-"""The checks that convolve: cuDNN by itself, and each framework. See docs/probe.md."""
+"""The checks that convolve, with cuDNN alone and with each framework: docs/probe.md."""
 
 _DRIVER = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
@@ -50,12 +50,12 @@ class Details(_PredicatePart):
     verified: AwareDatetime
     """When the probe ended, by the clock of the machine that ran it."""
     claims: list[str]
-    """GPU classes that the image is published for on the strength of this report."""
+    """GPU classes that the image is published for because of this report."""
     exempt: list[str]
     """GPU classes that the matrix names and the image is not published for."""
     as_of: AwareDatetime | None = Field(default=None, alias="asOf")
-    """The time of the newest report that was known when ``exempt`` was said. What was verified until then is
-    not claimed for these classes, whatever an earlier statement claims."""
+    """The time of the newest report that was known when ``exempt`` was stated. Reports up to then do not
+    support claims for these classes, whatever an earlier statement claims."""
     report: dict[str, Any]
     """What ``cudnn-verify --json`` printed, unchanged; its schema is docs/report.schema.json."""
 
@@ -88,7 +88,7 @@ def predicate_of(
     exempt: tuple[str, ...],
     as_of: datetime | None = None,
 ) -> dict[str, Any]:
-    """The predicate. Claims that this report does not cover are left out: another report has to."""
+    """The predicate, without the claims that another report has to cover."""
     report = parse(canonical_json(sealed.document))
     probe = report.probe.sha256.removeprefix("sha256:")
     by_outcome: dict[str, list[str]] = {"passed": [], "failed": [], "not_run": []}
@@ -117,7 +117,7 @@ def predicate_of(
 
 
 def covered_class(report: ProbeDocument) -> str | None:
-    """The class of the GPU that convolved: the first, if a machine has several. None: in no table."""
+    """The class of the first GPU, which convolved. None: in no table."""
     gpus = report.gpus
     return class_of(gpus[0].name, gpus[0].compute_capability) if gpus else None
 
@@ -128,7 +128,7 @@ def timestamp(moment: datetime) -> str:
 
 
 def read(predicate: Mapping[str, Any]) -> tuple[TestResult, ProbeDocument]:
-    """A predicate and the report in it, none of it believed yet. Raises EvidenceError."""
+    """A predicate and the report in it, not yet checked against each other. Raises EvidenceError."""
     try:
         found = TestResult.model_validate(predicate)
     except ValidationError as error:
@@ -157,7 +157,7 @@ def about_another(found: TestResult, image: Staged) -> Iterator[str]:
 
 
 def no_proof(report: ProbeDocument) -> Iterator[str]:
-    """Why a report, taken by itself, does not show that the image works."""
+    """Reasons why a report alone does not prove that the image works."""
     if report.verdict != "works" or report.cause is not None:
         yield f"its report says {report.verdict}" + (f", {report.cause}" if report.cause else "")
     if report.test_double:
@@ -187,9 +187,9 @@ def contradictions(
             f", failed: {', '.join(found.failed)}" if found.failed else ""
         )
     if set(found.passed) != by_outcome["passed"]:
-        yield "the tests that it lists as passed are not those of its report"
+        yield "its list of passed tests differs from its report"
     if result == "FAILED" and set(found.failed) != by_outcome["failed"]:
-        yield "the tests that it lists as failed are not those of its report"
+        yield "its list of failed tests differs from its report"
     probe = report.probe.sha256.removeprefix("sha256:")
     probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
     if probes != {probe}:

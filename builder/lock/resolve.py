@@ -70,7 +70,7 @@ def pin(
     if own and row is not None and cell.python not in row.python:
         has = " and ".join(row.python)
         raise CellError(
-            f"{base_name(base)} has Python {has}, and the cell wants {cell.python} from the base",
+            f"{base_name(base)} has Python {has}, but the cell wants {cell.python} from the base",
             hint=f"leave out 'from: base', set python to {row.python[0]}, or take another base",
         )
     glibc = row.glibc if row is not None else _OLDEST_GLIBC

@@ -107,7 +107,7 @@ def built(
         wanted = asked.get(name)
         if wanted is None:
             raise CellError(
-                f"'from-source' names {name}, and no requirement of the cell does",
+                f"'from-source' names {name}, but no requirement of the cell does",
                 hint=f"add {name}==VERSION to 'pip'",
             )
         sdist = choose(wanted, index.offers(wanted.name), target)
@@ -229,7 +229,7 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
     if not takes:
         file = sources[allowed[0]]
         raise PackageIndexError(
-            f"{file.name} wants Python {file.requires_python}, and the cell has {target.python}",
+            f"{file.name} needs Python {file.requires_python}, but the cell has {target.python}",
             hint="take another version of it, or another Python",
         )
     file = sources[takes[0]]
@@ -260,12 +260,12 @@ def refuse_place(cell: Cell, here: str) -> None:
     names = ", ".join(name for name, _ in cell.compiled)
     if cell.base.kind != "rootfs":
         raise CellError(
-            f"{names} is compiled with a Debian release's own libraries, and {cell.base} stands on others",
+            f"{names} is compiled with a Debian release's own libraries, but {cell.base} has other ones",
             hint="put the cell on rootfs:debian/<suite>, or name an index that has wheels (`index:`)",
         )
     if cell.platform != here:
         raise CellError(
-            f"{names} is compiled, for {here} on this machine, and the cell is for {cell.platform}",
+            f"{names} is compiled on this machine, for {here}, but the cell is for {cell.platform}",
             hint=f"lock and build it on a machine of {cell.platform}, or name an index that has wheels",
         )
 
@@ -296,6 +296,6 @@ def refuse_missing(wheels: Iterable[Wheel], base: RootfsBase) -> None:
     if missing:
         listed = "; ".join(f"{package}, by {', '.join(names)}" for package, names in sorted(missing.items()))
         raise CellError(
-            f"libraries are loaded of Debian packages that the image would not have: {listed}",
+            f"compiled packages load libraries of Debian packages that the image does not have: {listed}",
             hint=f"add {', '.join(sorted(missing))} to 'apt'",
         )

@@ -1,1 +1,1 @@
-"""From a digest that was verified to a tag that people can pull."""
+"""Verified digests get tags in a public repository."""

@@ -1,9 +1,9 @@
 """Reports against images that are public already, attached to them as failed verifications.
 
-A digest that was published and is found broken later keeps its tags: the gate keeps a new publication back,
-and undoes none. So the report is attached to the public digest as a verification that failed, for whoever
-asks before he uses it. That concerns the digest that is staged now, and those that the cell's moving tags are
-on, or that reports in the results folder name.
+A published digest that is found broken later keeps its tags: the gate refuses a new publication and undoes
+none. So the report is attached to the public digest as a failed verification, for users who check it. This
+applies to the digest that is staged now, to those that the cell's moving tags name, and to those that reports
+in the results folder name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Jud
 
 
 def _credible(statements: Iterable[Statement], image: Staged, now: datetime) -> list[JudgedReport]:
-    """Judgements of the test results among statements, without those that an audit would refuse, too."""
+    """Judgements of the test results among statements, without those that an audit would refuse."""
     judged = []
     for statement in statements:
         with contextlib.suppress(EvidenceError):  # an SBOM, or no evidence about this image
@@ -73,7 +73,7 @@ def find_failures(
     """The statements to attach to the cell's public images; nothing is written. Raises RegistryError.
 
     ``names`` are the tags that move with the cell, ``reports`` those of this machine, ``reporters`` whose
-    reports are repeated in public.
+    reports are published.
     """
     cell, now = row.cell, datetime.now(UTC)
     policy = Policy(now=now, reporters=reporters)
@@ -105,13 +105,8 @@ def say_failures(
     done: list[Failing] = []
     for _, group in groupby(found, key=lambda one: one.image.digest):
         rows = list(group)
-        made = attach_failures(
-            registry,
-            rows[0].image,
-            [one.entry for one in rows],
-            signer=signer,
-            note=note,
-        )
+        entries = [one.entry for one in rows]
+        made = attach_failures(registry, rows[0].image, entries, signer=signer, note=note)
         done += [replace(one, attached=piece) for one, piece in zip(rows, made, strict=True)]
     return tuple(done)
 
@@ -140,17 +135,17 @@ def _against(
     policy: Policy,
     warn: Warn,
 ) -> tuple[SealedReport, ...]:
-    """The reports that stand against an image which is not the one that is staged now.
+    """The reports that stand against an image other than the staged one.
 
-    By the gate's rule, as far as it is known what to ask of that image: its matrix and lock may have changed
-    since, so a report that takes one back has to prove a convolution, and no more.
+    The gate decides, without the lock's demands: matrix and lock may have changed since that image was built,
+    so a report that takes one back only has to prove a convolution.
     """
     reports: list[SealedReport | Damaged] = [*own]
     if registry.digest_of(f"{row.source}@{image.digest}") is not None:
         reports += shared(registry, replace(image, repository=row.source))
     for report in reports:
         if isinstance(report, Damaged):
-            warn(f"{report.why}: it may say something against {image.reference}, which is public")
+            warn(f"{report.why}: it may speak against the public image {image.reference}")
     return decide(row.cell, image, reports, policy=policy).against
 
 
@@ -172,14 +167,14 @@ def _failing(
             statement = failure_statement(image, entry)
             failure = judge(statement.predicate, image, Policy(now=now))
         except EvidenceError as error:
-            warn(f"{entry.where} speaks against {image.reference}, and cannot be said there: {error.message}")
+            warn(f"{entry.where} speaks against {image.reference}, but cannot be attached: {error.message}")
             continue
         if failure.verdict == "unsupported-gpu" and not denied([failure], claimed):
-            continue  # nobody was told that it runs there
+            continue  # the image never claimed to run there
         if failure.when > now + CLOCKS:
             warn(
-                f"{entry.where} speaks against {image.reference}, and is from the future: it is not said "
-                "there, as no report could take it back; set that machine's clock, and verify again"
+                f"{entry.where} speaks against {image.reference}, but is from the future: not attached, "
+                "since no report could take it back; set that machine's clock, and verify again"
             )
             continue
         yield Failing(image=image, entry=entry, failure=failure, tags=tags, there=statement in statements)

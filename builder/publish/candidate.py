@@ -1,4 +1,4 @@
-"""The image of a cell in staging that may be published, found by the inputs that it was built from."""
+"""The staged image of a cell, found by the inputs that it was built from."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """An image in staging, with all that is known of it before any report is read."""
+    """An image in staging, before any report about it is read."""
 
     cell: Cell
     staged: Staged
@@ -54,13 +54,13 @@ def find(
         return Refusal(
             "clock",
             f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "
-            f"{'ahead of' if ahead > 0 else 'behind'} the one of {source}, so no report's age can be told",
+            f"{'ahead of' if ahead > 0 else 'behind'} the one of {source}: the age of reports is unknown",
             "set the clock: timedatectl set-ntp true",
         )
     if staged is None:
         return Refusal(
             "not-staged",
-            f"{source} has no image of this cell as matrix, lock and rtbuild give it now "
+            f"{source} has no image of this cell for the present matrix, lock and rtbuild "
             f"({staged_tag(recipe.inputs)})",
             f"rtbuild build --push {source}",
         )
@@ -68,7 +68,7 @@ def find(
     if labels != (cell.matrix, cell.id, cell.platform):
         return Refusal(
             "other-image",
-            f"{staged.reference} says of itself that it is {labels[1]} of {labels[0]} for {labels[2]}",
+            f"{staged.reference} is labelled as {labels[1]} of {labels[0]} for {labels[2]}",
             "push the image again: rtbuild build --no-cache --push",
         )
     origin = origin_of(registry, staged, recipe, made=made, builders=builders)

@@ -1,7 +1,7 @@
-"""The gate: which cells may be published, for which GPUs, and on the strength of which reports.
+"""The gate: which cells may be published, for which GPUs, and by which reports.
 
 Pure functions over values. A report counts only for the manifest, the content, the probe, the GPU and the
-driver that it names, and only if it is whole, new enough, and proves a convolution.
+driver that it names, and only if it is undamaged, new enough, and proves a convolution.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Decision:
     cell: Cell
     refusals: tuple[Refusal, ...]
     counted: tuple[SealedReport, ...] = ()
-    """The reports that it stands on, the newest first."""
+    """The reports that allow the publication, the newest first."""
     claims: tuple[str, ...] = ()
     """GPU classes that the image may be published for: only classes on which it was verified."""
     exempt: tuple[str, ...] = ()
-    """GPU classes that the cell names and that its matrix takes back."""
+    """GPU classes that the cell names and its matrix exempts."""
     measured: Measured | None = None
     as_of: datetime | None = None
     """The time of the newest report about the image, whatever it says."""
     against: tuple[SealedReport, ...] = ()
-    """Reports that speak against this very image, and that no newer one has mended; signed if they have to
-    be, since the publisher repeats them in public."""
+    """Reports against this very image that no newer one takes back; only signed ones if signatures are
+    demanded, since the publisher attaches them in public."""
 
     @property
     def open(self) -> bool:
@@ -59,16 +59,16 @@ def decide(
     exemptions: Sequence[Exemption] = (),
     published: Iterable[JudgedReport] = (),
 ) -> Decision:
-    """Whether the image of the cell may be published, by the reports that are there.
+    """Decide by the reports whether the image of the cell may be published.
 
-    ``published`` is what stands against it beside the public image, if it was published before.
+    ``published`` are the standing judgements beside the public image, if it was published before.
     """
     entries, unreadable = _about(cell, image, reports)
     words = [(judge(entry, image, policy), policy.accepts(entry)) for entry in entries]
-    # A report that nobody who counts has signed makes no yes; a no of its keeps the cell back all the same.
+    # A report without a demanded signature does not allow a publication, but it can prevent one.
     heard = [word for word, signed in words if signed or word.side == "against"]
     unsigned = [_unsigned(word) for word, signed in words if not signed and word.side != "against"]
-    # In this order, so that of a report and its own publication the report is the one that stands.
+    # In this order, so that a report stands and not its own published statement.
     judged = standing([*published, *heard])
     counting = [row for row in judged if row.reason is None]
     exempt = _exempt(cell, exemptions)
@@ -80,7 +80,9 @@ def decide(
     refusals += [Refusal("edited", row.why, "remove the file, and verify again") for row in unreadable]
     if counting:
         refusals += _uncovered(cell, [*judged, *unsigned], exempt)
-        refusals += _contradicted(judged, claims)
+        hint = "exempt the class in the matrix (publish: exempt), or correct the cell"
+        contradicted = (row.reason for row in denied(judged, claims))
+        refusals += [replace(reason, hint=hint) for reason in contradicted if reason is not None]
         refusals += unlike
         if not claims and not refusals:
             refusals.append(_nothing_to_claim(cell, counting, classes))
@@ -110,15 +112,15 @@ def decide(
 
 
 def _sealed(judged: Sequence[JudgedReport]) -> tuple[SealedReport, ...]:
-    """The reports themselves; a statement beside the public image is none."""
+    """The reports themselves; a statement beside the public image has none."""
     return tuple(row.sealed for row in judged if row.sealed is not None)
 
 
 def _unsigned(word: JudgedReport) -> JudgedReport:
-    """A report that would count if somebody who was named had signed it."""
+    """The judgement of a report that would count if one of the named people had signed it."""
     if word.reason is not None or word.sealed is None:
         return word
-    text = f"{word.sealed.where}: nobody who was named signed this report"
+    text = f"{word.sealed.where}: none of the named people signed this report"
     hint = "verify it where the key is: rtbuild verify --from … --key KEY"
     return replace(word, reason=Refusal("unsigned", text, hint))
 
@@ -143,13 +145,13 @@ def _about(
 
 
 def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
-    """The classes that are not claimed, as the tables write them."""
+    """The exempt classes, by their names in the tables."""
     own = [rule.gpu for rule in exemptions if rule.gpu in cell.gpus and matches(cell.id, rule.cells)]
     return frozenset(known_class(gpu) or gpu for gpu in own)
 
 
 def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
-    """Refusals for classes that the matrix claims without a report; they name the reports that there are."""
+    """Refusals for claimed classes without a report; they name the reports that do not count."""
     covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
     for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt):
@@ -159,17 +161,11 @@ def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str
         missing.append(
             Refusal(
                 "claim",
-                f"the matrix claims {name}, and " + ("; ".join(instead) or "no report comes from one"),
-                f"verify it on {name}, or take the claim back in the matrix (publish: exempt)",
+                f"the matrix claims {name}, but " + ("; ".join(instead) or "no report comes from one"),
+                f"verify it on {name}, or exempt it in the matrix (publish: exempt)",
             )
         )
     return missing
-
-
-def _contradicted(judged: Sequence[JudgedReport], claims: Sequence[str]) -> list[Refusal]:
-    """Claims that another report about this image denies."""
-    hint = "take the claim back in the matrix (publish: exempt), or mend the cell"
-    return [replace(row.reason, hint=hint) for row in denied(judged, claims) if row.reason is not None]
 
 
 def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set[str | None]) -> Refusal:
@@ -177,14 +173,14 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set
         names = sorted({name for row in counting for name, _ in row.key.gpus})
         return Refusal(
             "unknown-gpu",
-            f"it was verified on {', '.join(names)}, which is in no table: nothing can be claimed",
+            f"it was verified on {', '.join(names)}, which no table lists: no GPU class can be claimed",
             "add the model to builder/facts/tables/gpus.toml",
         )
     names = sorted(name for name in classes if name is not None)
     return Refusal(
         "claim",
-        f"{cell.id} was verified on {', '.join(names)} alone, which its matrix exempts",
-        "verify it on a GPU that is to be claimed",
+        f"{cell.id} was verified only on {', '.join(names)}, which its matrix exempts",
+        "verify it on a GPU that the matrix does not exempt",
     )
 
 

@@ -1,4 +1,4 @@
-"""The versions measured in a finished image, and the tags that follow from them; the matrix has no say."""
+"""The versions measured in a finished image, and the tags made of them, whatever the matrix says."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def tag_of(measured: Measured, cell: Cell) -> str:
 
 
 def immutable_tag(measured: Measured, cell: Cell, digest: str) -> str:
-    """The measured tag with the first digits of the digest, which is the only one that it may ever name."""
+    """The measured tag with the first digits of the digest; it never names another digest."""
     end = f"-{digest.removeprefix('sha256:')[:_DIGITS]}"
     return _cut(tag_of(measured, cell), LONGEST - len(end)) + end
 
@@ -102,7 +102,7 @@ def _frameworks(report: ProbeDocument, cell: Cell) -> Iterator[tuple[str, str]]:
 
 
 def _cudnn(report: ProbeDocument) -> str | None:
-    """The cuDNN that was loaded: by the frameworks' word, or as the library that was mapped."""
+    """The cuDNN that was loaded, by the frameworks' own report or from the mapped library."""
     loaded = report.loaded("cudnn", "libcudnn.so")
     versions = {first_parts(version, 3) or version for version in loaded}
     if len(versions) > 1:

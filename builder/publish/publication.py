@@ -30,7 +30,7 @@ State = Literal["published", "unchanged", "planned", "refused", "failed", "cance
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """The options of a publication. None: as the matrix says."""
+    """The options of a publication. None: the matrix decides."""
 
     results: Path
     source: str | None = None
@@ -38,11 +38,11 @@ class Order:
     max_age: timedelta | None = None
     dry_run: bool = False
     overwrite: bool = False
-    """Move also tags that another matrix, or no rtbuild at all, has put."""
+    """Move also tags that another matrix, or another program, has put."""
     signer: Signer | None = None
     """None: the evidence is not signed."""
     builders: People | None = None
-    """Whose signature a staged image needs that this machine did not make. None: nobody's is looked at."""
+    """Whose signature an image of another machine needs. None: signatures are not checked."""
     reporters: People | None = None
     """Whose signature a report needs. None: nobody's."""
     cache: Path = field(default_factory=resources.cache)
@@ -71,7 +71,7 @@ class Failing:
 
 @dataclass(kw_only=True)
 class Publication:
-    """One cell on its way to the public: the image found, the decision, and the steps done so far."""
+    """One cell during its publication: the image found, the decision, and the steps done so far."""
 
     cell: Cell
     source: str
@@ -84,6 +84,6 @@ class Publication:
     copied: Tally | None = None
     evidence: tuple[Attached, ...] = ()
     failures: tuple[Failing, ...] = ()
-    """What was found against images of the cell that are public already."""
+    """Reports against images of the cell that are public already."""
     error: CellError | None = None
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""The versioned JSON document of a publication: what was decided of each cell, why, and what was done."""
+"""The versioned JSON document of a publication: for each cell the decision, its reasons and the steps."""
 
 from __future__ import annotations
 

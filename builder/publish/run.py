@@ -1,4 +1,4 @@
-"""The line from a staged image to public tags: gate, copy by digest, evidence, and the tags last of all."""
+"""From a staged image to public tags: the gate, the copy by digest, the evidence, and at last the tags."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
-"""How old a report may be if neither the command nor the matrix says so."""
+"""The greatest age of a report if neither the command nor the matrix gives one."""
 
 
 def publish(
@@ -65,7 +65,7 @@ def publish(
     emit: Emit,
     cancel: threading.Event,
 ) -> list[Publication]:
-    """Publish every cell that the gate lets through; of one that it does not, nothing.
+    """Publish every cell that the gate admits; nothing of a refused cell is published.
 
     Every step is named by content: a second run changes nothing, and a run after an interruption continues.
     Raises UsageError if no repository is named, StaleLockError if the lock is stale, and MissingToolError if
@@ -92,14 +92,14 @@ def publish(
 
 
 def _noted(station: Station, walk: Walk, row: Publication) -> CellResult | None:
-    """One station of one cell, whose failure is written down on its row."""
+    """One station of one cell; a failure is noted in its row."""
     try:
         result = station(walk, row)
     except CellError as error:
         row.state = "cancelled" if isinstance(error, CancelledError) else "failed"
         row.error = error
         raise
-    except OSError as problem:  # a full disk stops this cell, and the others are told of in the record
+    except OSError as problem:  # a full disk stops this cell; the record still has the others
         row.state = "failed"
         row.error = CellError(
             f"{row.cell.id}: this machine failed: {problem}",
@@ -146,7 +146,7 @@ def _owner(row: Publication) -> str:
 
 
 class _Line:
-    """The stations of a cell, with what they share."""
+    """The stations of a cell, and the values that they share."""
 
     def __init__(self, matrices: Sequence[Matrix], order: Order) -> None:
         self.order = order
@@ -157,13 +157,13 @@ class _Line:
         self.probe = bundle()
 
     def begin(self, cell: Cell) -> Publication:
-        """Where the cell comes from and goes to. Raises UsageError."""
+        """The cell's source and target repository. Raises UsageError."""
         said = self.matrices[cell.matrix].publish
 
         def named(option: str, repository: str | None, key: str) -> str:
             if repository is None:
                 raise UsageError(
-                    f"{cell.matrix}: publish {option[2:]} which repository?",
+                    f"{cell.matrix}: no repository to publish {option[2:]}",
                     hint=f"{option} registry.example/name, or `publish: {key}` in the matrix",
                 )
             return repository_of(repository)
@@ -175,7 +175,7 @@ class _Line:
         )
 
     def judge(self, walk: Walk, row: Publication) -> None:
-        """The gate. What speaks against the cell is left in its row's refusals."""
+        """The gate; its refusals are noted in the cell's row."""
         with walk.stage(Stage.GATE):
             walk.done("refused")
             self._judge(walk, row)
@@ -214,9 +214,9 @@ class _Line:
         walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
 
     def _look_back(self, walk: Walk, row: Publication) -> None:
-        """What was found against images of the cell that are public already."""
+        """Look for reports against images of the cell that are public already."""
         if any(refusal.kind == "clock" for refusal in row.refusals):
-            return  # nothing can be said of what is newer
+            return  # it is unknown which report is newer
         aliases = self.matrices[row.cell.matrix].publish.aliases
         row.failures = find_failures(
             self.registry,
@@ -228,7 +228,7 @@ class _Line:
         )
 
     def _say_failures(self, walk: Walk, row: Publication) -> None:
-        """Beside those images, for whoever asks before he uses one."""
+        """Attach those reports to the images."""
         if not row.failures or self.order.dry_run:
             return
         with walk.stage(Stage.EVIDENCE):
@@ -240,7 +240,7 @@ class _Line:
             walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
     def _decide(self, row: Publication, found: Found) -> Decision:
-        """Decide by the reports in the registry now, and those of this machine at the start."""
+        """Decide by the reports that are in the registry now and those that this machine had at the start."""
         said = self.matrices[found.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
         return decide(
@@ -259,7 +259,7 @@ class _Line:
         )
 
     def carry(self, walk: Walk, row: Publication) -> CellResult | None:
-        """From the gate to the tags."""
+        """The steps after the gate, up to the tags."""
         found, decision = row.found, row.decision
         if row.refusals or found is None or decision is None:
             return None
@@ -298,17 +298,17 @@ class _Line:
         return _ended(walk, CellOutcome.DONE if same else CellOutcome.PUBLISHED)
 
     def _decide_again(self, row: Publication, found: Found, said: Sequence[str] = ()) -> Decision:
-        """The gate with the reports of this moment; ``said`` are the claims of the evidence so far."""
+        """The gate with the present reports; ``said`` are the claims of the evidence so far."""
         row.decision = self._decide(row, found)
         row.refusals += row.decision.refusals
         lost = [claim for claim in said if claim not in row.decision.claims]
         if lost and not row.refusals:
-            text = f"{', '.join(lost)}: the claim was denied after the evidence had said it"
+            text = f"{', '.join(lost)}: a report denied the claim after the evidence was attached"
             row.refusals.append(Refusal("claim", text, "publish again: the evidence then leaves it out"))
         return row.decision
 
     def _taken_back(self, walk: Walk, row: Publication) -> None:
-        """Refused after the gate had let it through: what was found is said beside what was copied."""
+        """Refused after the gate had admitted it: attach the reports against it to the copied image."""
         self._look_back(walk, row)
         self._say_failures(walk, row)
 
@@ -340,7 +340,7 @@ class _Line:
             return copied
 
     def _tag(self, walk: Walk, row: Publication, found: Found, said: Sequence[str]) -> bool:
-        """Put the tags, those that never move first; whether any had to be put."""
+        """Put the tags, those that never move first; True if any tag was put."""
         staged = found.staged
         with walk.stage(Stage.TAGS):
             self._decide_again(row, found, said)

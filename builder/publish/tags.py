@@ -21,7 +21,7 @@ TagKind = Literal["immutable", "measured", "cell", "alias"]
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTag:
-    """A name that an image is to have."""
+    """A tag for an image."""
 
     name: str
     kind: TagKind
@@ -29,11 +29,11 @@ class ImageTag:
 
 @dataclass(frozen=True, kw_only=True)
 class TagStep:
-    """The change that a tag needs: none if it points to the digest already."""
+    """The change of a tag: none if it names the digest already."""
 
     tag: ImageTag
     was: str | None
-    """The digest that the tag points at now; None without such a tag."""
+    """The digest that the tag names now; None without such a tag."""
     digest: str
 
     @property
@@ -46,7 +46,7 @@ class TagStep:
 def tags_of(
     cell: Cell, measured: Measured, digest: str, aliases: Sequence[tuple[str, str]]
 ) -> tuple[ImageTag, ...]:
-    """All tags of one image in the order of putting them: the immutable one first, aliases last."""
+    """All tags of one image in the order in which they are put: the immutable one first, aliases last."""
     tags = [
         ImageTag(name=immutable_tag(measured, cell, digest), kind="immutable"),
         ImageTag(name=tag_of(measured, cell), kind="measured"),
@@ -60,7 +60,7 @@ def tags_of(
 
 
 def clashes(wanted: Mapping[tuple[str, str], Sequence[ImageTag]]) -> dict[tuple[str, str], Refusal]:
-    """Refusals for images that want the same tag, by repository and cell: none of them may have it."""
+    """Refusals for cells that have the same tag, by repository and cell: none of them gets it."""
     owners: dict[tuple[str, str], list[str]] = {}
     for (repository, cell), tags in wanted.items():
         for tag in tags:
@@ -71,7 +71,7 @@ def clashes(wanted: Mapping[tuple[str, str], Sequence[ImageTag]]) -> dict[tuple[
             others = ", ".join(other for other in cells if other != cell)
             found[repository, cell] = Refusal(
                 "tag",
-                f"{repository}:{name} is wanted for {others}, too",
+                f"{repository}:{name} is also wanted for {others}",
                 "give one of them a 'variant', or another repository",
             )
     return found
@@ -89,9 +89,9 @@ def steps(
 ) -> tuple[tuple[TagStep, ...], tuple[Refusal, ...]]:
     """The changes that tags need, and refusals for tags that may not move. Raises RegistryError.
 
-    A tag that never moves stays where it is whatever is asked; one that another matrix put, or no rtbuild at
-    all, is moved only by ``overwrite``. So is one that names another cell of this matrix, if it is no alias:
-    ``others`` are the ids of those that are still in it.
+    An immutable tag stays where it is. A tag that another matrix or another program put is moved only by
+    ``overwrite``, and so is one of another cell of this matrix, unless it is an alias: ``others`` are the ids
+    of the other cells.
     """
     found, against = [], []
     for tag in tags:
@@ -104,7 +104,7 @@ def steps(
             against.append(
                 Refusal(
                     "tag",
-                    f"{repository}:{tag.name} names {was}, and is never moved: not to {digest}",
+                    f"{repository}:{tag.name} names {was} and never moves, so it cannot name {digest}",
                     "somebody put it there by hand; delete it in the registry",
                 )
             )
@@ -118,14 +118,14 @@ def steps(
                     "tag",
                     f"{repository}:{tag.name} is {was}, which "
                     + (f"the matrix {matrix} published" if matrix else "rtbuild did not publish"),
-                    "publish to another repository, or say --overwrite",
+                    "publish to another repository, or use --overwrite",
                 )
             )
         elif tag.kind != "alias" and other in others:
             against.append(
                 Refusal(
                     "tag",
-                    f"{repository}:{tag.name} is {was}, the image of {other}, which wants the same name",
+                    f"{repository}:{tag.name} is {was}, the image of {other}, which has the same tag",
                     "give one of them a 'variant'; --overwrite moves the tag",
                 )
             )

@@ -71,7 +71,7 @@ def _refuse_foreign(directory: Path) -> None:
     names = {entry.name for entry in directory.iterdir()} if directory.is_dir() else None
     if directory.is_symlink() or names is None or (names and not {"Dockerfile", "expect.json"} <= names):
         raise UsageError(
-            f"{directory} is there and was not made by rtbuild",
+            f"{directory} exists and was not made by rtbuild",
             hint="name a folder that does not exist, or remove it",
         )
 

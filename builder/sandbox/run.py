@@ -107,7 +107,9 @@ def require() -> None:
         if status == 0 and not watched.broken:
             return
         problem = watched.broken or "; ".join(watched.tail()) or f"bwrap: exit status {status}"
-    raise MissingToolError(f"foreign code is run only shut in, and here it cannot be: {problem}", hint=_HINT)
+    raise MissingToolError(
+        f"foreign code runs only in a sandbox, and this machine has none: {problem}", hint=_HINT
+    )
 
 
 def _run(

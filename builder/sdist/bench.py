@@ -63,7 +63,7 @@ class Bench:
     wanted: str
     """The Python that the wheel is for. Older locks build what is pure with a neighbour of it."""
     compiles: bool
-    """Whether :attr:`root` has a programs."""
+    """True if :attr:`root` has a compiler."""
     cache: Path
     limits: Limits
     cancel: threading.Event

@@ -94,7 +94,7 @@ def refuse_address(text: str, what: str) -> None:
         raise CellError(f"{what}: it wants {text!r} to be built: {problem}", hint=_HINT) from problem
     if parsed.url is not None:
         raise CellError(
-            f"{what}: it wants {parsed.name} from an address to be built, and only an index is asked",
+            f"{what}: it wants {parsed.name} from an address to be built, but only an index is asked",
             hint=_HINT,
         )
 

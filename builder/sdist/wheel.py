@@ -14,11 +14,11 @@ import io
 import zipfile
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from builder.errors import CellError
+from builder.index.target import takes
 from builder.layers.archive import Archive
 from builder.sdist import advice
 
@@ -78,13 +78,8 @@ def refuse_other(
     metadata = email.parser.BytesHeaderParser().parsebytes(content[f"{folder}/METADATA"][0])
     _refuse_name(f"{what} in its METADATA", metadata.get("Name", ""), metadata.get("Version", ""), sdist)
     wanted = metadata.get("Requires-Python")
-    if wanted is not None:
-        try:
-            fits = SpecifierSet(wanted).contains(f"{python}.99", prereleases=True)
-        except InvalidSpecifier:
-            fits = True  # pip installs those as well
-        if not fits:
-            raise CellError(f"{what} wants Python {wanted}, and the cell has {python}", hint=_HINT)
+    if not takes(wanted, python):
+        raise CellError(f"{what} needs Python {wanted}, but the cell has {python}", hint=_HINT)
 
 
 def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
@@ -97,7 +92,7 @@ def _refuse_name(what: str, name: str, version: str, sdist: Sdist) -> None:
     git = version.startswith(("0.0", "0.1.dev")) and not same
     hint = "its version comes from git, which a source distribution has not; " + _HINT if git else _HINT
     raise CellError(
-        f"{what} says {name or 'no name'} {version or 'no version'} and not {sdist.name} {sdist.version}",
+        f"{what} says {name or 'no name'} {version or 'no version'}, not {sdist.name} {sdist.version}",
         hint=hint,
     )
 

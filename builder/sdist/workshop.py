@@ -98,7 +98,7 @@ class Workshop:
             if different:
                 raise CellError(
                     f"{sdist.file} does not come out the same when it is built twice: {different}",
-                    hint="a time or chance is in it: pin another version, or name an index that has a wheel",
+                    hint="it holds a time or random data: pin another version, or name an index with a wheel",
                 )
             if compiled is not None:
                 compiled = replace(compiled, libraries=bench.libraries(content))
@@ -125,7 +125,7 @@ class Workshop:
         sha256 = hashlib.sha256(data).hexdigest()
         if (name, sha256) != (wheel.file, wheel.sha256):
             raise CellError(
-                f"{source.sdist.file} was built to {name} with sha256:{sha256}, and the lock has "
+                f"{source.sdist.file} was built to {name} with sha256:{sha256}, but the lock has "
                 f"{wheel.file} with sha256:{wheel.sha256}: its build depends on the machine",
                 hint="nothing was put into an image; `rtbuild lock --upgrade-package "
                 f"{wheel.name}` locks what comes out here",

@@ -138,7 +138,7 @@ def test_the_image_is_signed_too_and_verified_only_from_a_builder_who_is_named(
     refused = rtbuild(
         project.folder, *command, *results, "--built-by", str(tmp_path / "other.pub"), check=1, env=env
     )
-    assert "not proven to be what its lock gives" in refused.stderr
+    assert "not proven to be built from its lock" in refused.stderr
     rtbuild(project.folder, *command, *results, "--built-by", f"{key}.pub", check=5, env=env)
     (entry,) = ReportStore(tmp_path / "results" / "reports").entries()
     assert isinstance(entry, SealedReport)

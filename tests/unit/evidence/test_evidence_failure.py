@@ -90,13 +90,13 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no report": (details(report={}), "no report of cudnn-verify"),
     "without the extension": (lambda p: p.pop(EXTENSION), "no test result"),
     "passed": (lambda p: p.update(result="PASSED"), "result is PASSED"),
-    "tests that never failed": (lambda p: p["failedTests"].append("x/C01"), "lists as failed"),
-    "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "lists as passed"),
+    "tests that never failed": (lambda p: p["failedTests"].append("x/C01"), "list of failed"),
+    "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "list of passed"),
     "another probe": (lambda p: p.update(configuration=[]), "another cudnn-verify"),
-    "works": (report(verdict="works"), "says works, which is no word against"),
-    "busy": (report(verdict="busy"), "says busy, which is no word against"),
-    "host": (report(verdict="host"), "says host, which is no word against"),
-    "unverified": (report(verdict="unverified"), "says unverified, which is no word against"),
+    "works": (report(verdict="works"), "says works, which does not speak against"),
+    "busy": (report(verdict="busy"), "says busy, which does not speak against"),
+    "host": (report(verdict="host"), "says host, which does not speak against"),
+    "unverified": (report(verdict="unverified"), "says unverified, which does not speak against"),
     "a test double": (report(test_double=True), "test double"),
     "no GPU that it does not run on": (report(verdict="unsupported-gpu", gpus=[]), "names no GPU"),
     "a GPU without capability": (
@@ -117,7 +117,7 @@ def test_edited_by_hand(name: str, predicate: dict[str, Any], image: Staged) -> 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"document": doubles.double_report()}, "no word against the image"),
+        ({"document": doubles.double_report()}, "not speak against the image"),
         ({"document": doubles.double_report(verdict="broken", test_double=True)}, "test double"),
         ({"manifest": OTHER, "document": doubles.double_report(verdict="broken")}, "not about"),
         ({"content": OTHER, "document": doubles.double_report(verdict="broken")}, "other content"),

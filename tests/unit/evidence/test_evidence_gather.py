@@ -141,7 +141,7 @@ def test_more_than_is_read(
     monkeypatch.setattr(gathering, "MOST", 2)
     found = gather(registry, name)
     assert len(found.pieces) == 2
-    assert "more hangs on this image" in found.refused[0].reason
+    assert "more than 2 statements" in found.refused[0].reason
 
 
 def test_an_entry_whose_manifest_is_gone(server: RegistryDouble, registry: Registry, name: Reference) -> None:

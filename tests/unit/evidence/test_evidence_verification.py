@@ -59,10 +59,10 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "no report": (details(report={}), "no report of cudnn-verify"),
     "another schema": (details(schema=2), "no test result"),
     "without the extension": (lambda p: p.pop(EXTENSION), "no test result"),
-    "failed": (lambda p: p.update(result="FAILED"), "says works, which is no word against"),
+    "failed": (lambda p: p.update(result="FAILED"), "says works, which does not speak against"),
     "warned": (lambda p: p.update(result="WARNED"), "result is WARNED"),
     "failed tests": (lambda p: p.update(failedTests=["x/C01"]), "failed: x/C01"),
-    "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "not those of its report"),
+    "tests that never ran": (lambda p: p["passedTests"].append("jax/F05"), "differs from its report"),
     "another probe": (
         lambda p: p["configuration"][0]["digest"].update(sha256="0" * 64),
         "another cudnn-verify",

@@ -123,7 +123,7 @@ def test_an_image_of_a_registry_is_refused(tmp_path: Path) -> None:
 
 def test_another_machine_is_refused(tmp_path: Path) -> None:
     other = "linux/arm64" if CELL.platform == "linux/amd64" else "linux/amd64"
-    with pytest.raises(CellError, match=f"and the cell is for {other}") as raised:
+    with pytest.raises(CellError, match=f"but the cell is for {other}") as raised:
         run(Outside(tmp_path), dataclasses.replace(CELL, platform=other))
     assert f"lock and build it on a machine of {other}" in str(raised.value.hint)
 

@@ -76,7 +76,7 @@ def test_a_registry_cell() -> None:
     ("base", "python", "words"),
     [
         (Base(kind="rootfs", name="debian/bullseye"), "3.10", r"rootfs:debian/bullseye has Python 3\.9,"),
-        (CUDA, "3.9", r"ubuntu22\.04 has Python 3\.10 and 3\.11, and the cell wants 3\.9"),
+        (CUDA, "3.9", r"ubuntu22\.04 has Python 3\.10 and 3\.11, but the cell wants 3\.9"),
     ],
 )
 def test_a_python_that_the_base_has_not(base: Base, python: str, words: str) -> None:

@@ -68,7 +68,7 @@ def test_the_newest_sources_for_this_python() -> None:
     ("files", "said"),
     [
         ((), "no index has a wheel or sources of tiny==1.0"),
-        ((file("tiny-1.0.tar.gz", python=">=3.13"),), "wants Python >=3.13"),
+        ((file("tiny-1.0.tar.gz", python=">=3.13"),), "needs Python >=3.13"),
         ((file("tiny-1.0.tar.gz", sha256=None),), "no sha256 for tiny-1.0.tar.gz"),
         ((file("tiny-extra-1.0.tar.gz"),), "no index has a wheel or sources"),
     ],

@@ -362,7 +362,7 @@ def test_what_another_publisher_said_shuts_the_gate_as_well(published: Scene) ->
     scene.publish()
     row = scene.publish(results=elsewhere)
     assert (row.state, kinds(row), row.failures) == ("refused", ["broken"], ())
-    assert "beside the public image it says broken, cudnn-shadowed, on NVIDIA A100" in row.refusals[0].text
+    assert "beside the public image says broken, cudnn-shadowed, on NVIDIA A100" in row.refusals[0].text
 
     scene.project.report(scene.image, gpu=A100, verified=moment(hours=1))
     assert scene.publish().state == "published"

@@ -126,7 +126,7 @@ def test_by_its_label_alone_it_is_published_and_said(stage: Stage) -> None:
     assert row.state == "published"
     assert row.found is not None
     assert row.found.origin.kind == "label"
-    assert any("its label alone says" in text for text in stage.said)
+    assert any("only its label says" in text for text in stage.said)
 
 
 def test_what_this_machine_made_needs_no_signature(stage: Stage) -> None:

@@ -99,7 +99,7 @@ def test_two_cells_that_want_one_name_in_one_repository() -> None:
     wanted = {("r", "one"): [tag, own], ("r", "two"): [tag], ("elsewhere", "three"): [tag]}
     found = clashes(wanted)
     assert set(found) == {("r", "one"), ("r", "two")}
-    assert found["r", "one"].text == "r:x is wanted for two, too"
+    assert found["r", "one"].text == "r:x is also wanted for two"
 
 
 @dataclass
@@ -129,7 +129,7 @@ def test_which_tags_may_move(cell: Cell) -> None:
     found, against = steps(registry, "r", cell, tags, DIGEST, overwrite=False)
     assert [step.action for step in found] == ["move", "move", "there"]
     assert [refusal.text.partition(",")[0] for refusal in against] == [
-        "r:i names sha256:other",
+        "r:i names sha256:other and never moves",
         "r:m is sha256:other",
     ]
     _, against = steps(registry, "r", cell, tags, DIGEST, overwrite=True)
@@ -137,7 +137,7 @@ def test_which_tags_may_move(cell: Cell) -> None:
 
 
 def test_a_registry_that_does_not_answer_is_nobody_else_s_tag(cell: Cell) -> None:
-    """Nobody is told to say --overwrite over a fault that passes."""
+    """Nobody is told to use --overwrite over a fault that passes."""
     registry = Tags({"r:m": "sha256:other"}, down=True)
     with pytest.raises(RegistryError, match="HTTP 503"):
         steps(registry, "r", cell, [ImageTag(name="m", kind="measured")], DIGEST, overwrite=False)
@@ -157,6 +157,6 @@ def test_a_measured_tag_of_another_cell_of_the_matrix_stays(
         _, refusals = steps(registry, "r", cell, tags, DIGEST, others=others, overwrite=overwrite)
         return [refusal.text for refusal in refusals]
 
-    assert against(others={"other"}) == ["r:m is sha256:other, the image of other, which wants the same name"]
+    assert against(others={"other"}) == ["r:m is sha256:other, the image of other, which has the same tag"]
     assert against(others={"other"}, overwrite=True) == []
     assert against(others=set()) == []

@@ -61,10 +61,10 @@ def test_what_was_asked_for_is_taken(tmp_path: Path) -> None:
     [
         ("tiny-1.0-cp311-cp311-linux_x86_64.whl", METADATA, "holds compiled code"),
         ("tiny-1.0-py2-none-any.whl", METADATA, "holds compiled code"),
-        ("other-1.0-py3-none-any.whl", METADATA, "says other 1.0 and not tiny 1.0"),
-        ("tiny-0.0.0-py3-none-any.whl", METADATA, "says tiny 0.0.0 and not tiny 1.0"),
+        ("other-1.0-py3-none-any.whl", METADATA, "says other 1.0, not tiny 1.0"),
+        ("tiny-0.0.0-py3-none-any.whl", METADATA, "says tiny 0.0.0, not tiny 1.0"),
         ("tiny-1.0-py3-none-any.whl", METADATA.replace("tiny", "evil"), "METADATA says evil"),
-        ("tiny-1.0-py3-none-any.whl", METADATA + "Requires-Python: >=3.12\n", "wants Python >=3.12"),
+        ("tiny-1.0-py3-none-any.whl", METADATA + "Requires-Python: >=3.12\n", "needs Python >=3.12"),
         ("tiny.whl", METADATA, "no name of a wheel"),
     ],
 )

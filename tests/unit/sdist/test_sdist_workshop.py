@@ -161,7 +161,7 @@ def test_an_older_lock_builds_with_a_neighbour_of_its_python(at: Any, tmp_path: 
         (backend(version="0.0.0"), CellError, "comes from git"),
         (backend(name="other"), CellError, "says other 1.0"),
         (backend(tags="cp311-cp311-linux_x86_64"), CellError, "compiled code"),
-        (backend(more="Requires-Python: >=3.99\\n"), CellError, r"wants Python >=3\.99"),
+        (backend(more="Requires-Python: >=3.99\\n"), CellError, r"needs Python >=3\.99"),
         (backend(requires="return ['x @ https://host.invalid/x']"), CellError, "from an address"),
         (backend(requires="return 7"), CommandError, "what its build needs failed"),
         ({"setup.py": "", "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "none"'},
