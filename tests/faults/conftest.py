@@ -13,6 +13,7 @@ from builder.recipe.bundle import bundle
 
 sys.path.insert(0, str(Path(__file__).parent))
 import proof
+import remedies
 from fault_doubles import Doubles
 from fault_scene import Scene
 from fault_wheels import wheel_tree
@@ -53,3 +54,4 @@ def scene(
     if made.outcomes:  # none if a part could not be had, and the test was skipped
         update = request.config.getoption("--update-golden")
         proof.compare(request.node.name, made.outcomes, update=update)
+        remedies.compare(request.node.name, made.outcomes, update=update)
