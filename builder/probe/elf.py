@@ -8,6 +8,7 @@ import struct
 
 _MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21}
 WAITS = "a named pipe or a device"
+_SHT_NOBITS = 8
 _DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 
 
@@ -117,6 +118,22 @@ def _read_dynamic(stream, segments, facts):
             facts["needed"].append(text(value))
         elif tag in names:
             facts[names[tag]] = text(value)
+
+
+def section_spans(path):
+    """[(start, end)] of the sections that lie in a file; the whole file if it has no table of them."""
+    with open(path, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        head = stream.read(64)
+        if len(head) < 64 or head[:4] != b"\x7fELF":
+            return [(0, size)]
+        place, (length, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
+        stream.seek(place)
+        table = stream.read(length * count) if place else b""
+    if not table or length < 64 or len(table) < length * count:
+        return [(0, size)]
+    rows = [struct.unpack_from("<IIQQQQ", table, index * length) for index in range(count)]
+    return [(row[4], row[4] + row[5]) for row in rows if row[1] != _SHT_NOBITS]
 
 
 def names_inside(path, pattern, limit=64 << 20):

@@ -1,7 +1,7 @@
 """P02: whether the libraries of the installed packages are as RECORD says: there, readable, of that size.
 
 Hashes take seconds for each gigabyte. They are computed under ``--thorough``, to explain a crash, and for a
-file with half a megabyte of zeros in one piece: the trace of a write that failed.
+file with a megabyte of zeros in one piece: the trace of a write that failed.
 """
 
 import base64
@@ -11,11 +11,11 @@ import re
 import time
 
 from .distributions import read_distributions, read_record, read_text, search_folders
-from .elf import elf_problem
+from .elf import elf_problem, section_spans
 from .protocol import COUNTER_LAYER, stage
 
 _HASH_LIMIT = 64 << 20
-_STRIDE = 128 << 10
+_STRIDE = 512 << 10
 _WATCHED = re.compile(
     r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime(-gpu)?$|cupy|paddlepaddle-gpu$|"
     r"ctranslate2$|numpy$"
@@ -167,14 +167,21 @@ def _is_needed(name, path):
 
 
 def has_zeros(path):
-    """True for a file with half a megabyte of zeros in one piece."""
+    """True for a file with half a megabyte of zeros between two multiples of it, within one section.
+
+    Between sections the linker leaves megabytes of them: all of cuDNN 9.3 and later has such gaps.
+    """
+    spans = section_spans(path)
     with open(path, "rb", 0) as stream:
-        size, place, run = os.fstat(stream.fileno()).st_size, 0, 0
-        while place < size:
-            run = 0 if any(os.pread(stream.fileno(), 64, place)) else run + 1
-            if run == 4:
-                return not any(os.pread(stream.fileno(), 3 * _STRIDE, place - 3 * _STRIDE))
-            place += _STRIDE
+        fd = stream.fileno()
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)  # a page each, not what follows it
+        before = False
+        for place in range(0, os.fstat(fd).st_size, _STRIDE):
+            here = not any(os.pread(fd, 64, place))
+            inside = any(start <= place - _STRIDE and place + 64 <= end for start, end in spans)
+            if here and before and inside and not any(os.pread(fd, _STRIDE, place - _STRIDE)):
+                return True
+            before = here
     return False
 
 
