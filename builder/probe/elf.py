@@ -121,7 +121,7 @@ def _read_dynamic(stream, segments, facts):
 
 
 def section_spans(path):
-    """[(start, end)] of the sections that lie in a file; the whole file if it has no table of them."""
+    """[(start, end)] of the sections in a file and of what follows the last; all of it without a table."""
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         head = stream.read(64)
@@ -133,7 +133,8 @@ def section_spans(path):
     if not table or length < 64 or len(table) < length * count:
         return [(0, size)]
     rows = [struct.unpack_from("<IIQQQQ", table, index * length) for index in range(count)]
-    return [(row[4], row[4] + row[5]) for row in rows if row[1] != _SHT_NOBITS]
+    spans = [(row[4], row[4] + row[5]) for row in rows if row[1] != _SHT_NOBITS]
+    return spans + [(max([place + len(table)] + [end for _, end in spans]), size)]
 
 
 def names_inside(path, pattern, limit=64 << 20):

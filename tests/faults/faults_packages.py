@@ -125,7 +125,9 @@ def without_root_powers(scene: Scene) -> None:
 
 @fault("a cuDNN that this user may not read", verdict="broken", cause="file-access-denied")
 def cudnn_closed(scene: Scene) -> None:
-    (scene.cudnn() / "libcudnn.so.9").chmod(0)
+    path = scene.cudnn() / "libcudnn.so.9"
+    replace(path, path.read_bytes())  # the mode belongs to all hard links
+    path.chmod(0)
     without_root_powers(scene)
 
 
