@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz newest docs test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz newest docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench: setup  ## what builds cost beside plain docker build, into docs/benchmark
 docs: $(BIN)/rtbuild  ## these documents and the catalogue as one static site, in site/; fails on a dead link
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs site/docs
 	$(BIN)/rtbuild catalogue --output site
+
+image: setup  ## an image of rtbuild, made by rtbuild from the wheel of this checkout
+	scripts/image-of-rtbuild
 
 lint: $(BIN)/rtbuild  ## ruff and mypy
 	$(BIN)/ruff check .

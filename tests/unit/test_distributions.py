@@ -16,6 +16,12 @@ PROBE = ROOT / "packages" / "cudnn-verify"
 PYTHONS = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python3")) or [Path(sys.executable)]
 
 
+def _version(python: Path) -> tuple[int, ...]:
+    """Of ``~/.pyenv/versions/3.11.7/bin/python3``; this environment's own without pyenv."""
+    name = python.parts[-3]
+    return tuple(map(int, name.split("."))) if name[0].isdigit() else sys.version_info[:3]
+
+
 def built(project: Path, folder: Path, target: str) -> Path:
     """The wheel or source distribution of a project, by its own build backend and without a network."""
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
@@ -110,3 +116,38 @@ def test_it_runs_as_a_command_and_as_a_module(python: Path, probe: Path, tmp_pat
     script = run(str(python), "-c", command, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert script.stdout == module.stdout
     assert "cudnn-verify 0." in module.stdout
+
+
+@pytest.mark.wheels
+@pytest.mark.parametrize("python", [p for p in PYTHONS if _version(p) >= (3, 11)], ids=lambda p: p.parts[-3])
+def test_it_installs_into_a_clean_environment_and_works_there(python: Path, tmp_path: Path) -> None:
+    wheel = built(ROOT, tmp_path / "dist", "wheel")
+    uv = str(Path(sys.executable).parent / "uv")
+    subprocess.run([uv, "venv", "-q", "--python", str(python), str(tmp_path / "env")], check=True)
+    inside = str(tmp_path / "env/bin/python")
+    subprocess.run([uv, "pip", "install", "-q", "--python", inside, str(wheel)], check=True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    rtbuild = str(tmp_path / "env/bin/rtbuild")
+    for command in (
+        ["init", "torch", "--gpu", "T4", "--offline"],
+        ["check"],
+        ["schema", "lock"],
+        ["probe", "--output", "cudnn_verify.py"],
+        ["catalogue", "--output", "site"],
+    ):
+        done = run(rtbuild, *command, cwd=empty, RTBUILD_CACHE=str(tmp_path / "cache"))
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    assert (empty / "site/index.html").is_file()
+
+
+@pytest.mark.wheels
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
+def test_every_requirement_has_a_wheel_for(version: str, tmp_path: Path) -> None:
+    wheel = built(ROOT, tmp_path, "wheel")
+    command = [str(Path(sys.executable).parent / "uv"), "pip", "compile", "-q", "--only-binary", ":all:", "-"]
+    command += ["--python-version", version, "--python-platform", "x86_64-unknown-linux-gnu"]
+    asked = f"rtbuild @ {wheel.as_uri()}"
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "typer==" in done.stdout
