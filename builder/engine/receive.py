@@ -138,7 +138,8 @@ def _send(
     cancel: threading.Event,
     progress: Callable[[int], None],
 ) -> None:
-    assert process.stdin is not None  # noqa: S101 - it was started with a pipe
+    if process.stdin is None:
+        raise TypeError("the process was started without a pipe")
     with process.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|", bufsize=_BUFFER) as tar:
         for path, content in parts:
             info = tarfile.TarInfo(path)

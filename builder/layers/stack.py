@@ -110,10 +110,6 @@ class Plan:
         return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
 
     @property
-    def needs_rootfs(self) -> bool:
-        return isinstance(self.pinned.base, RootfsBase) and self.rootfs is None
-
-    @property
     def needs_python(self) -> bool:
         return self.pinned.python is not None and self.python is None
 

@@ -7,7 +7,7 @@ fixes them. The build leaves a list in the image; this reads it there, and names
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.files import write_whole
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from builder.engine.engine import Engine
     from builder.model import Cell, Image
 
 LIST = "/usr/local/share/rtbuild/apt.txt"
@@ -26,13 +27,7 @@ _NAMED = 6
 """Differences that are written out; the files have all of them."""
 
 
-class ImageFiles(Protocol):
-    """As much of an engine as this needs."""
-
-    def read_file(self, reference: str, path: str, *, limit: int = ...) -> bytes | None: ...
-
-
-def read_packages(engine: ImageFiles, image: Image) -> tuple[InstalledPackage, ...]:
+def read_packages(engine: Engine, image: Image) -> tuple[InstalledPackage, ...]:
     """What apt brought in; nothing where no step had to install anything. Raises CellError."""
     content = engine.read_file(image.digest, LIST, limit=4 << 20)
     if content is None:

@@ -157,7 +157,8 @@ def _stages_below(
     images and sends their files although they are not built.
     """
     pinned = recipe.pinned.base
-    assert isinstance(pinned, RegistryBase)  # noqa: S101 - a rootfs has no such stage
+    if not isinstance(pinned, RegistryBase):
+        raise TypeError("a rootfs has no such stage")
     if engine.facts().takes_layers:
         write_layout(
             layout, "base", "base:base", base_image(base), lambda one: site.layers.blob(one.digest), link=True

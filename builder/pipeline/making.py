@@ -100,7 +100,7 @@ class Maker:
                     pushed=self._pushed(walk, recipe, image, uploads=uploads, lease=lease, staged=staged),
                 )
             if settings.output is not None:
-                self._written(walk, image, lease)
+                self._written(walk, image, lease, settings.output)
         reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
@@ -243,9 +243,7 @@ class Maker:
             walk.done(f"{digest[:19]}, {sent} blobs sent")
         return f"{repository}@{digest}"
 
-    def _written(self, walk: Walk, image: ComposedImage, lease: Lease) -> None:
-        folder = self.site.settings.output
-        assert folder is not None  # noqa: S101 - see make
+    def _written(self, walk: Walk, image: ComposedImage, lease: Lease, folder: Path) -> None:
         with walk.stage(Stage.PUSH):
             loaded = f"docker.io/{self._name(walk)}"
             write_layout(folder, walk.cell.id, loaded, image, partial(self._blob, walk, lease))

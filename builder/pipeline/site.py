@@ -59,6 +59,13 @@ class Site:
         self.keepers = keepers or {}
         self._emit = emit
 
+    @property
+    def connected(self) -> Engine:
+        """The engine of a run that has one. TypeError."""
+        if self.engine is None:
+            raise TypeError("this run has no engine")
+        return self.engine
+
     @_Door
     def registry(self) -> Registry:
         from builder.oci.registry import Registry

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
     """Pull a cell's image out of ``repository``, probe it, and put the report beside it there."""
-    engine = site.engine
-    assert engine is not None  # noqa: S101 - the scheduler connects before it sends cells here
+    engine = site.connected
     recipe = stages.render_cell(walk, site, stages.lock_cell(walk, site))
     with walk.stage(Stage.PULL):
         staged = _find(site, repository, recipe.inputs)

@@ -101,13 +101,11 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
     """
     from builder.verify import Expectation, verify
 
-    if site.engine is None:
-        raise TypeError("images are verified in an engine")
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)
         report = verify(
             image,
-            engine=site.engine,
+            engine=site.connected,
             expect=Expectation.of(pinned) if pinned is not None else Expectation(),
             gpus=site.settings.gpus,
             timeout=site.settings.timeout,

@@ -136,6 +136,7 @@ def verify(engine: EngineDouble, image: Staged, registry: Registry, tmp_path: Pa
             made=MadeImages(tmp_path / "made"),
             builders=builders,
             writing=registry,
+            connected=engine,
         )
         emit = lambda event: notes.append(event.text) if isinstance(event, Note) else None  # noqa: E731
         walk = Walk(PINNED.cell, emit, threading.Event())
