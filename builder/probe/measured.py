@@ -187,12 +187,30 @@ class MeasuredRemedies(Remedies):
         listed = [name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name)]
         if listed and not self.here.cudnn_here:
             return self._cudnn_again()
+        wanted = numbers(self.detail.get("major"))[:1]
+        copies = [row["folder"] for row in self.facts.get("copies") or () if (row["major"],) == wanted]
+        if copies and self.check["id"] == "E06":
+            wheels = self.facts.get("wheel_folders") or []
+            # a framework that does not find cuDNN in NVIDIA's wheels does not find their other libraries
+            folders = wheels if copies[0] in wheels else copies[:1]
+            text = "export LD_LIBRARY_PATH=" + quoted(
+                ":".join(folders + [self.here.library_path or ""]).rstrip(":")
+            )
+            return [Command("shell", text, "it is installed, and not where the loader looks")]
         return super(MeasuredRemedies, self)._cudnn_missing()
 
     def _cudnn_too_old(self):
-        pin = self._cudnn_pin()
+        pin, compiled = self._cudnn_pin(), numbers(self.detail.get("compiled"))
+        note = "the version that the framework was built with"
+        asked = numbers((pin or "").partition("==")[2])
+        if asked and self.cuda and asked[:2] < compiled[:2]:
+            # another framework's pin is what made it too old
+            pin = self.releases.cudnn_wheel(self.cuda, ".".join(map(str, compiled[:2])))
+            note = "newer than the %s that another package pins, which NVIDIA's rule allows" % ".".join(
+                map(str, asked)
+            )
         if pin and any(name.startswith("nvidia-cudnn-cu") for name in self.here.packages):
-            return [self._pip(pin, flags="--no-deps ", note="the version that the framework was built with")]
+            return [self._pip(pin, flags="--no-deps ", note=note)]
         return super(MeasuredRemedies, self)._cudnn_too_old()
 
     def _cudnn_sublibrary_mismatch(self):

@@ -69,3 +69,18 @@ def gap_filled_from_the_system(scene: Scene) -> None:
     system = scene.folder("usr/lib")
     swap(system / "libcudnn_cnn.so.9", scene.build.cudnn("9.1.0") / "libcudnn_cnn.so.9")
     scene.search(system)
+
+
+@fault("cuDNN in NVIDIA's wheel, where no run path leads", verdict="broken", cause="cudnn-missing")
+def cudnn_where_nobody_looks(scene: Scene) -> None:
+    scene.cudnn()
+    scene.framework("torch")
+    shim = scene.build.cudnn("9.10.2") / "libcudnn.so.9"
+    scene.build.requester(scene.site / "torch" / "lib" / "libtorch_cuda.so", (shim,))
+
+
+@fault("cuDNN too old for one framework, as another one pins it", verdict="broken", cause="cudnn-too-old")
+def cudnn_too_old_by_a_pin(scene: Scene) -> None:
+    scene.cudnn("9.1.0")
+    scene.record("somenet", "1.0", [], requires=("nvidia-cudnn-cu12==9.1.0.0",))
+    scene.framework("torch", cudnn="9.1.0", compiled="9.8.0")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FREE = {
     "check-disabled": "unset",
+    "cudnn-where-nobody-looks": "export",
     "device-hidden": "unset",
     "dlopen-wrapper": "unset",
     "shadowed-by-an-incomplete-folder": "unset",
