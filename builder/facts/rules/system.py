@@ -12,7 +12,6 @@ from builder.facts.base import has_own_python
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value
 from builder.facts.versions import at_least, canonical, contains, key, requirement
-from builder.index import pythons
 from builder.index.target import glibc_of, takes
 
 if TYPE_CHECKING:
@@ -213,6 +212,8 @@ def python(stack: Stack) -> Iterator[Finding]:
     wanted = stack.cell.python_patch or stack.cell.python
     asked = Value("python", stack.cell.python, CELL)
     if not has_own_python(stack.cell, stack.system):
+        from builder.index import pythons  # with an HTTP client: a tenth of a second
+
         try:
             pythons.choose(wanted, stack.cell.platform)
         except RtbuildError as problem:
