@@ -118,6 +118,11 @@ def known_bad(
     """Whether a combination that was measured in the image has been listed as bad since."""
     gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
     seen: set[str] = set()
+    if not any(_measured(verified) for verified in verifications):
+        yield AuditFinding(
+            what="known-bad", outcome=AuditOutcome.NOT_RUN, message="no report names a version to look up"
+        )
+        return
     for verified in verifications:
         for found in bad_pairs(_measured(verified), gpus, facts):
             if found.message in seen:

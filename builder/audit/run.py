@@ -100,6 +100,7 @@ def audit(
     held, verified = judged.held, judged.verified
     findings += judged.findings(question)
     findings += _verification(held, verified)
+    findings += _unread(gathered, question)
     if verified:
         note("looking at what changed since")
         findings += _since(registry, image, verified, question, when)
@@ -176,6 +177,18 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
         message,
         hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
     )
+
+
+def _unread(gathered: Gathered, question: Question) -> Iterator[AuditFinding]:
+    """What a registry lists and does not give may be the word against the image."""
+    if gathered.unread:
+        yield AuditFinding(
+            what="unread",
+            # What counts by its signature alone, cosign has read by itself.
+            outcome=AuditOutcome.FAILS if question.verifier is None else AuditOutcome.MIND,
+            message=f"{gathered.unread} of the documents beside it could not be read, and may be against it",
+            hint="ask again when its registry answers; entries that it never gives have to be deleted there",
+        )
 
 
 def _since(

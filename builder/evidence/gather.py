@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from builder.errors import EvidenceError, RegistryError
+from builder.errors import EvidenceError, ImageMissingError, RegistryError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
 from builder.oci.referrers import referrers, tag_of
 
@@ -55,6 +55,8 @@ class Gathered:
     kept: Kept
     signatures: bool
     """True if cosign signed something, whoever the signer was."""
+    unread: int = 0
+    """What is there and could not be read, and may speak against the image."""
 
 
 def gather(registry: Registry, image: Reference) -> Gathered:
@@ -66,6 +68,7 @@ def gather(registry: Registry, image: Reference) -> Gathered:
     listing = referrers(registry, image)
     pieces: list[Piece] = []
     refused: list[Refused] = []
+    unread = int(not listing.complete)
     if not listing.complete:
         refused.append(Refused(digest="", reason="the registry did not list all attached documents"))
     if listing.left_out:
@@ -81,6 +84,7 @@ def gather(registry: Registry, image: Reference) -> Gathered:
             statement, size = _read(registry, image, descriptor)
         except (EvidenceError, RegistryError) as error:
             refused.append(Refused(digest=descriptor.digest, reason=error.message))
+            unread += isinstance(error, RegistryError) and not isinstance(error, ImageMissingError)
             continue
         left -= size
         pieces.append(Piece(statement=statement, digest=descriptor.digest))
@@ -89,6 +93,7 @@ def gather(registry: Registry, image: Reference) -> Gathered:
         pieces=tuple(pieces),
         refused=tuple(refused),
         kept=listing.kept,
+        unread=unread,
         signatures=bundles or _has_attestations(registry, image),
     )
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from builder.errors import EvidenceError
+from builder.errors import EvidenceError, RegistryError
 from builder.evidence.attach import attach_failures, failure_statement
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
@@ -48,6 +48,12 @@ def public_failures(registry: Registry, target: str, image: Staged) -> tuple[Jud
     if registry.digest_of(f"{target}@{image.digest}") is None:
         return ()
     gathered = gather(registry, parse_reference(target).at(image.digest))
+    if gathered.unread:
+        raise RegistryError(
+            f"{gathered.unread} of the documents beside {target}@{image.digest} could not be read, and one "
+            "may say that the image is broken",
+            hint="try again; if the registry never gives them, delete those entries there",
+        )
     words = _credible([piece.statement for piece in gathered.pieces], image, datetime.now(UTC))
     return tuple(word for word in standing(words) if word.side == "against")
 

@@ -217,7 +217,7 @@ def test_too_old(registry: Registry, pushed: Staged) -> None:
     assert ask(registry, pushed, max_age=timedelta(days=3)).works
     found = ask(registry, pushed, max_age=timedelta(days=1))
     assert not found.works
-    assert "older than the 1 day" in found.against[0].message
+    assert "older than 1 day" in found.against[0].message
 
 
 def test_an_older_digest_that_was_put_back(registry: Registry, pushed: Staged) -> None:
@@ -396,3 +396,18 @@ def test_cosign_is_sent_where_the_mirror_is() -> None:
     assert mirrored.address("nvidia/cuda") == "127.0.0.1:5000/hub/nvidia/cuda"
     assert mirrored.address("registry.example/team/tf") == "registry.example/team/tf"
     assert Client().address("nvidia/cuda") == "docker.io/nvidia/cuda"
+
+
+@pytest.mark.parametrize("kind", ["manifest", "statement"])
+def test_a_document_that_is_listed_and_not_given_may_be_against_it(
+    registry: Registry, server: RegistryDouble, pushed: Staged, kind: str
+) -> None:
+    """Else one failing answer of the registry is a yes for an image that was found broken."""
+    made = attach_all(registry, pushed, doubles.evidence(pushed))
+    assert ask(registry, pushed).works
+    manifest = next(one.digest for one in made if one.kind == "sbom")
+    statement = json.loads(server.manifests[manifest][1])["layers"][0]["digest"]
+    server.lies[manifest if kind == "manifest" else statement] = b"{}"  # the FAILED that nobody has seen
+    found = ask(registry, pushed)
+    assert not found.works
+    assert [row.what for row in found.against] == ["unread"]

@@ -354,6 +354,20 @@ def test_a_claim_that_is_denied_after_the_gate_is_not_published(scene: Scene, at
     assert (scene.works(gpu="A100"), scene.works(gpu="T4")) == (False, True)
 
 
+def test_a_word_beside_the_public_image_that_is_not_given_shuts_the_gate(published: Scene) -> None:
+    """It may be that the image is broken, and no answer of a registry makes a yes."""
+    scene, elsewhere = published, published.project.folder / "elsewhere"
+    shutil.copytree(scene.project.results, elsewhere)
+    scene.project.report(scene.image, gpu=A100, verified=moment(hours=3), **BROKEN)
+    (found,) = scene.publish().failures
+    assert found.attached is not None
+    scene.public.lies[found.attached.digest] = b"{}"
+    row = scene.publish(results=elsewhere)
+    assert row.state == "failed"
+    assert row.error is not None
+    assert "could not be read" in row.error.message
+
+
 def test_what_another_publisher_said_shuts_the_gate_as_well(published: Scene) -> None:
     """His report is on his machine alone; this one would put tags on a digest that audit says no to."""
     scene, elsewhere = published, published.project.folder / "elsewhere"
