@@ -14,7 +14,7 @@ _EXTENSIONS = ["ms-python.python", "ms-toolsai.jupyter"]
 
 
 def document(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:
-    """The file's content. ``user`` is the image's by name, None where it has none but root; ``memory`` of the
+    """The file's content. ``user`` is the image's by name, None if it has none but root; ``memory`` of the
     machine in bytes."""
     # The health check is Jupyter's, which editors do not start: they bring kernels of their own.
     run = ["--security-opt=no-new-privileges", "--no-healthcheck"]

@@ -78,12 +78,12 @@ class Wish:
     env: tuple[str, ...] = ()
     """``NAME=value``, or ``NAME`` for the value of the caller's own environment."""
     publish: tuple[str, ...] = ()
-    """Further ports, as ``docker run --publish`` has them; on loopback where no address is named."""
+    """Further ports, as ``docker run --publish`` has them; on loopback if no address is named."""
     user: str | None = None
     """``UID:GID`` instead of the caller's."""
     terminal: bool = False
     gpus: bool | None = None
-    """None: where this machine has some."""
+    """None: if this machine has some."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class LaunchPlan:
     mode: Mode
     command: tuple[str, ...]
     name: str | None
-    """Of the container, where it is one that is stopped by name."""
+    """The name of a container that is stopped by name."""
     port: int | None
     notes: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()
@@ -203,7 +203,7 @@ def _route(machine: Machine) -> list[str]:
 
 
 def _user(wish: Wish, machine: Machine) -> tuple[tuple[int, int], tuple[str, ...]]:
-    """Whose files the container writes, and what to say where that may surprise."""
+    """Whose files the container writes, and a note if that may surprise."""
     if wish.user is not None:
         return parse_user(wish.user), ()
     if machine.rootless:

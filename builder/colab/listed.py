@@ -30,7 +30,7 @@ class Listed:
     cuda: str | None
     cudnn: str | None
     packages: Mapping[str, str | None]
-    """Versions by name as the list has it; None where the list does not say one."""
+    """Versions by name as listed; None if the list has none."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a package could not be matched, by name."""
 

@@ -42,7 +42,7 @@ Reason = Literal[
 _THREADS = 16
 """Project pages are small, and most of the time goes by in waiting for them."""
 _OWN = frozenset({"google-colab"})
-# Where PyTorch's projects with a label such as +cu124 come from: https://pytorch.org/get-started/locally/
+# The index of PyTorch's wheels with a label such as +cu124: https://pytorch.org/get-started/locally/
 _TORCH_INDEX = "https://download.pytorch.org/whl/{}"
 
 

@@ -46,7 +46,7 @@ def build_missing(
 
     What is not pure Python is compiled in the Debian release ``suite``, if this machine is of the runtime's
     kind: with the packages that the table of builds has for it, or with a compiler alone. ``interpreter`` is
-    the runtime's Python, where no release has it.
+    the runtime's Python, if no release has it.
 
     Raises:
         PackageIndexError: the index or the Debian archive did not answer.
@@ -94,7 +94,7 @@ class _Builder:
     pins: Sequence[str]
     system: BuildRoot
     compiles: str | None
-    """The Debian release to compile in; None where nothing can be compiled."""
+    """The Debian release to compile in; None if nothing can be compiled."""
 
     def build(self, match: Match) -> Match:
         """What became of the package's sources."""
@@ -156,7 +156,7 @@ def _not_built(match: Match, problem: CellError) -> Match:
 
 
 def _why(problem: CellError) -> str:
-    """The line that says most: a build's own last words, where it failed by itself and was not stopped."""
+    """The line that says most: a build's own last words, if it failed by itself and was not stopped."""
     said = problem.message
     if isinstance(problem, CommandError) and problem.tail and said.endswith("failed"):
         said = problem.tail[-1].strip()

@@ -243,7 +243,7 @@ def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSour
 
 
 def cache_path(deb: Deb, cache: Path) -> Path:
-    """Where a fetched package is, whether it is there or not."""
+    """The path of a fetched package, which need not exist."""
     return cache / "debs" / deb.sha256[:2] / deb.sha256 / deb.file.rsplit("/", 1)[-1]
 
 

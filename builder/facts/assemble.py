@@ -47,7 +47,7 @@ class WheelRelease:
 
     @property
     def standing(self) -> list[IndexFile]:
-        """Files that nobody took back; all of them, where all were."""
+        """Files that were not yanked; all files if all were."""
         return [file for file in self.files if file.yanked is None] or self.files
 
     @property
@@ -146,7 +146,7 @@ def glibc(release: WheelRelease, platform: str) -> str | None:
 def lines_for(metadata: Metadata, extra: str, versions: Sequence[str]) -> list[str]:
     """``Requires-Dist`` that hold on Linux with an extra, and are not there without it.
 
-    A marker stays where only some of the Pythons meet it.
+    A marker stays if only some of the Pythons meet it.
     """
     kept = []
     for line in metadata.requires:

@@ -25,7 +25,7 @@ _THREADS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What the index says of one project. ``unknown`` is the reason where it did not say."""
+    """The index's answer about one project; ``unknown`` is the reason if there is none."""
 
     wheels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """File names for Linux on x86-64 by version, without yanked files and pre-releases."""

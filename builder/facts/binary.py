@@ -51,7 +51,7 @@ def _containers(content: bytes) -> Iterator[frozenset[str]]:
 
 
 def _entries(content: bytes, start: int) -> list[str]:
-    """The architectures of one container; empty where it is cut off, or is none."""
+    """The architectures of one container; empty if it is cut off or no container."""
     if start + 16 > len(content):
         return []
     version, header, size = struct.unpack_from("<HHQ", content, start + 4)
@@ -107,7 +107,7 @@ def cudnn_text(number: int) -> str:
 
 
 def torch_cudnn(content: bytes) -> str | None:
-    """cuDNN's version in ``torch/csrc/cuda/shared/cudnn.cpp``, where it is a tuple of three constants."""
+    """cuDNN's version in ``torch/csrc/cuda/shared/cudnn.cpp``, if it is a tuple of three constants."""
     store = rb"\x48\xc7\x07(....)\x48\xc7\x47\x08(....)\x48\xc7\x47\x10(....)"
     found = set()
     for match in re.finditer(store, content, re.DOTALL):

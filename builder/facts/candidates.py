@@ -33,7 +33,7 @@ class Choice:
     text: str
     row: FrameworkRow
     brings: bool
-    """True where its wheels bring CUDA and cuDNN."""
+    """True if its wheels bring CUDA and cuDNN."""
     index: tuple[str, ...] = ()
 
 
@@ -95,7 +95,7 @@ def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -
 def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
     """Of what the user's indexes have, the versions that can be of the row's CUDA variant.
 
-    Where none of them carries it, the default index's stand for it: a release has all of its variants, and
+    If none of them carries it, the default index's stand for it: a release has all of its variants, and
     before it is proposed the variant's own index is asked.
     """
     own = [v for v in available if v.partition("+")[2] == row.variant]
@@ -273,7 +273,7 @@ def _near(rows: list[TagRow], cuda: str) -> TagRow:
 
 
 def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
-    """NVIDIA's wheels for those frameworks that pin none; None where there are no such wheels."""
+    """NVIDIA's wheels for those frameworks that pin none; None if there are no such wheels."""
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
     packages: dict[str, str] = {}
     for choice in combination:

@@ -15,7 +15,7 @@ CELL = Source("cell", "the matrix")
 
 
 def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Value | None:
-    """Truth wins, and a table that says otherwise is noted. Where they agree, the more exact one counts."""
+    """Truth wins, and a table with another value is noted. If they agree, the more exact one counts."""
     if truth is None or table is None:
         return truth or table
     if agree(truth.text, table.text):

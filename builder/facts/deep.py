@@ -1,7 +1,7 @@
 """Reading a wheel on its server down to the code in its libraries, at most 16 MiB of it.
 
 What a wheel's parts tell (:mod:`builder.facts.inside`) is kept in the user's cache by the wheel's hash, so an
-interrupted refresh goes on where it was, and nothing is read twice.
+interrupted refresh continues, and nothing is read twice.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Origin:
     date: str
     """``YYYY-MM-DD``, the day of the reading."""
     first: bool = False
-    """True where it decides before the row's other sources."""
+    """True if it decides before the row's other sources."""
 
 
 def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:

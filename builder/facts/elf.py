@@ -28,7 +28,7 @@ class Needs:
     libraries: tuple[str, ...] = ()
     """As ``DT_NEEDED`` has them: ``libcudnn.so.9``."""
     glibc: str | None = None
-    """None where no symbol of glibc's is versioned."""
+    """None if no symbol of glibc's is versioned."""
     paths: tuple[str, ...] = ()
     """Where it looks first, ``$ORIGIN`` and all: ``DT_RPATH`` and ``DT_RUNPATH``."""
 

@@ -41,7 +41,7 @@ class Family:
     """Each with the first release that is read."""
     rows: Callable[[Found], Iterator[Raw]]
     two: bool = False
-    """True where a second wheel of each release is read, too."""
+    """True if a second wheel of each release is read, too."""
     light: tuple[str, ...] = ()
     """Distributions of which the metadata is enough."""
 

@@ -44,26 +44,26 @@ class FrameworkRow(Row):
     cpu_only: tuple[str, ...] = ()
     """Those of :attr:`platforms` whose wheel has no CUDA in it."""
     cuda: str | None = None
-    """CUDA that the wheel was compiled with; None where nothing says so."""
+    """CUDA that the wheel was compiled with; None if nothing says so."""
     cuda_minimum: str | None = None
-    """The oldest CUDA that it asks for at run time, where that is not what it was compiled with (JAX)."""
+    """The oldest CUDA that it asks for at run time, if that is not what it was compiled with (JAX)."""
     cudnn: str | None = None
     """cuDNN that it was compiled with, as exactly as known."""
     brings: Brings = "outside"
     variant: str = ""
     """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
     default: bool = True
-    """True where the default package index serves this variant."""
+    """True if the default package index serves this variant."""
     extra: str | None = None
     """The extra that brings the pins, for ``brings = "extra"``."""
     extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Requirements on NVIDIA's wheels that hold on Linux by the extra that makes them, "" for none."""
     requires: tuple[str, ...] = ()
-    """All other requirements that hold on Linux without an extra; with a marker where Python decides."""
+    """All other requirements that hold on Linux without an extra; with a marker if Python decides."""
     numpy_abi: str | None = None
-    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None where nothing says it."""
+    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None if nothing says it."""
     architectures: tuple[str, ...] = ()
-    """``sm_80`` kernels and ``compute_90`` PTX in the x86-64 wheel; empty where nothing lists them."""
+    """``sm_80`` kernels and ``compute_90`` PTX in the x86-64 wheel; empty if nothing lists them."""
     architectures_arm64: tuple[str, ...] = ()
     glibc: str | None = None
     """The oldest glibc that one of its x86-64 wheels accepts."""

@@ -33,15 +33,15 @@ class WheelPart:
     pattern: str
     read: Callable[[bytes], Values]
     tells: tuple[str, ...]
-    """Values that it may tell; a part is left out where all of them are known already."""
+    """Values that it may tell; a part is left out if all of them are known already."""
     most: int | None = None
-    """Packed bytes of it that are enough, where the whole would be too much."""
+    """Packed bytes of it that are enough, if the whole would be too much."""
     largest: int | None = None
-    """It is left out where it has more packed bytes: what is looked for lies too deep in it."""
+    """It is left out if it has more packed bytes: what is looked for lies too deep in it."""
     other: bool = False
-    """True where it is read of another wheel of the same release, because both are too much of one."""
+    """True if it is read of another wheel of the same release, because both are too much of one."""
     gpu_only: bool = False
-    """True where it is of no use in a wheel that says that it has no CUDA."""
+    """True if it is of no use in a wheel that says that it has no CUDA."""
 
 
 def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]:

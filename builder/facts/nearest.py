@@ -94,7 +94,7 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
 
 
 def _flavours(stack: Stack) -> Iterator[Candidate]:
-    """The base flavour of the tag, where CUDA comes in wheels."""
+    """The base flavour of the tag, if CUDA comes in wheels."""
     tag, cell = stack.tag, stack.cell
     bringing = any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
     if tag is None or tag.flavour == "base" or not (bringing or cell.cuda.provider == "wheels"):

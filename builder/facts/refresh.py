@@ -158,7 +158,7 @@ def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh)
 
 
 def _cudnn(tags: Sequence[str], registry: Registry, found: Refresh) -> str | None:
-    """The cuDNN inside, where all of the tags say the same."""
+    """The cuDNN inside, if all tags agree."""
     said = set()
     for tag in tags:
         try:

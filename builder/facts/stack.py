@@ -1,7 +1,7 @@
 """What would end up in the image: every framework, every copy of CUDA and cuDNN, and who says so.
 
 Rules do not look things up themselves. They read a :class:`Stack`, in which each value carries its source:
-what was read from a wheel or a registry where it is known, the tables otherwise.
+what was read from a wheel or a registry if it is known, else the tables.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Copy:
 
     place: str
     version: Value | None
-    """None where it is there, but nothing says which version."""
+    """None if it is there, but nothing says which version."""
     ranged: bool = False
     """True if a range of pins says it: ``version`` is the newest on record in it, as a resolver takes."""
 
@@ -77,7 +77,7 @@ class Stack:
 
     @property
     def base_has_libraries(self) -> bool:
-        """True where the base brings cuBLAS and the rest, not only the CUDA runtime."""
+        """True if the base brings cuBLAS and the rest, not only the CUDA runtime."""
         if self.truth.base is not None and self.truth.base.variable("NV_LIBCUBLAS_VERSION"):
             return True
         return self.tag is not None and self.tag.flavour != "base"

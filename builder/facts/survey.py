@@ -1,7 +1,7 @@
 """Reading the releases of all frameworks from the user's package index, and what the tables make of them.
 
-A release that the tables have already is read again only where its files on the index, or its row, are not
-those that were read. What was read is in the user's cache, so an interrupted survey goes on where it was.
+A release that the tables have already is read again only if its files on the index, or its row, are not
+those that were read. What was read is in the user's cache, so an interrupted survey continues.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def survey(
 
 
 def load_table(folder: Path, stem: str) -> ReleaseTable:
-    """One table as its file has it; empty where there is no file."""
+    """One table as its file has it; empty if there is no file."""
     path = folder / "releases" / f"{stem}.json"
     if not path.exists():
         return ReleaseTable()
@@ -233,7 +233,7 @@ def _unused(listed: Listed, rows: Iterable[Raw], old: ReleaseTable) -> dict[str,
 
 
 def identity(row: Mapping[str, Any]) -> Identity:
-    """What makes two rows the same one: distribution, version, and the variant where one has several."""
+    """The identity of a row: distribution, version, and the variant if a release has several."""
     several = row["distribution"] == "jax" or row.get("default") is False
     return row["distribution"], row["version"], row.get("variant", "") if several else ""
 

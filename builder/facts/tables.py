@@ -39,7 +39,7 @@ class FamilyRow(Row):
 
     major: str
     floor: str | None = None
-    """Driver floor under minor-version compatibility; None where there is none: the toolkit's own driver."""
+    """Driver floor under minor-version compatibility; None if there is none: the toolkit's own driver."""
     capability_min: str | None = None
     capability_max: str | None = None
 
@@ -67,7 +67,7 @@ class TagRow(Row):
     branches: tuple[str, ...] = ()
     """Older driver branches that ``NVIDIA_REQUIRE_CUDA`` lets start on data-centre GPUs."""
     consumer: bool = False
-    """True where those branches are let through on GeForce cards too."""
+    """True if those branches are let through on GeForce cards too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class GpuRow(Row):
     capability: str
     consumer: bool = False
     driver: str | None = None
-    """The oldest driver that serves the card, where a source says it."""
+    """The oldest driver that serves the card, if a source says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class WheelRow(Row):
     name: str
     versions: tuple[str, ...]
     toolkit: str | None = None
-    """The CUDA release that the newest version is from, where the version itself does not say so."""
+    """The CUDA release that the newest version is from, if the version itself does not show it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,7 +149,7 @@ class Facts:
     builds: tuple[BuildRow, ...]
 
     def build_needs(self, name: str, version: str) -> tuple[str, ...] | None:
-        """Debian packages that compiling this one needs; None where no row has it."""
+        """Debian packages that compiling this one needs; None if no row has it."""
         for row in self.builds:
             if row.name == name and (row.versions is None or row.versions.contains(version)):
                 return row.needs

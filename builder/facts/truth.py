@@ -28,11 +28,11 @@ class WheelTruth:
     tags: tuple[str, ...] = ()
     """``cp311-cp311-manylinux_2_17_x86_64`` and so on, expanded."""
     cuda: str | None = None
-    """CUDA that it was compiled with, ``12.2`` or ``12.5.1``; None for a CPU wheel or where not told."""
+    """CUDA that it was compiled with, ``12.2`` or ``12.5.1``; None for a CPU wheel or if not known."""
     cudnn: str | None = None
     """cuDNN that it was compiled with, as exactly as the wheel tells it: TensorFlow tells the major only."""
     architectures: tuple[str, ...] = ()
-    """``sm_80``, ``compute_90``: kernels and PTX in the wheel, where it lists them."""
+    """``sm_80``, ``compute_90``: kernels and PTX in the wheel, if it lists them."""
     numpy_abi: str | None = None
     """The newest NumPy major that its compiled code runs with: ``1``, ``2``."""
     gpu: bool | None = None
@@ -42,7 +42,7 @@ class WheelTruth:
     glibc: str | None = None
     """The oldest glibc with all of the symbols that this part asks for."""
     yanked: str | None = None
-    """Why its maker took it back, where the index was asked and says so."""
+    """Why its maker yanked it, if the index says so."""
 
     @property
     def reference(self) -> str:
@@ -57,10 +57,10 @@ class BaseTruth:
     digest: str = ""
     env: tuple[tuple[str, str], ...] = ()
     exists: bool = True
-    """False where the registry answered that there is no such tag. (A registry that did not answer is no
+    """False if the registry answered that there is no such tag. (A registry that did not answer is no
     truth at all: leave :attr:`Truth.base` None.)"""
     system: str | None = None
-    """``ubuntu22.04``, where the image's labels say so."""
+    """``ubuntu22.04``, if the image's labels say so."""
 
     def variable(self, name: str) -> str | None:
         return dict(self.env).get(name)
@@ -77,7 +77,7 @@ class Truth:
     wheels: tuple[WheelTruth, ...] = ()
     base: BaseTruth | None = None
     locked: bool = False
-    """True where ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
+    """True if ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
     failed: str | None = None
     """What the resolver said when these requirements were last locked, and could not be."""
     unread: tuple[str, ...] = ()

@@ -43,14 +43,14 @@ def short(text: str, parts: int) -> str:
 
 
 def at_least(found: str, wanted: str) -> bool:
-    """True where ``found`` is not older than ``wanted``; missing parts count as 0."""
+    """True if ``found`` is not older than ``wanted``; missing parts count as 0."""
     a, b = key(found), key(wanted)
     width = max(len(a), len(b))
     return a + (0,) * (width - len(a)) >= b + (0,) * (width - len(b))
 
 
 def agree(one: str, other: str) -> bool:
-    """True where two versions say the same as far as both go: ``8.9`` and ``8.9.6`` agree."""
+    """True if two versions agree in the parts that both have: ``8.9`` and ``8.9.6`` agree."""
     a, b = key(one), key(other)
     width = min(len(a), len(b))
     return a[:width] == b[:width]
@@ -71,7 +71,7 @@ def equal(one: str, other: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def requirement(text: str) -> Requirement | None:
-    """The requirement, parsed; None where the text is not one."""
+    """The requirement, parsed; None if the text is not one."""
     try:
         return Requirement(text)
     except InvalidRequirement:
@@ -93,7 +93,7 @@ def canonical(name: str) -> str:
 
 
 def lower_bound(parsed: Requirement) -> str | None:
-    """The oldest version that a requirement can resolve to, where it says so."""
+    """The oldest version that a requirement can resolve to, if it shows one."""
     exact = pinned(parsed)
     if exact is not None:
         return exact

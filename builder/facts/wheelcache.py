@@ -46,7 +46,7 @@ class WheelCache:
 
 
 def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelTruth | None:
-    """What an earlier reading of this very wheel found; None where it was not read. Asks no network."""
+    """What an earlier reading of this very wheel found; None if it was not read. Asks no network."""
     have = WheelCache(cache or resources.cache() / "wheelmeta", sha256).read()
     metadata = have.get(f"{dist_info(file)}/METADATA")
     members = members_of(file)

@@ -1,6 +1,6 @@
-"""What a wheel says of itself while it stays where it is: its metadata and single members, by HTTP range.
+"""The metadata and single members of a wheel on the index, read by HTTP range.
 
-The metadata sibling is used where the index offers one: PEP 658 and PEP 714, now in
+The metadata sibling is used if the index offers one: PEP 658 and PEP 714, now in
 https://packaging.python.org/en/latest/specifications/simple-repository-api/. A server that cannot be read
 from makes the result unknown, with the reason; no guess is made.
 """
@@ -54,7 +54,7 @@ class Remote:
     members: tuple[WheelMember, ...] = ()
     unknown: tuple[str, ...] = ()
     transferred: int = 0
-    """Bytes of all answers; 0 where everything came from the cache."""
+    """Bytes of all answers; 0 if everything came from the cache."""
 
     def member(self, name: str) -> bytes | None:
         return next((member.content for member in self.members if member.name == name), None)
@@ -78,12 +78,12 @@ def read_remote(
     metadata_sha256: str | bool = False,
     cache: Path | None = None,
 ) -> Remote:
-    """``METADATA`` and the named members of the wheel at ``url``; those of ``optional`` where it is cheap.
+    """``METADATA`` and the named members of the wheel at ``url``; those of ``optional`` if that is cheap.
 
     ``sha256`` is the wheel's hash from the index or lock: the key of the cache, which is in the user's cache
     folder unless ``cache`` names another; without a hash nothing is cached. ``size`` is what the index says,
     and is checked. ``metadata_sha256`` is what the index says of the metadata sibling: its hash, True for one
-    without a hash, False where there is none. A member that the wheel does not have is left out silently.
+    without a hash, False if there is none. A member that the wheel does not have is left out silently.
 
     No exception leaves this function for anything a server does; see :attr:`Remote.unknown`.
     """
@@ -159,7 +159,7 @@ def truth_of_wheel(
 
 
 def _sibling(reader: RemoteZip, expected: str | bool) -> bytes | None:
-    """The metadata file beside the wheel; None where it is not there after all, or differs."""
+    """The metadata file beside the wheel; None if it is not there after all, or differs."""
     headers = {"Accept-Encoding": "identity"}
     with reader.session.get(_beside(reader.url), stream=True, headers=headers) as answer:
         if answer.status_code != 200 or is_html(answer):

@@ -208,7 +208,7 @@ class Index:
         return {wheel.sha256: path for wheel, path in paths.items()}
 
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:
-        """Where the wheel may be had, best first. The lock names no host: the project's page is asked."""
+        """The addresses of the wheel, best first, from the project's page: the lock names no host."""
         known = self._known.get(wheel.sha256)
         if known is not None:
             yield self._with_any_login(known)
@@ -312,7 +312,7 @@ def _with_login(url: str, index: str) -> str:
 
 
 def cache_path(wheel: Wheel | Sdist, cache: Path) -> Path:
-    """Where a fetched file is, whether it is there or not."""
+    """The path of a fetched file, which need not exist."""
     kind = "sdists" if isinstance(wheel, Sdist) else "wheels"
     return cache / kind / wheel.sha256[:2] / wheel.sha256 / wheel.file
 

@@ -194,7 +194,7 @@ class PythonArchives:
         return found
 
     def place(self, python: StandalonePython) -> Path:
-        """Where a fetched archive is, whether it is there or not."""
+        """The path of a fetched archive, which need not exist."""
         return self._cache / "pythons" / python.sha256[:2] / python.sha256 / python.file
 
     def fetch(
@@ -238,7 +238,7 @@ class PythonArchives:
         )
 
     def _listed(self, one: OfferedPython, note: Callable[[str], None]) -> str | None:
-        """The archive's sum in the ``SHA256SUMS`` of its release; None where that is not to be had."""
+        """The archive's sum in the ``SHA256SUMS`` of its release; None if it cannot be fetched."""
         url = _over_http(one.url.rpartition("/")[0] + "/SHA256SUMS")
         try:
             with self._client.get(url, stream=True) as response:

@@ -72,7 +72,7 @@ def compile_requirements(
     With ``listed`` the requirements are complete: their own dependencies are ignored. With ``offline`` uv
     knows only the pages and metadata that it has read before.
 
-    ``previous`` are preferences: their versions stay where the requirements allow it, except for those that
+    ``previous`` are preferences: their versions stay if the requirements allow it, except for those that
     ``upgrade`` names (True: all).
 
     Raises:
@@ -183,7 +183,7 @@ def _advice(text: str) -> str:
         return "check the name, or give the cell the index that has it (`index:`)"
     if "no usable wheels" in text or "building from source is disabled" in text:
         return (
-            "only wheels are installed: take a version that has one, or, where it is pure Python, have "
+            "only wheels are installed: take a version that has one, or, if it is pure Python, have "
             "rtbuild build it by naming it under 'from-source'"
         )
     return "loosen one of the requirements named above"

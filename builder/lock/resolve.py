@@ -169,7 +169,7 @@ def stacked(wheels: Iterable[Wheel]) -> tuple[Wheel, ...]:
 def system_of(base: RegistryBase | RootfsBase) -> str | None:
     """The base's row in the table of systems (``ubuntu22.04``, ``debian/bookworm``), or None.
 
-    Labels of the image are believed first. Older ones have none; the tag's text is all there is for those.
+    Labels of the image come first. Older images have none: for those the tag is read.
     """
     if isinstance(base, RootfsBase):
         return f"debian/{base.suite}"
@@ -208,5 +208,5 @@ def _new_base(cell: Cell, registry: Registry, debian: Debian) -> RegistryBase | 
 
 
 def _stands_on(cell: Cell) -> tuple[str, str, list[str]]:
-    """What a base depends on; a rootfs holds the cell's Debian packages too."""
+    """The inputs of a base; a rootfs holds the cell's Debian packages too."""
     return str(cell.base), cell.platform, sorted(cell.apt) if cell.base.kind == "rootfs" else []

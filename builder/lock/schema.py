@@ -142,7 +142,7 @@ class Document(_Strict):
 
     @model_validator(mode="after")
     def _complete(self) -> Document:
-        """Every name that is used stands in its table."""
+        """Every used name is in its table."""
         used: list[tuple[str, str, dict[str, Any]]] = []
         for key, cell in self.cells.items():
             used += [(f"cell {key}", name, self.wheels) for name in cell.wheels]

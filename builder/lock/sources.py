@@ -1,4 +1,4 @@
-"""Packages for which an index has only sources: which of them a cell wants built, and from which source.
+"""Builds the packages of a cell for which an index has only sources.
 
 :mod:`builder.sdist` builds them; :func:`built` receives it as ``workshop``. A compiled file loads the
 libraries that it was linked with, so it is compiled with the packages of the image's own Debian release.
@@ -43,7 +43,7 @@ _ARCHIVES = re.compile(r"\.(tar\.gz|tar\.bz2|tar\.xz|tgz|zip)$")
 
 
 class SdistBuilder(Protocol):
-    """What builds: :class:`builder.sdist.Workshop`."""
+    """The builder of sources: :class:`builder.sdist.Workshop`."""
 
     @property
     def cancel(self) -> threading.Event:
@@ -64,7 +64,7 @@ class SdistBuilder(Protocol):
 
 
 class PythonSource(Protocol):
-    """Where standalone Pythons come from: :class:`builder.layers.pythons.Pythons`."""
+    """The source of standalone Pythons: :class:`builder.layers.pythons.Pythons`."""
 
     def pin(
         self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None
@@ -145,11 +145,11 @@ def _fits(
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRoot:
-    """What a source is built in."""
+    """The system that a source is built in."""
 
     base: RootfsBase
     interpreter: StandalonePython | None = None
-    """Where ``base`` has no Python."""
+    """Set if ``base`` has no Python."""
 
 
 def system_for(
@@ -160,7 +160,7 @@ def system_for(
     debian: Debian,
     pythons: PythonSource | None,
 ) -> BuildRoot:
-    """What the cell's sources are built in, whatever the image stands on: see :func:`system_of`."""
+    """The system that the cell's sources are built in, whatever the base: see :func:`system_of`."""
     if isinstance(base, RootfsBase) and not cell.apt and cell.platform == host_platform():
         return BuildRoot(base=base, interpreter=interpreter)
     if cell.platform != host_platform():
@@ -202,13 +202,13 @@ def suite_of(python: str) -> str | None:
 
 
 def host_platform() -> str:
-    """This machine's: pure Python comes out the same on each, and only its own programs run here."""
+    """This machine's platform: its own programs run here, and pure Python is the same on each."""
     machine = platform.machine()
     return next((name for name, known in targets.MACHINES.items() if known == machine), "linux/amd64")
 
 
 def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> Sdist | None:
-    """The source to build; None if a wheel fits, which is then taken.
+    """The source to build; None if a wheel fits.
 
     Raises:
         PackageIndexError: there are no sources either, or none for this Python.
@@ -245,7 +245,7 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
 
 
 def sdist_version(file: IndexFile, name: str) -> str | None:
-    """The version that an archive of sources is of; None for any other file."""
+    """The version of a source archive; None for any other file."""
     if not _ARCHIVES.search(file.name):
         return None
     try:

@@ -30,7 +30,7 @@ class CellSettings:
     """Also the keys that are misspelt or whose values are wrong, so that they are not called missing."""
     span: Span
     sound: bool
-    """False where an error was noted in it: no cells are made of it, so no error follows from another."""
+    """False if an error was noted in it: no cells are made of it, so no error follows from another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,4 +106,4 @@ class MatrixDocument:
     options: Options
     publish: PublishSection
     complete: bool
-    """False where an error may have cost a cell; what no cell matches may then match a lost one."""
+    """False if an error may have cost a cell; what no cell matches may then match a lost one."""

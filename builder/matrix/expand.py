@@ -37,7 +37,7 @@ class _CellDraft:
 
 
 def expand(document: MatrixDocument, problems: Problems) -> tuple[Cell, ...]:
-    """All cells, the excluded ones with their reason. Where an error is noted, they are not all there."""
+    """All cells, the excluded ones with their reason. If an error is noted, some are missing."""
     before = problems.noted
     rows = [*_product(document, problems), *_included(document, problems)]
     _check_profiles(rows, problems)
@@ -142,7 +142,7 @@ def _builds(items: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _LAST = {"env": _variables, "from-source": _builds}
-"""Where the same name may be given twice, and the upper layer's counts."""
+"""Keys that may give the same name twice; the upper layer's counts."""
 
 
 def _pair(item: str) -> tuple[str, str]:
@@ -286,7 +286,7 @@ def _takes_out(rule: Rule, row: _CellDraft, cell: Cell) -> bool:
 
 
 def _idle_rule(rule: Rule, rows: list[_CellDraft], cells: list[Cell], problems: Problems) -> None:
-    """Notes a rule that matches nothing, at the glob that is to blame where there is one."""
+    """Notes a rule that matches nothing, at the glob that is to blame if there is one."""
     for key, glob in rule.globs.items():
         values = sorted(
             {value for row, cell in zip(rows, cells, strict=True) for value in _values(key, row, cell)}

@@ -1,4 +1,4 @@
-"""The id of a cell: the one place where it is made. Nobody takes one apart again."""
+"""Makes the id of a cell. No other code takes an id apart."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _base(base: Base) -> str:
     reference = parse_reference(base.name)
     name = reference.path.rpartition("/")[2]
     if reference.tag is None:
-        # Only where nothing else tells the image: a newer digest of the same tag keeps its cell's id.
+        # Only if nothing else identifies the image: a newer digest of the same tag keeps its cell's id.
         return f"{name}-{(reference.digest or '').removeprefix('sha256:')[:_HASH]}"
     tag = reference.tag
     if f"/{reference.path}".endswith("/nvidia/cuda"):

@@ -19,7 +19,7 @@ def load(path: Path) -> Matrix:
     """Reads, checks and expands one matrix file.
 
     Raises :class:`~builder.errors.MatrixError` with every error of the file, each at its place, and
-    :class:`~builder.errors.UsageError` where there is no such file to read.
+    :class:`~builder.errors.UsageError` if there is no such file to read.
     """
     text, problems = read(path)
     document = read_document(compose(text, path, problems), path, problems)

@@ -47,7 +47,7 @@ class Table:
     """Key → (the key where it stands, its value); keys of ``<<`` are merged in."""
     span: Span
     partial: bool = False
-    """True where ``<<`` should have merged in keys and could not."""
+    """True if ``<<`` should have merged in keys and could not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ def is_empty(node: Node) -> bool:
 
 
 def compose(text: str, path: Path, problems: Problems) -> Node:
-    """The root node of a file. Raises :class:`MatrixError` where the file is not one YAML document."""
+    """The root node of a file. Raises :class:`MatrixError` if the file is not one YAML document."""
     loaders: list[type[yaml.SafeLoader | yaml.CSafeLoader]] = [yaml.SafeLoader]
     if hasattr(yaml, "CSafeLoader"):
-        # Ten times as fast. Where it stumbles, the loader in Python says why: its words are the better ones,
+        # Ten times as fast. If it fails, the loader in Python says why: its words are the better ones,
         # and so a file's errors read the same on a machine without libyaml (a '? ' inside brackets apart,
         # which libyaml takes as text).
         loaders.insert(0, yaml.CSafeLoader)
@@ -160,7 +160,7 @@ class _Composer:
             key = self._node(event, depth + 1)
             value = self._node(next(self._events), depth + 1)
             if is_empty(value):
-                # Where nothing stands there is nothing to point at but the key.
+                # Without a value only the key can be pointed at.
                 value = Scalar("", key.span, "")
             if not isinstance(key, Scalar):
                 if not isinstance(key, Hole):

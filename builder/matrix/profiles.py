@@ -50,7 +50,7 @@ _PROFILES: Mapping[Profile, _Packages] = {
 
 
 def too_old(profile: Profile, python: str) -> int | None:
-    """The oldest Python minor that the profile runs on, where ``python`` is older; else None."""
+    """The oldest Python minor that the profile runs on, if ``python`` is older; else None."""
     oldest = _PROFILES[profile].oldest_python
     return oldest if int(python.partition(".")[2]) < oldest else None
 

@@ -114,7 +114,7 @@ class Reader:
         return tuple(node.nodes), f"an entry of {what}"
 
     def setting(self, node: Node, key: Key, hint: str | None = None) -> Setting | None:
-        """The value of a cell's key. ``hint`` is for a list where one value belongs."""
+        """The value of a cell's key. ``hint`` is for a list instead of one value."""
         before = self.problems.noted
         what = f"'{key.name}'"
         items: tuple[str, ...]
@@ -254,7 +254,7 @@ class Reader:
         return count > MOST_ITEMS
 
     def _inside(self, node: Scalar, bad: BadValue) -> Span:
-        """The place of the wrong part of a scalar, where the scalar stands in the file as it reads."""
+        """The place of the wrong part of a scalar that is written without escapes."""
         quotes = {"": 0, "'": 1, '"': 1}.get(node.style)
         if not bad.width or quotes is None or node.span.width != len(node.text) + 2 * quotes:
             return node.span

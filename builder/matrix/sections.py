@@ -91,7 +91,7 @@ def _defaults(reader: Reader, top: Table) -> CellSettings:
     table = reader.table(node, "'defaults'", "a mapping of a cell's keys")
     if table is not None:
         return reader.layer(table, "in 'defaults'")
-    # Where it is there and unreadable, it may have held any key.
+    # If it is unreadable, it may have held any key.
     given = frozenset[str]() if node is None else frozenset(keys.CELL)
     return CellSettings({}, given, top.span, sound=node is None)
 
@@ -102,7 +102,7 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
     hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
     table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
     if table is None:
-        # Where 'axes' is there and unreadable, it may have held any axis.
+        # If 'axes' is unreadable, it may have held any axis.
         _zips(reader, _section(top, "zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
         return None
     if not table.entries:

@@ -28,8 +28,8 @@ class Selection:
 def select(cells: Sequence[Cell], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Selection:
     """The cells that match any glob of ``select`` (all, if there is none) and no glob of ``skip``.
 
-    Raises :class:`~builder.errors.NothingSelectedError` where a glob of ``select`` matches no cell that a
-    matrix leaves in, and where no cell remains; :class:`~builder.errors.UsageError` for unpaired braces.
+    Raises :class:`~builder.errors.NothingSelectedError` if a glob of ``select`` matches no cell that a
+    matrix leaves in, or if no cell remains; :class:`~builder.errors.UsageError` for unpaired braces.
     """
     for option, globs in (("--select", select), ("--skip", skip)):
         _check(option, globs)

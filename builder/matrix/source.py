@@ -98,7 +98,7 @@ def _fold(name: str) -> str:
 
 
 def did_you_mean(name: str, valid: Iterable[str]) -> str:
-    """A hint with the closest valid name, where one is close, and all the valid ones."""
+    """A hint with the closest valid name, if one is close, and all the valid ones."""
     names = tuple(valid)
     close = nearest(name, names)
     listed = f"valid here: {', '.join(names)}"
@@ -113,7 +113,7 @@ def character(char: str) -> str:
 
 
 def read(path: Path) -> tuple[str, Problems]:
-    """A matrix file as text. Raises UsageError where there is no file, MatrixError where it is no text."""
+    """A matrix file as text. Raises UsageError if there is no file, MatrixError if it is no text."""
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)

@@ -64,7 +64,7 @@ class _Module:
 
 
 def bundle(folder: Path | None = None) -> bytes:
-    """The probe as one file; raises :class:`BundleError` where the sources break a rule."""
+    """The probe as one file; raises :class:`BundleError` if the sources break a rule."""
     folder = resources.probe() if folder is None else folder
     modules = {}
     for path in sorted(folder.glob("*.py")):

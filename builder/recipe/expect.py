@@ -39,7 +39,7 @@ def expectation(pinned: Pinned) -> bytes:
 
 
 def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """CUDA as ``11.8`` and cuDNN as ``8.6.0``, as their provider says; None where it does not."""
+    """CUDA as ``11.8`` and cuDNN as ``8.6.0``, as their provider says; None if it does not."""
     cuda: str | None = None
     cudnn: str | None = None
     match pinned.cell.cuda.provider:
@@ -56,7 +56,7 @@ def _versions(pinned: Pinned, packages: Mapping[str, str]) -> tuple[str | None, 
 
 
 def _undisputed(base: str | None, wheel: str | None, count: int) -> str | None:
-    """The base's version; None where a wheel brings another, as on Colab: each framework then has its own way
+    """The base's version; None if a wheel brings another, as on Colab: each framework then has its own way
     to one of the two copies.
     """
     differs = wheel is not None and first_parts(wheel, count) != first_parts(base, count)

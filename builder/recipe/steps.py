@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from builder.model import Pinned
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What Docker sets where an image says nothing: https://docs.docker.com/engine/containers/run/"""
+"""Docker's defaults for an image without these settings: https://docs.docker.com/engine/containers/run/"""
 
 _GPU_VARIABLES = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 """Asks NVIDIA's container runtime for the driver, as NVIDIA's own images do:

@@ -32,7 +32,7 @@ _SECOND = 10**9
 def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None:
     """Write ``recipe`` as ``directory``, whole or not at all; a recipe that is there is replaced.
 
-    ``blobs`` says where the recipe's large files are, by their name in it; they are linked where that is
+    ``blobs`` says where the recipe's large files are, by their name in it; they are linked if that is
     possible, and keep their own times.
 
     Raises:
@@ -77,7 +77,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 
 def _below_a_second(content: bytes) -> int:
-    """Nanoseconds that differ where the content does."""
+    """Nanoseconds that differ if the content differs."""
     return int.from_bytes(hashlib.sha256(content).digest()[:8]) % _SECOND
 
 

@@ -45,7 +45,7 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def _new_keyring() -> None:
-    """Leave the session's keyring; where an outer filter forbids keyctl there is none to be had inside."""
+    """Leave the session's keyring; if an outer filter forbids keyctl, there is none inside."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None and _libc.syscall(number, _JOIN_SESSION, None) < 0:
         error = ctypes.get_errno()

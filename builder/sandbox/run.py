@@ -97,7 +97,7 @@ def run(
 
 @cache
 def require() -> None:
-    """Raises MissingToolError where programs cannot be shut in: then none is run."""
+    """Raises MissingToolError if programs cannot run in a sandbox; then none runs."""
     problem = "there is no bubblewrap"
     if os.uname().machine not in seccomp.MACHINES:
         problem = f"no system-call filter is known for {os.uname().machine}"
@@ -201,8 +201,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def run_script(script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: Event) -> None:
     """Run ``script`` with ``/bin/sh -c`` and ``root``, below a folder of mode 0700, as its root folder.
 
-    Raises :class:`~builder.errors.MissingToolError` where this machine lets nobody do that,
-    :class:`~builder.errors.CommandError` where the script fails, and
+    Raises :class:`~builder.errors.MissingToolError` if this machine does not allow that,
+    :class:`~builder.errors.CommandError` if the script fails, and
     :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
     """
     run(

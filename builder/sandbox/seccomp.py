@@ -23,9 +23,9 @@ _NEWEST = 450
 """The last number, ``set_mempolicy_home_node`` of Linux 5.17, that is let through: what came later answers as
 on an older kernel, and programs have to go without it."""
 _REFUSED = Path(__file__).with_name("refused.csv")
-"""Name and numbers of each refused call; no number where a machine does not have the call."""
+"""Name and numbers of each refused call; no number if a machine does not have the call."""
 _ABSENT = {
-    # clone3 and openat2 take their flags behind a pointer, where no filter sees them; glibc goes without.
+    # clone3 and openat2 take their flags behind a pointer, which no filter sees; glibc goes without.
     "clone3": (435, 435),
     "openat2": (437, 437),
 }

@@ -86,7 +86,7 @@ class Watched:
         self._limits = limits
         self._cancel = cancel
         self._told = told
-        """Where bubblewrap says which process is the namespace's first."""
+        """bubblewrap writes the id of the namespace's first process here."""
         self._written = written
         self._group = group
         self._before = _free(written) if written else 0
@@ -97,7 +97,7 @@ class Watched:
         self._looked = 0.0
         self.result = bytearray()
         self.broken: str | None = None
-        """What it did too much of; None where it came to an end by itself."""
+        """The limit that it exceeded; None if it ended by itself."""
 
     def follow(self, plan: bytes) -> None:
         """Tell it the plan, and watch it to its end."""
@@ -194,7 +194,7 @@ class Watched:
 
 
 def _memory(processes: list[Path], enough: int) -> int:
-    """Bytes of memory, shared pages counted once where it comes to that."""
+    """Bytes of memory, shared pages are counted once if that matters."""
     resident = sum(_number(path / "statm", 1) * _PAGE for path in processes)
     if resident <= enough:
         return resident

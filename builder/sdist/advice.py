@@ -1,4 +1,4 @@
-"""What to do about a build that failed, by the words that such builds fail with."""
+"""Advice about a failed build, by the usual messages of such builds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPILER = (
 _END = 40
 """Lines."""
 _LACKS = (
-    # gcc, and how it says it of a header
+    # gcc
     (re.compile(r"fatal error: (?P<what>\S+): No such file or directory"), "the header {what}"),
     (re.compile(r"cannot find -l(?P<what>[\w.+-]+)"), "the library lib{what}.so"),
     # pkg-config of both makers
@@ -40,7 +40,7 @@ _LACKS = (
 
 
 def to_compile(sdist: Sdist) -> str:
-    """What to do about sources that are compiled, and that the matrix names as if they were pure Python."""
+    """Advice about compiled sources that the matrix names as pure Python."""
     needs = load().build_needs(sdist.name, sdist.version)
     return (
         f"{COMPILED}: say so in 'from-source', with the Debian packages that its build needs, as in "
@@ -49,7 +49,7 @@ def to_compile(sdist: Sdist) -> str:
 
 
 def of_failure(text: str, sdist: Sdist, *, compiled: bool) -> str:
-    """What to do; ``text`` is what the build printed: a compiler's own words are far from the end of it."""
+    """Advice; ``text`` is the output of the build, in which a compiler's message is far from the end."""
     end = "\n".join([line for line in text.splitlines() if line.strip()][-_END:])
     if any(word in end for word in _NETWORK):
         return f"{NETWORK}, which it does not get: name the index that has a wheel (`index:`)"

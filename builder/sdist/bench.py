@@ -44,7 +44,7 @@ _ANY_GLIBC = "2.17"
 _STANDALONE = f"{pythontar.FOLDER}/bin"
 _PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
-"""1980-01-02: what zip files can hold, and what does not depend on whether an index gives upload times."""
+"""1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
 _UNREAD = ("./usr/share/doc/", "./usr/share/man/", "./usr/share/locale/", "./var/lib/dpkg/", "./var/cache/")
 _ALSO = ("build", "dev", "tmp", "requires", "sdist")
 """Folders that the sandbox mounts something on."""
@@ -57,11 +57,11 @@ class Bench:
     sdist: Sdist
     root: Path
     folder: Path
-    """What is this build's own: ``sdist`` and ``requires``."""
+    """The folder of this build: ``sdist`` and ``requires``."""
     source: Path
     system: BuildSystem
     wanted: str
-    """The Python that the wheel is for. Older locks build what is pure with a neighbour of it."""
+    """The Python that the wheel is for. Older locks build pure wheels with another version."""
     compiles: bool
     """True if :attr:`root` has a compiler."""
     cache: Path
@@ -85,7 +85,7 @@ class Bench:
         return self.program.rpartition("/python")[2]
 
     def lay(self, requires: Sequence[Wheel], index: Index) -> None:
-        """Put the files of wheels where the build's Python finds them; those of an earlier call go."""
+        """Put the files of wheels on the path of the build's Python; those of an earlier call are removed."""
         target = self.folder / "requires"
         if target.exists():
             shutil.rmtree(target)
@@ -113,7 +113,7 @@ class Bench:
         return {canonicalize_name(one.metadata["Name"]): one.version for one in found}
 
     def requires_of_hook(self) -> tuple[str, ...]:
-        """What the backend asks for besides: ``get_requires_for_build_wheel``."""
+        """The backend's further requirements: ``get_requires_for_build_wheel``."""
         what = f"asking {self.sdist.file} what its build needs{self._with}"
         try:
             found = json.loads(self._run("requires", what))
@@ -125,7 +125,7 @@ class Bench:
         return texts
 
     def build(self) -> tuple[str, wheels.Content]:
-        """The wheel's file name and its files, after it was looked at."""
+        """The wheel's file name and its checked files."""
         what = f"building {self.sdist.file}{self._with}"
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:
@@ -148,7 +148,7 @@ class Bench:
 
     @property
     def _fitting(self) -> frozenset[Tag] | None:
-        """Tags of what is compiled here: for this Python, and for a Linux that no ``manylinux`` describes."""
+        """Tags of wheels compiled here: for this Python, and for a Linux that no ``manylinux`` describes."""
         if not self.compiles:
             return None
         target = Target(python=self.wanted, platform=host_platform(), glibc=_ANY_GLIBC)
@@ -218,7 +218,7 @@ _ENVIRONMENT = {
 
 
 def _installed(name: str) -> str | None:
-    """Where a wheel's file goes below one folder; None for scripts, headers and the like."""
+    """The path of a wheel's file below one folder; None for scripts, headers and the like."""
     first, _, rest = name.partition("/")
     if not first.endswith(".data"):
         return name
@@ -256,6 +256,6 @@ def _lay(rootfs: Path, folder: Path) -> None:
 
 
 def _unread(name: str) -> bool:
-    """dpkg's lists of files say whose a library is."""
+    """dpkg's lists of files name the package of a library."""
     of_dpkg = name.startswith("./var/lib/dpkg/info/") and name.endswith(".list")
     return name.startswith(_UNREAD) and not of_dpkg

@@ -1,4 +1,4 @@
-"""What the compiled files of a wheel load, and which Debian packages of the build's system have it."""
+"""Finds the Debian packages whose libraries the compiled files of a wheel load."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def loaded(
 
 
 def _is_of(data: bytes, machine: str) -> bool:
-    """Whether it is code of ``machine``: 64 bits, little-endian."""
+    """True for code of ``machine``: 64 bits, little-endian."""
     return data[4:6] == b"\x02\x01" and struct.unpack_from("<H", data, 18)[0] == _MACHINES[machine]
 
 
 def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str | None:
-    """Where the loader finds a library: its path from the root, with no link in it."""
+    """The library that the loader finds: its path from the root, with no link in it."""
     usual = (f"/usr/lib/{machine}-linux-gnu", "/usr/lib", "/usr/local/lib")
     for folder in (*(path for path in paths if path.startswith("/")), *usual):
         place = _real(f"{folder}/{library}", root)
@@ -71,7 +71,7 @@ def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str |
 
 
 def _real(path: str, root: Path) -> str | None:
-    """Follow the links of the system, as its own root would have it; None where nothing is there."""
+    """Follow the links of the system, from its own root; None if nothing is there."""
     for _ in range(_MOST_LINKS):
         path = _merged(posixpath.normpath(path))
         here = root / path.lstrip("/")

@@ -22,7 +22,7 @@ def main(job):
             os.utime(os.path.join(folder, name), (job["epoch"], job["epoch"]))
     os.chdir(work)
     sys.argv = ["setup.py"]
-    # A setup.py is run with its own folder first; a backend in the source is found where it says.
+    # A setup.py is run with its own folder first; a backend in the source is found on its path.
     sys.path[:0] = [os.path.join(work, folder) for folder in job["path"]]
     module, _, name = job["backend"].partition(":")
     backend = importlib.import_module(module)

@@ -30,7 +30,7 @@ WRAPPER = b"""#!/bin/sh
 for word; do
     case $word in
     -march=native | -mtune=native | -mcpu=native)
-        echo "${0##*/}: $word is not taken: what comes out would depend on this machine's processor" >&2
+        echo "${0##*/}: $word is not taken: the result would depend on this machine's processor" >&2
         exit 1
         ;;
     esac

@@ -31,7 +31,7 @@ MOST_FILES = 100_000
 _PIECE = 1 << 20
 _LARGEST_TOML = 1 << 20
 _LEGACY = ("setuptools >= 40.8.0",)
-"""What PEP 517 has a frontend take where a project says nothing."""
+"""The default of PEP 517 for a project that names no backend."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def unpack(archive: Path, target: Path) -> Path:
 
 
 def build_system(source: Path, *, what: str) -> BuildSystem:
-    """How the project wants to be built. Raises CellError where it cannot be read, or not be followed."""
+    """The build settings of the project. Raises CellError if they cannot be read or followed."""
     path = source / "pyproject.toml"
     try:
         document = parse_toml(read_file(path, most=_LARGEST_TOML)) if path.is_file() else {}

@@ -1,7 +1,7 @@
-"""What a build made: is it the wheel that was asked for, and how it becomes the same bytes everywhere.
+"""Checks the wheel that a build made, and makes its bytes the same on every machine.
 
-Entries are sorted, dated 1980-01-02 and stored as they are: what deflate makes of them depends on the zlib of
-the machine. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
+Entries are sorted, dated 1980-01-02 and stored uncompressed, because deflate's output depends on the
+machine's zlib. https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DATE = (1980, 1, 2, 0, 0, 0)
 _REGULAR = 0o100000
 _ANY = {"py3-none-any", "py2-none-any"}
 _NAMED = 8
-"""Files of those that differ, in an error."""
+"""Greatest number of different files in an error."""
 _HINT = (
     "pin another version of it, name an index that has a wheel (`index:`), or leave it out of 'from-source'"
 )
@@ -53,7 +53,7 @@ def refuse_other(
 ) -> None:
     """Raise CellError unless this is a wheel of that name and version, for that Python.
 
-    A pure one, where ``fitting`` is None; else one that has these tags.
+    A pure one if ``fitting`` is None; else one that has these tags.
     """
     what = f"{sdist.file} was built to {path.name}, which"
     try:

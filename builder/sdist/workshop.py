@@ -1,4 +1,4 @@
-"""From a source distribution to a wheel: once to lock it, twice over; and again from the lock, by hash."""
+"""Builds a wheel from a source distribution: twice to lock it, and again from the lock, by hash."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """Builds wheels; what was built is kept in the cache, where fetched wheels are."""
+    """Builds wheels and keeps them in the cache beside fetched ones."""
 
     debian: Debian
     cache: Path
@@ -63,11 +63,11 @@ class Workshop:
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
     ) -> LocalWheel:
-        """Find out what the wheel needs to be built, and build it twice.
+        """Resolve the requirements of the build, and build the wheel twice.
 
         With ``needs`` it may be compiled, in a ``system`` that has a compiler and those Debian packages.
 
-        ``pins`` are the cell's own requirements: where it names a version of setuptools, that one builds.
+        ``pins`` are the cell's own requirements: a version of setuptools among them is the one that builds.
 
         Raises:
             CellError: it cannot be built, is neither pure Python nor compiled for the cell, or two builds
@@ -106,9 +106,9 @@ class Workshop:
         return self._keep(name, wheels.normalised(content), source)
 
     def make(self, wheel: Wheel, index: Index) -> Path:
-        """The file of a locked wheel, built again where it is not in the cache.
+        """The file of a locked wheel, built again if it is not in the cache.
 
-        Raises CellError where it does not come out as it was locked.
+        Raises CellError if it differs from the locked one.
         """
         path = cache_path(wheel, self.cache)
         source = wheel.source
@@ -150,7 +150,7 @@ class Workshop:
         return LocalWheel(wheel=wheel, path=path)
 
     def _known(self, source: WheelSource) -> LocalWheel | None:
-        """What this very source came out as on this machine, if it is still there."""
+        """The wheel that this machine built from this source, if it is still there."""
         try:
             said: dict[str, Any] = json.loads(self._note(source).read_text("utf-8"))
             if source.compiled is not None:
@@ -218,7 +218,7 @@ def _equip(
     target: Target,
     pins: Sequence[str] = (),
 ) -> tuple[Wheel, ...]:
-    """Find out what the build requires, and lay it."""
+    """Resolve the requirements of the build, and lay them."""
     target = replace(target, python=bench.python, platform=host_platform())
     asked = bench.system.requires
     resolve = partial(
@@ -245,7 +245,7 @@ def _resolve(
     pins: Sequence[str],
     own: Mapping[str, str],
 ) -> tuple[Wheel, ...]:
-    """What the build requires, as wheels; with the cell's own pins on the same packages where that can be.
+    """The wheels that the build requires, with the cell's own pins on the same packages if possible.
 
     Of what no index has wheels of, the system's ``own`` packages do: pycairo, for PyGObject.
     """

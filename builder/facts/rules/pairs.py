@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def known_bad(stack: Stack) -> Iterator[Finding]:
-    """``known-bad``: what others have found out the hard way. Only where every part is known for certain."""
+    """``known-bad``: combinations that others found broken, only if every part is known for certain."""
     gpus = [row for name in stack.cell.gpus if (row := card_of(name, stack.facts)) is not None]
     yield from bad_pairs(component_versions(stack), gpus, stack.facts)
 
