@@ -230,6 +230,12 @@ class MeasuredRemedies(Remedies):
         wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
         return [self._uninstall(names), self._pip(wanted, flags="--no-deps ")]
 
+    def _package_pin_mismatch(self):
+        """What was asked for and missed, package by package: by the check itself, or of all that is here."""
+        missed = self.evidence.get("missed") or self.evidence.get("lost") or self.facts.get("unmet") or ()
+        wanted = list(dict.fromkeys(entry["wants"] for entry in missed))
+        return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
+
     # -- CUDA's libraries
 
     def _toolkit_library_missing(self):

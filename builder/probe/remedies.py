@@ -315,16 +315,22 @@ class Remedies(HostRemedies):
         ]
 
     def _package_pin_mismatch(self):
-        wants = self.detail.get("wants")
-        if wants:
-            return [self._pip(re.sub(r"[ ()]", "", wants), flags="--no-deps ")]
         wants = self.detail.get("requirement")
         if wants == "torchvision":
             return self._torchvision()
-        if wants:
-            return [self._pip(wants)]
-        pin = self._cudnn_pin()
-        return [self._pip(pin)] if pin else []
+        if wants == "jax's plug-in":
+            return self._jax_plugin()
+        return [self._pip(wants)] if wants else []
+
+    def _jax_plugin(self):
+        """Both halves of the plug-in at jaxlib's own version."""
+        version = self.here.packages.get("jaxlib")
+        found = re.search(r"jax_cuda(\d+)_plugin", str(self.detail.get("line")))
+        major = found.group(1) if found else self.cuda
+        if not version or not major:
+            return []
+        names = ["jax-cuda%s-%s==%s" % (major, half, version) for half in ("plugin", "pjrt")]
+        return [self._pip(*names, note="the release of the jaxlib that is here")]
 
     def _torchvision(self):
         """The release for the PyTorch here: 0.15 for 2.0 and so on, 0.14 for 1.13 and so on
