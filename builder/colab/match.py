@@ -194,7 +194,7 @@ class _Asker:
         best = self._best(same)
         if best is None:
             return self._why_not(package, version, files, same)
-        if wanted.local is not None and _label(best) != wanted.local:
+        if wanted.local is not None and parse_wheel_filename(best.name)[1].local != wanted.local:
             return self._by_its_word(package, wanted, best)
         return Match(
             package=package,
@@ -325,10 +325,6 @@ def _is(file: IndexFile, version: str, *, local: bool = False) -> bool:
     except InvalidWheelFilename:
         return False
     return found == Version(version) if local else Version(found.public) == Version(version)
-
-
-def _label(file: IndexFile) -> str | None:
-    return parse_wheel_filename(file.name)[1].local
 
 
 def _is_source(file: IndexFile, package: PipPackage, version: str) -> bool:

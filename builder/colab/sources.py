@@ -111,7 +111,8 @@ class _Builder:
             built = lock(target=self.target, system=self.system)
         except CellError as problem:
             needs = load().build_needs(package.key, sdist.version)
-            if self.compiles is None or (needs is None and not _of_code(problem)):
+            of_code = (problem.hint or "").startswith(advice.COMPILED)
+            if self.compiles is None or (needs is None and not of_code):
                 return _not_built(match, problem)
             return self._compile(match, lock, self.compiles, needs or ())
         return replace(
@@ -145,10 +146,6 @@ class _Builder:
             built=built.path,
             compiled=source.compiled if source is not None else None,
         )
-
-
-def _of_code(problem: CellError) -> bool:
-    return problem.hint is not None and problem.hint.startswith(advice.COMPILED)
 
 
 def _not_built(match: Match, problem: CellError) -> Match:

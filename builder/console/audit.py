@@ -205,12 +205,11 @@ def _held(held: Held, audit: Audit) -> str:
 
 def _frameworks(row: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for framework in row["frameworks"]:
-        compiled, loaded = (_pair(framework[key]) for key in ("compiled", "loaded"))
+        compiled, loaded = (
+            f"CUDA {versions['cuda'] or '?'} cuDNN {versions['cudnn'] or '?'}"
+            for versions in (framework["compiled"], framework["loaded"])
+        )
         yield f"{framework['name']} {framework['version']}", compiled, loaded
-
-
-def _pair(versions: dict[str, str | None]) -> str:
-    return f"CUDA {versions['cuda'] or '?'} cuDNN {versions['cudnn'] or '?'}"
 
 
 def _marked(outcome: AuditOutcome, text: str, terminal: Terminal) -> str:

@@ -53,7 +53,8 @@ def parse_reference(text: str) -> BaseReference:
             len(tag),
         )
     first, slash, remainder = name.partition("/")
-    host, path = (first, remainder) if slash and _is_host(first) else (None, name)
+    is_host = "." in first or ":" in first or first == "localhost"  # Docker's rule
+    host, path = (first, remainder) if slash and is_host else (None, name)
     if host is not None and not _HOST.fullmatch(host):
         raise BadValue(f"'{host}' is no host of a registry", "as in host.example:5000", 0, len(host))
     if not _PATH.fullmatch(path):
@@ -70,11 +71,6 @@ def parse_reference(text: str) -> BaseReference:
             f"say which one is meant: '{text}:TAG', or '{text}@sha256:…'",
         )
     return BaseReference(host=host, path=path, tag=tag or None, digest=digest or None)
-
-
-def _is_host(first: str) -> bool:
-    """Whether the part before the first '/' is a host: the rule that Docker has."""
-    return "." in first or ":" in first or first == "localhost"
 
 
 def _base(text: str) -> str:

@@ -122,26 +122,15 @@ def _over(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[st
     for name, setting in above.items():
         if keys.CELL[name].adds and name in below:
             items = (*below[name].items, *setting.items)
-            items = _LAST.get(name, _each)(items)
-            merged[name] = Setting(items, setting.span)
+            end = _NAME_ENDS.get(name)
+            last = {item.partition(end)[0] if end else item: item for item in items}
+            merged[name] = Setting(tuple(last.values()), setting.span)
         else:
             merged[name] = setting
     return merged
 
 
-def _each(items: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(items))
-
-
-def _variables(items: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{name}={value}" for name, value in dict(_pair(item) for item in items).items())
-
-
-def _builds(items: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple({_name(item): item for item in items}.values())
-
-
-_LAST = {"env": _variables, "from-source": _builds}
+_NAME_ENDS = {"env": "=", "from-source": ":"}
 """Keys that may give the same name twice; the upper layer's counts."""
 
 

@@ -84,7 +84,11 @@ def find_failures(
     cell, now = row.cell, datetime.now(UTC)
     policy = Policy(now=now, reporters=reporters)
     on = {name: registry.digest_of(f"{row.target}:{name}") for name in names}
-    own = [report for report in reports if isinstance(report, SealedReport) and _names(report, cell)]
+    own = [
+        report
+        for report in reports
+        if isinstance(report, SealedReport) and (report.cell, report.matrix) == (cell.id, cell.matrix)
+    ]
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
     digests |= {digest for digest in on.values() if digest is not None}
     staged = row.found.staged.digest if row.found is not None else None
@@ -115,10 +119,6 @@ def say_failures(
         made = attach_failures(registry, rows[0].image, entries, signer=signer, note=note)
         done += [replace(one, attached=piece) for one, piece in zip(rows, made, strict=True)]
     return tuple(done)
-
-
-def _names(report: SealedReport, cell: Cell) -> bool:
-    return (report.cell, report.matrix) == (cell.id, cell.matrix)
 
 
 def _public(registry: Registry, target: str, digest: str, cell: Cell) -> Staged | None:

@@ -78,7 +78,7 @@ def build_system(source: Path, *, what: str) -> BuildSystem:
         raise CellError(f"{what}: [build-system] of its pyproject.toml is not as PEP 518 has it", hint=_HINT)
     for text in requires:
         refuse_address(text, what)
-    if any(_climbs(folder) for folder in folders):
+    if any(name.startswith("/") or ".." in name.split("/") or "\\" in name for name in folders):
         raise CellError(f"{what}: backend-path leads out of the archive", hint=_HINT)
     return BuildSystem(backend=backend, path=tuple(folders), requires=tuple(requires))
 
@@ -97,10 +97,6 @@ def refuse_address(text: str, what: str) -> None:
             f"{what}: it wants {parsed.name} from an address to be built, but only an index is asked",
             hint=_HINT,
         )
-
-
-def _climbs(name: str) -> bool:
-    return name.startswith("/") or ".." in name.split("/") or "\\" in name
 
 
 class _Writer:

@@ -53,7 +53,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
             "cuda-provider",
             Outcome.WARNS,
             f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag is enough",
-            (named, *_tag_values(stack)),
+            (named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,),
         )
     if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
         yield Finding(
@@ -79,10 +79,6 @@ def _one_major(stack: Stack) -> Iterator[Finding]:
         )
 
 
-def _tag_values(stack: Stack) -> tuple[Value, ...]:
-    return (Value("base", stack.tag.text, CELL),) if stack.tag else ()
-
-
 def libraries(stack: Stack) -> Iterator[Finding]:
     """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
     if stack.cell.cuda.provider == "none":
@@ -96,13 +92,14 @@ def libraries(stack: Stack) -> Iterator[Finding]:
         if stack.cell.cuda.provider == "wheels":
             missing = [family for family in framework.row.needs if family not in _families(stack)]
             if missing:
+                packages = ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
                 yield Finding(
                     "cuda-libraries",
                     Outcome.IMPOSSIBLE,
                     f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them are not "
                     "among the cell's packages, and without them it runs on the CPU and says so only in "
                     "its log",
-                    (needed, Value("packages", _packages(stack), CELL)),
+                    (needed, Value("packages", packages, CELL)),
                 )
         elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
             yield Finding(
@@ -112,10 +109,6 @@ def libraries(stack: Stack) -> Iterator[Finding]:
                 "an nvidia/cuda tag, or NVIDIA's wheels",
                 (needed,),
             )
-
-
-def _packages(stack: Stack) -> str:
-    return ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
 
 
 def _families(stack: Stack) -> set[str]:

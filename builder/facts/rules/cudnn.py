@@ -72,10 +72,13 @@ def version(stack: Stack) -> Iterator[Finding]:
             continue
         if framework.brings == "inside":
             if framework.cudnn is not None:
-                yield _inside(framework, framework.cudnn)
+                text = f"{framework.label} carries its own cuDNN {framework.cudnn.text}"
+                yield Finding("cudnn-version", Outcome.POSSIBLE, text, (framework.cudnn,))
             continue
         if framework.cudnn is None:
-            yield from _not_told(framework)
+            if framework.row is not None and "cudnn" in framework.row.needs:
+                text = f"no public source says which cuDNN {framework.label} was compiled with"
+                yield Finding("cudnn-version", Outcome.UNKNOWN, text)
             continue
         loaded = stack.cudnn_for(framework.cudnn)
         if loaded is None and _unread_base(stack):
@@ -122,21 +125,6 @@ def _unread_base(stack: Stack) -> bool:
     """Whether CUDA comes from an image of one's own, of which nothing says what is in it."""
     cell = stack.cell
     return cell.cuda.provider == "base" and cell.base.kind == "registry" and stack.tag is None
-
-
-def _inside(framework: CellFramework, cudnn: Value) -> Finding:
-    return Finding(
-        "cudnn-version", Outcome.POSSIBLE, f"{framework.label} carries its own cuDNN {cudnn.text}", (cudnn,)
-    )
-
-
-def _not_told(framework: CellFramework) -> Iterator[Finding]:
-    if framework.row is not None and "cudnn" in framework.row.needs:
-        yield Finding(
-            "cudnn-version",
-            Outcome.UNKNOWN,
-            f"no public source says which cuDNN {framework.label} was compiled with",
-        )
 
 
 def _compare(
