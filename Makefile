@@ -42,6 +42,9 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 newest: $(BIN)/rtbuild  ## the probe beside the newest release of each framework; downloads 25 GB, keeps none of it
 	$(PYTEST) -q tests/nightly/test_newest_releases.py
 
+kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
+	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
+
 test-docker: setup  ## the part that needs an engine or a registry
 	$(PYTEST) -q -m 'docker and not wheels and not long'
 
