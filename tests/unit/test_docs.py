@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -113,3 +114,17 @@ def test_options_of_the_probe_in_the_docs_are_there() -> None:
     }
     assert given
     assert given <= set(re.findall(r"--[a-z-]+", known))
+
+
+def test_what_the_tutorial_types_before_it_builds_is_run(tmp_path: Path) -> None:
+    """In an empty folder, as a reader types it; what follows needs an engine."""
+    (tmp_path / "matrices").mkdir()
+    (tmp_path / "matrices/tf28.yaml").write_text(block("yaml", "version: 1"))
+    typed = [
+        shlex.split(line.removeprefix("$ ").partition(" #")[0])
+        for line in block("console", "rtbuild explain").splitlines()
+    ]
+    assert [words[1] for words in typed] == ["list", "check", "explain"]
+    for words in typed:
+        done = rtbuild(tmp_path, *words[1:])
+        assert "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163" in done.stdout
