@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.facts import tables
+from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.finding import Finding, Outcome, summary
 from builder.facts.nearest import nearest
 from builder.facts.rules import RULES
@@ -77,7 +78,7 @@ def explain(cell: Cell, findings: Sequence[Finding]) -> str:
     """Why the verdict on this cell is what it is, as text that a person follows."""
     verdict = summary(findings)
     lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
-    lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {cell.python}"]
+    lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {_python(cell)}"]
     lines += [
         f"  base        {cell.base}",
         f"  cuda        {', '.join((cell.cuda.provider, *cell.cuda.packages))}",
@@ -95,6 +96,16 @@ def explain(cell: Cell, findings: Sequence[Finding]) -> str:
     if way_out is not None:
         lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
     return "\n".join(lines) + "\n"
+
+
+def _python(cell: Cell) -> str:
+    """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
+    known = tables.load()
+    system = system_of(cell, Truth(), tag_of(cell.base, known), known)
+    if has_own_python(cell, system):
+        return cell.python
+    there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""
+    return f"{cell.python_patch or cell.python}, standalone{there}"
 
 
 _VERDICT = {

@@ -80,16 +80,17 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
         for name in itertools.islice(_tags(stack, cell.python), 12):
             yield (("base", name),), replace(cell, base=Base(kind="registry", name=name))
     others = [python for python in pythons if python != cell.python]
-    for python in others:
-        if stack.system is None or python in stack.system.python:
-            yield (("python", python),), replace(cell, python=python)
+    for number, python in enumerate(others):
+        standalone = number == 0 and cell.python_from != "base"  # the nearest one: each is a look more
+        if standalone or stack.system is None or python in stack.system.python:
+            yield (("python", python),), replace(cell, python=python, python_patch=None)
     if keeps_python:
         yield from _extras(stack)
         if cell.cuda.provider == "none":
             yield (("cuda", "wheels"),), replace(cell, cuda=Cuda(provider="wheels"))
     for python in others[:3]:
         for name in itertools.islice(_tags(stack, python), 6):
-            changed = replace(cell, base=Base(kind="registry", name=name), python=python)
+            changed = replace(cell, base=Base(kind="registry", name=name), python=python, python_patch=None)
             yield (("base", name), ("python", python)), changed
 
 

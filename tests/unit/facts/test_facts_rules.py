@@ -454,3 +454,10 @@ def test_ctranslate2_warns_where_its_convolutions_find_no_cudnn(make) -> None:
     assert outcome(check(replace(cell, cuda=eight)), "cudnn-version") is Outcome.IMPOSSIBLE
     newest = replace(cublas, frameworks=("ctranslate2==4.8.5",))
     assert summary(check(newest)) is Outcome.POSSIBLE
+
+
+def test_explain_says_whose_python_it_is(make) -> None:
+    cell = make("numpy==2.2.6", python="3.12", base="rootfs:debian/bookworm", cuda="none")
+    assert "  python      3.12, standalone (debian/bookworm has 3.11)\n" in explain(cell, check(cell))
+    own = replace(cell, python="3.11")
+    assert "  python      3.11\n" in explain(own, check(own))
