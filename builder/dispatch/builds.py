@@ -120,7 +120,7 @@ def _lane(fleet: Fleet) -> BuildLane:
     if fleet.build is None:
         raise UsageError(
             "the fleet file does not say how to build",
-            hint="build: {partition: …, layers_key: cosign.pub, sign_layers: cosign.key}",
+            hint="build: {partition: …, layers_key: cosign.pub, key: cosign.key}",
         )
     return fleet.build
 
@@ -135,7 +135,7 @@ def _script(
             whole = text if text.endswith("\n") else text + "\n"
             run.append(f"cat >\"$folder\"/{shlex.quote(name)} <<'{end}'\n{whole}{end}")
     command = [fleet.command, "build", "--locked", "--engine", "none", "--progress", "plain"]
-    keys = ["--layers-key", lane.layers_key, "--sign-layers", lane.sign_layers]
+    keys = ["--layers-key", lane.layers_key, "--key", lane.key]
     run.append("repository=${subject#*=} matrix=${subject%%=*}")
     run.append(
         f'cd "$folder" && {shlex.join(command)} "$matrix.yaml" --select "$cell" --push "$repository"'

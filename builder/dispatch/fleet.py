@@ -45,7 +45,7 @@ class BuildLane(Resources):
     cpus: Count = 2
     memory: Word | None = Field(None, description="As sbatch --mem has it: 8G.")
     layers_key: Place = Field(description="As build --layers-key, on a node.")
-    sign_layers: Place = Field(description="As build --sign-layers, on a node.")
+    key: Place = Field(description="As build --key, on a node.")
 
 
 class Lane(Resources):

@@ -27,7 +27,7 @@ cat >"$folder"/torch.lock.json <<'END-991f99bdda71cb38'
 {"cells": {}}
 END-991f99bdda71cb38
 repository=${subject#*=} matrix=${subject%%=*}
-cd "$folder" && rtbuild build --locked --engine none --progress plain "$matrix.yaml" --select "$cell" --push "$repository" --layers-from "$repository" --layers-key /etc/rtbuild/cosign.pub --sign-layers env://COSIGN_KEY || code=$?
+cd "$folder" && rtbuild build --locked --engine none --progress plain "$matrix.yaml" --select "$cell" --push "$repository" --layers-from "$repository" --layers-key /etc/rtbuild/cosign.pub --key env://COSIGN_KEY || code=$?
 case $code in
   0 | 2 | 4) exit $code ;;
 esac

@@ -14,16 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builder.cli.app import loaded
 from builder.dispatch import slurm
 from builder.dispatch.builds import BuildCell, build_tasks, render
 from builder.dispatch.fleet import Fleet, load_fleet
+from builder.dispatch.plan import StagedCell, tasks_of
 from builder.errors import MatrixError, UsageError
 
 if TYPE_CHECKING:
     from tests.conftest import Golden
     from tests.unit.dispatch.conftest import Desk
 
-KEYS = "layers_key: /etc/rtbuild/cosign.pub, sign_layers: 'env://COSIGN_KEY'"
+KEYS = "layers_key: /etc/rtbuild/cosign.pub, key: 'env://COSIGN_KEY'"
 BUILD = f"build: {{partition: cpu, cpus: 4, memory: 8G, at_once: 10, {KEYS}}}\n"
 FLEET = Fleet.model_validate(
     {
@@ -35,11 +37,20 @@ FLEET = Fleet.model_validate(
             "cpus": 4,
             "memory": "8G",
             "layers_key": "/etc/rtbuild/cosign.pub",
-            "sign_layers": "env://COSIGN_KEY",
+            "key": "env://COSIGN_KEY",
         },
     }
 )
 FILES = {"torch": ("version: 1\nname: torch\n# it's $HOME `id`\n", '{"cells": {}}')}
+
+
+TASKS = tasks_of(
+    [
+        StagedCell(
+            cell="c", matrix="m", repository="r", digest="sha256:0", probe="p", inputs="i", classes=("T4",)
+        )
+    ]
+)
 
 
 def cell(name: str, *layers: str) -> BuildCell:
@@ -95,6 +106,14 @@ def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_a_node_calls_commands_with_options_that_they_have() -> None:
+    build = render(build_tasks(CELLS), FLEET, FILES)["0.0"]
+    for name, text in (("build", build), ("verify-digest", slurm.render(TASKS, FLEET)["T4"])):
+        (line,) = (line for line in text.splitlines() if f"rtbuild {name} " in line)
+        known = {option for parameter in loaded(name).params for option in parameter.opts}
+        assert set(re.findall(r" (--[a-z-]+)", line)) <= known
+
+
 def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
     """The script runs, with a double of rtbuild that shows what it was called with."""
     (script,) = render(build_tasks(CELLS[:1]), FLEET, FILES).values()
@@ -104,7 +123,7 @@ def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "0", "SLURMD_NODENAME": "n1"}
     done = subprocess.run(["bash"], input=script, env=env, capture_output=True, text=True, check=True)
     assert "--select\ntorch2.1\n--push\nregistry.example/staging\n" in done.stdout
-    assert "--layers-key\n/etc/rtbuild/cosign.pub\n--sign-layers\nenv://COSIGN_KEY\n" in done.stdout
+    assert "--layers-key\n/etc/rtbuild/cosign.pub\n--key\nenv://COSIGN_KEY\n" in done.stdout
     assert done.stdout.endswith("".join(FILES["torch"]) + "\n")
 
 
@@ -127,11 +146,11 @@ def test_what_a_fleet_lacks_for_builds(desk: Desk, scheduler: str, more: str, sa
 
 
 def test_an_error_in_the_part_about_builds_is_at_its_place(desk: Desk) -> None:
-    desk.write_fleet("slurm", "build: {layers_key: a.pub, sign_layer: a.key}\n")
+    desk.write_fleet("slurm", "build: {layer_key: a.pub, key: a.key}\n")
     with pytest.raises(MatrixError) as raised:
         load_fleet(desk.fleet)
-    assert "fleet.yaml:5:28: error: unknown key 'sign_layer'" in str(raised.value)
-    assert "did you mean 'sign_layers'?" in str(raised.value)
+    assert "fleet.yaml:5:9: error: unknown key 'layer_key'" in str(raised.value)
+    assert "did you mean 'layers_key'?" in str(raised.value)
 
 
 def test_what_is_there_is_not_built_and_waves_wait_for_each_other(desk: Desk) -> None:
