@@ -26,6 +26,7 @@ _LINK_LIBCUDA = (
     "ln -s libcuda.so.1 "
     '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
 )
+_PRELOAD = "then call onnxruntime.preload_dlls() before the first session"
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
 
 
@@ -189,8 +190,7 @@ class Remedies(HostRemedies):
         """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
         if not self.detail.get("major") or not self._driver_serves((12, 0)):
             return []
-        note = "then call onnxruntime.preload_dlls() before the first session"
-        return [self._pip("onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27", note=note)]
+        return [self._pip("onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27", note=_PRELOAD)]
 
     # -- CUDA's libraries
 
@@ -295,7 +295,7 @@ class Remedies(HostRemedies):
                 )
             return [
                 Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
-                self._pip(wanted),
+                self._pip(wanted, note=_PRELOAD if "cudnn" in wanted else None),
             ]
         return []
 
