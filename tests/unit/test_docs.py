@@ -128,3 +128,9 @@ def test_what_the_tutorial_types_before_it_builds_is_run(tmp_path: Path) -> None
     for words in typed:
         done = rtbuild(tmp_path, *words[1:])
         assert "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163" in done.stdout
+
+
+def test_the_matrix_of_the_page_on_colab_is_possible(tmp_path: Path) -> None:
+    (matrix,) = re.findall(r"```yaml\n(version: 1.*?)```", (ROOT / "docs/colab.md").read_text(), re.DOTALL)
+    (tmp_path / "colab.yaml").write_text(matrix)
+    rtbuild(tmp_path, "check", "colab.yaml")
