@@ -218,7 +218,9 @@ def _compare(found, row, need, distributions, strict):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
         wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
         library, cause = _WHEELS.get(wheel.group(1), (None, None))
-        if library and (exact or need["optional"]) and not lies_somewhere(library, wheel.group(2)):
+        # XLA opens NCCL only for more than one GPU
+        needed = wheel.group(1) != "nccl" if need["optional"] else exact
+        if library and needed and not lies_somewhere(library, wheel.group(2)):
             found["lost"].append(dict(entry, cause=cause))
         else:
             found["absent"].append(entry)

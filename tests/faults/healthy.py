@@ -277,6 +277,16 @@ def marker_elsewhere(scene: Scene) -> None:
     )
 
 
+@healthy("an extra of which all is installed but NCCL")
+def extra_without_nccl(scene: Scene) -> None:
+    _sound(scene)
+    names = ("cublas", "cufft", "curand", "nccl")
+    requires = tuple(f"nvidia-{name}-cu12==1.0 ; extra == 'with-cuda'" for name in names)
+    scene.record("somenet", "1.0", [], requires=requires)
+    for name in names[:3]:
+        scene.record(f"nvidia-{name}-cu12", "1.0", [])
+
+
 @healthy("neither cuDNN nor a framework")
 def nothing(scene: Scene) -> None:
     scene.env["CUDA_VERSION"] = "12.4.1"
