@@ -244,12 +244,8 @@ def _texts(signatures: Path) -> Mapping[str, tuple[str, ...]]:
     parser.read(signatures, encoding="utf-8")
     found: dict[str, list[str]] = {}
     for section in parser.sections():
-        cause, example = (
-            parser.get(section, "cause", fallback=""),
-            parser.get(section, "example", fallback=""),
-        )
-        if cause and example:
-            found.setdefault(cause, []).append(example)
+        for cause in parser.get(section, "causes", fallback="").split():
+            found.setdefault(cause.rstrip(","), []).append(parser.get(section, "example"))
     return {cause: tuple(dict.fromkeys(rows)) for cause, rows in found.items()}
 
 

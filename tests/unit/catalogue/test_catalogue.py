@@ -247,3 +247,6 @@ def test_the_causes_are_the_probes() -> None:
     causes = causes_of(PROBE)
     assert {"cudnn-shadowed", "driver-too-old"} <= {cause.id for cause in causes}
     assert all(cause.remedy and cause.source.startswith("https://") for cause in causes)
+    texts = {cause.id: cause.texts for cause in causes}
+    assert any("driver version is insufficient" in text for text in texts["driver-too-old"])
+    assert sum(map(bool, texts.values())) > 30
