@@ -272,8 +272,8 @@ def test_a_class_that_no_node_has(small: Scene) -> None:
     assert "not submitted: Batch job submission failed: Requested node configuration is not avail" in said
 
 
-def test_without_a_gpu_the_real_path_says_so(small: Scene) -> None:
-    """Nothing is a double here but the image: Docker has no GPU to give, so there is no report."""
+def test_a_container_that_does_not_start_is_no_report(small: Scene) -> None:
+    """The real Docker is asked, for GPUs that this machine lacks and an image that cannot run: no report."""
     small.write_node("$PATH")
     small.fleet.write_text(small.fleet.read_text().replace("attempts: 3", "attempts: 2"))
     code, rows = small.dispatch()
