@@ -152,3 +152,9 @@ def test_a_class_name_means_one_thing() -> None:
 )
 def test_what_goes_into_images_imports_nothing_of_ours(path: Path) -> None:
     assert not {name for name in imports(path) if room(name) not in APART}
+
+
+def test_a_test_file_has_a_name_of_its_own() -> None:
+    """pytest imports test files by their bare names: of two with one name, one is not collected."""
+    names = [path.name for path in BUILDER.parent.glob("tests/**/test_*.py")]
+    assert sorted(names) == sorted(set(names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import importlib
 import io
 import os
 import sys
@@ -30,7 +31,6 @@ from builder.layers.pack import Pack, keep_pack
 from builder.layers.scratch import Scratch
 from builder.layers.tar import MTIME
 from builder.recipe import render
-from builder.sandbox import script as scripts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))
 import recipe_cells
@@ -69,7 +69,7 @@ def step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Rec
     def with_folders(program: list[str], view: sandbox.View, **options: Any) -> bytes:
         return sandbox.run(program, replace(view, folders=FOLDERS), **options)
 
-    monkeypatch.setattr(scripts, "run", with_folders)
+    monkeypatch.setattr(importlib.import_module("builder.sandbox.run"), "run", with_folders)
     found = bytecode_step()
     assert '"/usr/bin/$python" -B' in found.script
     script = found.script.replace('"/usr/bin/$python" -B', f'"{request.param}" -B')
