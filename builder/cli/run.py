@@ -188,6 +188,8 @@ def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
         return process.wait()
     except KeyboardInterrupt:
         _stop(planned.name, planned, process)
+        if document is not None and process.stdout is not None:
+            _relay(process.stdout, document)  # its last words
         return 0
 
 

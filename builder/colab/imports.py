@@ -75,9 +75,9 @@ class Imported:
         """``tensorflow==2.18.0``, …, as the matrix has them."""
         by_name = {match.package.key: match for match in self.matching.found}
         found = [by_name[name] for name in FRAMEWORKS if name in by_name]
-        # without its compiled half jax is a package like others
-        half = any(re.fullmatch(r"jaxlib|jax-cuda\d+-plugin", name) for name in by_name)
-        found = [match for match in found if match.package.key != "jax" or half]
+        # without its compiled half jax is a package like others, if there are others
+        if not any(re.fullmatch(r"jaxlib|jax-cuda\d+-plugin", name) for name in by_name):
+            found = [match for match in found if match.package.key != "jax"] or found
         return tuple(_framework(match, by_name) for match in found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -97,8 +98,7 @@ def _unpacked(client: docker.DockerClient, reference: str) -> int:
 def listed(client: docker.DockerClient, inputs: str | None = None) -> dict[str, tuple[str, ...]]:
     """Images by what they were built from, all or those of ``inputs``: their names, and then their ids."""
     label = INPUTS_LABEL if inputs is None else f"{INPUTS_LABEL}={inputs}"
-    with said_by_engine("list images"):
-        found = client.api.images(filters={"label": label})
+    found = _listed(client, label)
     named: dict[str, list[str]] = {}
     ids: dict[str, list[str]] = {}
     for entry in found:
@@ -108,10 +108,23 @@ def listed(client: docker.DockerClient, inputs: str | None = None) -> dict[str, 
     return {given: (*sorted(named[given]), *sorted(ids[given])) for given in ids}
 
 
+def _listed(client: docker.DockerClient, label: str) -> list[dict[str, Any]]:
+    """The engine's rows of the images with a label.
+
+    Engine 26.1 with the containerd store answers 404 if another process removes an image meanwhile.
+    """
+    with said_by_engine("list images"):
+        for pause in (0.1, 0.5, 2.0):
+            try:
+                return list(client.api.images(filters={"label": label}))
+            except docker.errors.NotFound:
+                time.sleep(pause)
+        return list(client.api.images(filters={"label": label}))
+
+
 def cells(client: docker.DockerClient) -> dict[str, str]:
     """The cell of each named image that rtbuild built, by the image's name."""
-    with said_by_engine("list images"):
-        found = client.api.images(filters={"label": CELL_LABEL})
+    found = _listed(client, CELL_LABEL)
     return {
         name: (entry.get("Labels") or {}).get(CELL_LABEL, "")
         for entry in found

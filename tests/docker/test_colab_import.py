@@ -39,7 +39,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("project")
     (folder / "lists").mkdir()
     (folder / "lists/pip-freeze.txt").write_text(FREEZE)
-    (folder / "lists/os-info.txt").write_text("Ubuntu 22.04.4 LTS\nPython 3.11.13\n")
+    (folder / "lists/os-info.txt").write_text(
+        "Ubuntu 22.04.4 LTS\nPython 3.11.2\n"
+    )  # bookworm's own: no standalone one is fetched
     yield folder
     client = docker.from_env()
     for image in client.images.list("rtbuild/colab-excerpt"):
