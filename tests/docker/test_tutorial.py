@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 TUTORIAL = (Path(__file__).resolve().parents[2] / "docs/tutorial.md").read_text()
 CELL = "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163"
 IMAGE = f"rtbuild/tf28:{CELL}"
+WRITTEN = {"render": "recipes/**/Dockerfile", "devcontainer": ".devcontainer/devcontainer.json"}
 
 
 def typed(heading: str) -> list[list[str]]:
@@ -64,4 +65,8 @@ def test_where_to_go_on(built: Path, words: list[str]) -> None:
         arguments.append("--dry-run")  # there is no terminal here
     if words[1] == "render":
         arguments += ["-s", "*bullseye*"]  # the other base lies in a registry
-    assert rtbuild(built, *arguments).stdout
+    done = rtbuild(built, *arguments)
+    if words[1] in WRITTEN:
+        assert list(built.glob(WRITTEN[words[1]]))
+    else:
+        assert done.stdout
