@@ -57,7 +57,7 @@ class Base:
 class Cuda:
     """Where CUDA and cuDNN come from: the base image, NVIDIA's wheels, or nowhere (a CPU image).
 
-    ``packages`` are requirement strings for ``wheels``; empty where the framework brings its own pins.
+    ``packages`` are requirement strings for ``wheels``; empty if the framework brings its own pins.
     """
 
     provider: Literal["base", "wheels", "none"]
@@ -106,7 +106,7 @@ class Cell:
     compiled: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Those that a compiler is needed for, each with the Debian packages of its build besides."""
     python_patch: str | None = None
-    """``3.12.4``, where the matrix names a patch release: that of a standalone Python."""
+    """``3.12.4``, if the matrix names a patch release: that of a standalone Python."""
     python_from: PythonFrom | None = None
     """None: the base's own if it has that version, else a standalone one."""
     variant: str | None = None
@@ -118,7 +118,7 @@ class Cell:
 
     def inputs(self) -> dict[str, Any]:
         """All that a lock depends on, as JSON: the cell without its place, reason and build options."""
-        # Only where it is not the default: locks made before the key was there stay fresh.
+        # Only if it is not the default: locks made before the key was there stay fresh.
         listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
         profile = {"profile": self.profile} if self.profile != "plain" else {}
         builds = [*self.from_source, *({name: list(needs)} for name, needs in self.compiled)]
@@ -182,7 +182,7 @@ class Wheel:
     sha256: str
     size: int
     uploaded: int = 0
-    """When the index says it was uploaded, in seconds since 1970; 0 where the index does not say."""
+    """When the index says it was uploaded, in seconds since 1970; 0 if the index does not say."""
     source: WheelSource | None = field(default=None, compare=False)
     """What it is built from, for one that no index has: see :mod:`builder.sdist`."""
 
@@ -289,7 +289,7 @@ class Pinned:
     epoch: int
     """``SOURCE_DATE_EPOCH`` of the lock: the newest upload time in it."""
     python: StandalonePython | None = None
-    """None where Python is the base's own."""
+    """None if Python is the base's own."""
 
     @property
     def installs(self) -> bool:
@@ -330,13 +330,13 @@ class Image:
     size: int
     """Unpacked, in bytes."""
     reused: bool = False
-    """True where an image with the same inputs was there already and nothing was built."""
+    """True if an image with the same inputs was there already and nothing was built."""
     pushed: str | None = None
     """``repository@sha256:…``: where a registry has it, by the digest of its manifest there."""
 
     @property
     def manifest(self) -> str:
-        """The digest that a report on it is about: the registry's, where one has it."""
+        """The digest that a report on it is about: the registry's, if one has it."""
         return self.pushed.partition("@")[2] if self.pushed else self.digest
 
 
@@ -379,5 +379,5 @@ class Report:
 
     @property
     def test_double(self) -> bool:
-        """True where a stand-in for a GPU or driver took part: never evidence for anything."""
+        """True if a stand-in for a GPU or driver took part: never evidence for anything."""
         return bool(self.document.get("test_double"))

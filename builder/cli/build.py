@@ -34,11 +34,11 @@ def build(
         bool, typer.Option("--verify/--no-verify", help="Run cudnn-verify in what was built.")
     ] = True,
     require_verified: Annotated[
-        bool, typer.Option("--require-verified", help="Exit 5 where no GPU could be asked.")
+        bool, typer.Option("--require-verified", help="Exit 5 if no GPU could be asked.")
     ] = False,
     gpus: opt.Gpus = "auto",
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Build anew even where the image is there already.")
+        bool, typer.Option("--no-cache", help="Build anew even if the image is there already.")
     ] = False,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")

@@ -97,6 +97,8 @@ def _registered(
         )
         found += images
         notes += doubts
+    if repositories and key is None:
+        _say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
     return found, notes
 
 

@@ -87,7 +87,7 @@ def import_(
         Path | None, typer.Option("--os-info", metavar="FILE", help="The distribution and Python's version.")
     ] = None,
     python: Annotated[
-        str | None, typer.Option("--python", help="The Python, where no OS info says it: 3.7.")
+        str | None, typer.Option("--python", help="The Python, if no OS info says it: 3.7.")
     ] = None,
     name: Annotated[str | None, typer.Option("--name", help="The runtime's name: 2025.07.")] = None,
     output: Annotated[
@@ -213,7 +213,7 @@ def diff(
         ),
     ],
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 where the goals of an imported runtime are not reached.")
+        bool, typer.Option("--check", help="Exit 1 if the goals of an imported runtime are not reached.")
     ] = False,
     gpus: opt.Gpus = "none",
     context: opt.Context = None,

@@ -73,7 +73,7 @@ def _holding(name: str, engine: Engine) -> str:
 
 
 def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
-    """The name of the image of the cell that matches, where there is one; UsageError for several."""
+    """The name of the image of the cell that matches, if there is one; UsageError for several."""
     if not matrices and not any(Path("matrices").glob("*.y*ml")):
         return None
     cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]

@@ -27,7 +27,7 @@ def lock(
     select: opt.Select = None,
     skip: opt.Skip = None,
     check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 4 where a lock is missing or stale.")
+        bool, typer.Option("--check", help="Change nothing; exit 4 if a lock is missing or stale.")
     ] = False,
     upgrade: Annotated[bool, typer.Option("--upgrade", help="Lock everything anew.")] = False,
     upgrade_package: Annotated[

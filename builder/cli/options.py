@@ -140,7 +140,7 @@ Gpus = Annotated[
     Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
 ]
 GPUS: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": False}
-Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on where the lock is missing or stale.")]
+Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on if the lock is missing or stale.")]
 
 
 def matrix_files() -> list[Path]:

@@ -14,7 +14,7 @@ _PROBE_FAULT = 30
 
 
 def explain_text(text: str) -> int:
-    """A cause by its id, or what a text that a program printed tells of it. UsageError where neither fits."""
+    """A cause by its id, or what a text that a program printed tells of it. UsageError if neither fits."""
     return ask_probe("--explain", text)
 
 

@@ -68,7 +68,7 @@ def matrix_text(wish: MatrixWish) -> str:
 
 
 def write_matrix(text: str, path: Path, *, force: bool) -> None:
-    """Write it with the line by which editors find its schema. UsageError where there is one already."""
+    """Write it with the line by which editors find its schema. UsageError if there is one already."""
     if path.exists() and not force:
         raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")
     path.parent.mkdir(parents=True, exist_ok=True)

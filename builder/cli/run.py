@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from builder.colab.launch import Mode
 
 _NOT_STARTED = 125
-"""Exit status of ``docker run`` where the engine refused: https://docs.docker.com/engine/containers/run/"""
+"""Exit status of ``docker run`` if the engine refused: https://docs.docker.com/engine/containers/run/"""
 
 _SECONDS_TO_STOP = 10
 
@@ -147,7 +147,7 @@ def _refuse_taken(port: int) -> None:
     raise MissingToolError(
         f"port {port} on 127.0.0.1 is taken",
         hint=(f"--port {other} is free" if other else "name another one by --port")
-        + f"; where it is another runtime: docker stop rtbuild-{port}",
+        + f"; if it is another runtime: docker stop rtbuild-{port}",
     )
 
 
@@ -172,7 +172,7 @@ def _make(folder: Path, planned: LaunchPlan) -> None:
 
 
 def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
-    """Run the command; its exit status, or 0 where it was stopped by a signal to rtbuild."""
+    """Run the command; its exit status, or 0 if it was stopped by a signal to rtbuild."""
     if planned.name is None:
         return _in_front(planned)
     process = subprocess.Popen(
@@ -257,7 +257,7 @@ def _outcome(planned: LaunchPlan, status: int) -> int:
 
 
 def _refuse_namesake(planned: LaunchPlan) -> None:
-    """Raise MissingToolError where a container has the name already: port and name go together."""
+    """Raise MissingToolError if a container has the name already: port and name go together."""
     if planned.name is None:
         return
     docker = planned.command[: planned.command.index("run")]
@@ -267,7 +267,7 @@ def _refuse_namesake(planned: LaunchPlan) -> None:
         remove = shlex.join([*docker, "rm", "--force", planned.name])
         raise MissingToolError(
             f"there is a container {planned.name} already ({done.stdout.strip()})",
-            hint=f"{remove}, where it is not needed; or start this one on another --port",
+            hint=f"{remove}, if it is not needed; or start this one on another --port",
         )
 
 

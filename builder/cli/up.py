@@ -35,7 +35,7 @@ def up(
     repository: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="REPOSITORY", help="Pull the image if it is published there; else build it."
+            "--from", metavar="REPOSITORY", help="Pull the image if its tag is there; else build it."
         ),
     ] = None,
     offline: opt.Offline = False,
@@ -66,7 +66,7 @@ def up(
 
 
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
-    """The card and driver asked for; those of this machine where it has some."""
+    """The card and driver asked for; those of this machine if it has some."""
     cards, own = nvidia_smi()
     if gpu is None and cards:
         gpu = cards[0].compute_capability or cards[0].name
@@ -96,7 +96,7 @@ def _published(repository: str, cell: str) -> str | None:
     tag = f"{repository}:{cell}"
     digest = Registry.from_user().digest_of(tag)
     if digest is None:
-        sys.stderr.write(f"{tag} is not published: building it\n")
+        sys.stderr.write(f"there is no {tag}: building it\n")
         return None
-    sys.stderr.write(f"{tag} is published; who verified it: rtbuild audit {tag} --key KEY\n")
+    sys.stderr.write(f"{tag} is taken as it is; its evidence: rtbuild audit {tag} --key KEY\n")
     return f"{repository}@{digest}"

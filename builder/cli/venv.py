@@ -60,7 +60,7 @@ def venv(
 
 
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
-    """The cell as its lock has it; locked now where it is not, unless ``locked`` forbids that."""
+    """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that."""
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     for attempt in (1, 2):
         lockfile = read_lock(lock_path(matrix.path))
@@ -132,7 +132,7 @@ def _uv(arguments: Sequence[str]) -> None:
 
 
 def _verified(python: Path, output: Path) -> dict[str, Any]:
-    """What the probe says inside; the loader's path is set in ``activate`` where it needs one."""
+    """What the probe says inside; the loader's path is set in ``activate`` if it needs one."""
     probe = output / "bin" / "cudnn-verify"
     text = kept_bundle(resources.cache()).partition(b"\n")[2]
     probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)

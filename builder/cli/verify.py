@@ -20,7 +20,7 @@ def verify(
     skip: opt.Skip = None,
     gpus: opt.Gpus = "auto",
     again: Annotated[
-        bool, typer.Option("--again", help="Run the probe even where its report is there already.")
+        bool, typer.Option("--again", help="Run the probe even if its report is there already.")
     ] = False,
     from_: Annotated[
         str | None,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from builder.dispatch import slurm
 from builder.dispatch.plan import TaskVerdict, key_of_task
-from builder.dispatch.run import Work, rendered_cells, staged_images
-from builder.errors import SchedulerError, UsageError
+from builder.dispatch.run import Work, not_under_way, rendered_cells, staged_images
+from builder.errors import UsageError
 from builder.layers.base import rootfs_key
 from builder.layers.stack import groups_of, layer_keys_of, python_key
 from builder.lock import lock_path
@@ -234,9 +234,7 @@ def _submit(
     say: Callable[[str], None],
 ) -> dict[str, str]:
     there = slurm.under_way() if tasks else {}
-    fresh = [task for task in tasks if task.key not in there]
-    if len(fresh) < len(tasks):
-        say(f"{len(tasks) - len(fresh)} are under way already")
+    fresh = not_under_way(tasks, there, say)
     if not fresh:
         return {}
     scripts = render(fresh, fleet, files, slurm.array_limit())
@@ -247,11 +245,9 @@ def _submit(
         for name, text in scripts.items():
             if name.partition(".")[0] != str(wave):
                 continue
-            try:
-                made.append(slurm.submit(text, before))
-            except SchedulerError as error:
-                refused |= dict.fromkeys(slurm.keys_in(text), slurm.why(error))
-                continue
-            say(f"wave {wave + 1}: {len(slurm.keys_in(text))} builds submitted as job {made[-1]}")
+            job = slurm.submit_or_note(text, before, refused)
+            if job is not None:
+                made.append(job)
+                say(f"wave {wave + 1}: {len(slurm.keys_in(text))} builds submitted as job {job}")
         before += made
     return refused

@@ -13,7 +13,7 @@ from builder import __version__
 from builder.dispatch import kubernetes, slurm
 from builder.dispatch.node import attach_report, wrong_card
 from builder.dispatch.plan import CONCLUSIVE, AnyTask, StagedCell, tasks_of, verdicts
-from builder.errors import CellError, ImageMissingError, SchedulerError, UsageError
+from builder.errors import CellError, ImageMissingError, UsageError
 from builder.evidence.travel import shared
 from builder.matrix.globs import matches
 from builder.oci.staging import find_staged, repository_of
@@ -23,7 +23,7 @@ from builder.verify import SealedReport
 from builder.verify.document import EXIT_CODES, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from builder.dispatch.client import Scheduled
     from builder.dispatch.fleet import Fleet
@@ -247,6 +247,16 @@ def verification(
     )
 
 
+def not_under_way(
+    tasks: Sequence[AnyTask], there: Container[str], say: Callable[[str], None]
+) -> list[AnyTask]:
+    """The tasks whose key is not ``there``; the number of the others is said."""
+    fresh = [task for task in tasks if task.key not in there]
+    if len(fresh) < len(tasks):
+        say(f"{len(tasks) - len(fresh)} are under way already")
+    return fresh
+
+
 def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> dict[str, str]:
     """Submit tasks that are not under way already, and say each answer of the scheduler.
 
@@ -256,9 +266,7 @@ def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]
         return {}
     jobs = kubernetes.jobs(fleet) if fleet.scheduler == "kubernetes" else {}
     there = _alive(jobs) if fleet.scheduler == "kubernetes" else slurm.under_way()
-    fresh = [task for task in tasks if task.key not in there]
-    if len(fresh) < len(tasks):
-        say(f"{len(tasks) - len(fresh)} are under way already")
+    fresh = not_under_way(tasks, there, say)
     if fleet.scheduler == "slurm":
         return _submit_arrays(fresh, fleet, say) if fresh else {}
     refused = try_fleet(fleet, sorted({task.gpu_class for task in fresh})) if fresh else {}
@@ -277,12 +285,10 @@ def _submit_arrays(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str
         lane = fleet.lane(part)
         # of a class with a limit one array after the other, or the limit would hold for each
         limited = lane is not None and lane.at_once is not None and part in before
-        try:
-            before[part] = slurm.submit(text, [before[part]] if limited else [])
-        except SchedulerError as error:
-            refused |= dict.fromkeys(slurm.keys_in(text), slurm.why(error))
-            continue
-        say(f"{name}: submitted as job {before[part]}")
+        job = slurm.submit_or_note(text, [before[part]] if limited else [], refused)
+        if job is not None:
+            before[part] = job
+            say(f"{name}: submitted as job {job}")
     return refused
 
 

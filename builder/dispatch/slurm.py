@@ -144,6 +144,15 @@ def submit(script: str, after: Sequence[str] = ()) -> str:
     return found[1]
 
 
+def submit_or_note(script: str, after: Sequence[str], refused: dict[str, str]) -> str | None:
+    """As :func:`submit`; None if Slurm refuses the job, with its words in ``refused`` by task key."""
+    try:
+        return submit(script, after)
+    except SchedulerError as error:
+        refused |= dict.fromkeys(keys_in(script), why(error))
+        return None
+
+
 def under_way() -> Mapping[str, Scheduled]:
     """This user's tasks that wait or run, by key, with Slurm's word: ``PENDING (Resources)``."""
     found = {}

@@ -48,16 +48,16 @@ class ProbeRun:
     """One run of a program in a container."""
 
     returncode: int
-    """The program's exit status, 128 + N where signal N ended it; -1 where it never ran or was stopped."""
+    """The program's exit status, 128 + N where signal N ended it; -1 if it never ran or was stopped."""
     stdout: str
     stderr: str
     seconds: float
     started: bool
     daemon_error: str | None
-    """Why the engine could not start the container, in its own words; None where it started."""
+    """Why the engine could not start the container, in its own words; None if it started."""
     timed_out: bool = False
     truncated: bool = False
-    """True where the program printed more than is kept; it was stopped there."""
+    """True if the program printed more than is kept; it was stopped there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def run(client: docker.DockerClient, request: ContainerRequest, cancel: threadin
     """Run to the end, the timeout, the output limit or ``cancel``; the container never outlives the call.
 
     A container that the engine cannot start is a :class:`ProbeRun` too, with the engine's own words: most
-    faults of a GPU host show there. Raises CancelledError, and CellError where the engine itself is gone.
+    faults of a GPU host show there. Raises CancelledError, and CellError if the engine itself is gone.
     """
     began = time.monotonic()
     try:

@@ -120,7 +120,7 @@ class Engine:
         return images.cells(self._client)
 
     def inspect(self, reference: str) -> StoredImage | None:
-        """The image of that name or digest; None where the store has none."""
+        """The image of that name or digest; None if the store has none."""
         return images.inspect(self._client, reference)
 
     def built(self) -> Mapping[str, Sequence[str]]:
@@ -190,7 +190,7 @@ class Engine:
         pull(self._client, reference, progress=progress, cancel=cancel)
 
     def remove(self, reference: str) -> bool:
-        """Remove a name, and the image with its last one; False where there was none."""
+        """Remove a name, and the image with its last one; False if there was none."""
         return images.remove(self._client, reference)
 
     def save(self, reference: str, target: Path) -> None:
@@ -202,9 +202,9 @@ class Engine:
         return images.history(self._client, reference)
 
     def read_file(self, reference: str, path: str, *, limit: int = 4 << 20) -> bytes | None:
-        """One file out of an image, with nothing run in it; None where there is no such file.
+        """One file out of an image, with nothing run in it; None if there is no such file.
 
-        Raises CellError where it is larger than ``limit`` bytes.
+        Raises CellError if it is larger than ``limit`` bytes.
         """
         return images.read_file(self._client, reference, path, limit)
 
@@ -245,7 +245,7 @@ class Engine:
             return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:
-        """Free bytes where the engine keeps images; None where that is not on this machine."""
+        """Free bytes where the engine keeps images; None if that is not on this machine."""
         if not self._connection.endpoint.local:
             return None
         root = Path(self._info().get("DockerRootDir", ""))

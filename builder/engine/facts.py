@@ -23,9 +23,9 @@ class GpuFacts:
     """What is known about NVIDIA GPUs on the engine's machine, without starting a container."""
 
     request: GpuRequest | None
-    """The way in which this engine hands GPUs to a container; None where it has none."""
+    """The way in which this engine hands GPUs to a container; None if it has none."""
     traces: tuple[str, ...]
-    """Signs of a GPU here: device nodes, a loaded driver. Empty also where the engine is remote."""
+    """Signs of a GPU here: device nodes, a loaded driver. Empty also if the engine is remote."""
     runtimes: tuple[str, ...] = ()
     """The engine's registered runtimes that are NVIDIA's."""
     cdi_devices: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class GpuFacts:
     driver: str | None = None
     gpus: tuple[Gpu, ...] = ()
     remote: bool = False
-    """True where the engine runs on another machine, so that nothing but the engine's word is known."""
+    """True if the engine runs on another machine, so that nothing but the engine's word is known."""
 
     @property
     def usable(self) -> bool:
@@ -52,7 +52,7 @@ class EngineFacts:
     """The storage driver or snapshotter: ``overlay2``, ``overlayfs``."""
     root: str
     disk_free: int | None
-    """Free bytes where images are stored; None where the engine is remote."""
+    """Free bytes where images are stored; None if the engine is remote."""
     platform: str
     """``linux/amd64``."""
     host: str

@@ -62,7 +62,7 @@ def content_digest(document: Mapping[str, Any]) -> str:
 
 
 def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
-    """The image of that name or digest; None where the store has none."""
+    """The image of that name or digest; None if the store has none."""
     with said_by_engine(f"inspect {reference}"):
         try:
             document = client.images.get(reference).attrs
@@ -84,7 +84,7 @@ def inspect(client: docker.DockerClient, reference: str) -> StoredImage | None:
 
 
 def _unpacked(client: docker.DockerClient, reference: str) -> int:
-    """Bytes unpacked, as the history counts them; 0 where the engine cannot count them just now.
+    """Bytes unpacked, as the history counts them; 0 if the engine cannot count them just now.
 
     Seen with Engine 26.1 and the containerd store: history asks for the snapshot of every layer, and fails
     where one was removed meanwhile, which a start of the image would unpack again.
@@ -114,12 +114,14 @@ def _listed(client: docker.DockerClient, label: str) -> list[dict[str, Any]]:
     Engine 26.1 with the containerd store answers 404 if another process removes an image meanwhile.
     """
     with said_by_engine("list images"):
-        for pause in (0.1, 0.5, 2.0):
+        pauses = [2.0, 0.5, 0.1]
+        while True:
             try:
                 return list(client.api.images(filters={"label": label}))
             except docker.errors.NotFound:
-                time.sleep(pause)
-        return list(client.api.images(filters={"label": label}))
+                if not pauses:
+                    raise
+                time.sleep(pauses.pop())
 
 
 def cells(client: docker.DockerClient) -> dict[str, str]:
@@ -166,7 +168,7 @@ def tag(client: docker.DockerClient, reference: str, new: str) -> None:
 
 
 def remove(client: docker.DockerClient, reference: str) -> bool:
-    """Remove a name, and the image with its last one; False where there was none."""
+    """Remove a name, and the image with its last one; False if there was none."""
     with said_by_engine(f"remove {reference}"):
         try:
             client.api.remove_image(reference)
@@ -183,7 +185,7 @@ def save(client: docker.DockerClient, reference: str, target: Path) -> None:
 
 
 def read_file(client: docker.DockerClient, reference: str, path: str, limit: int) -> bytes | None:
-    """One file out of an image, of a container that is never started; None where there is no such file."""
+    """One file out of an image, of a container that is never started; None if there is no such file."""
     with said_by_engine(f"read {path} in {reference}"):
         container = client.api.create_container(reference, command=["-"], network_disabled=True)["Id"]
         try:

@@ -90,7 +90,7 @@ def proxies(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def pip_conf(env: Mapping[str, str], indexes: Sequence[str] | None = None) -> str | None:
-    """A ``pip.conf`` with the user's indexes; None where there is none that a build could reach.
+    """A ``pip.conf`` with the user's indexes; None if there is none that a build could reach.
 
     Only ``http`` and ``https`` are taken: a folder of this machine does not exist in the build, and the lock
     says by hash what is installed, from wherever it comes.

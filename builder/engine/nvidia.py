@@ -93,7 +93,7 @@ def _spec_devices(path: Path) -> list[str]:
 
 
 def nvidia_smi() -> tuple[tuple[Gpu, ...], str | None]:
-    """The GPUs and the driver as ``nvidia-smi`` names them; nothing where it is missing or fails."""
+    """The GPUs and the driver as ``nvidia-smi`` names them; nothing if it is missing or fails."""
     rows = _query("name,driver_version,compute_cap")
     if rows:
         gpus = tuple(Gpu(name=row[0], compute_capability=row[2]) for row in rows if len(row) == 3)

@@ -29,8 +29,8 @@ def pull(
     """Pull ``repository@sha256:…``; layers that the engine has are not sent again.
 
     The login is what ``docker login`` stored on this machine, wherever the engine is. ``progress`` is told a
-    layer's id, and how many bytes of how many have come. Raises ImageMissingError where the repository has no
-    such image, RegistryError where it refuses or stays away through three tries, and CancelledError.
+    layer's id, and how many bytes of how many have come. Raises ImageMissingError if the repository has no
+    such image, RegistryError if it refuses or stays away through three tries, and CancelledError.
     """
     repository, _, digest = reference.rpartition("@")
     error = ""

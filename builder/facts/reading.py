@@ -50,7 +50,7 @@ class Reading:
     """Wheels that were looked at, each once."""
     bases: int
     transferred: int
-    """Bytes read out of wheels; 0 where all were known."""
+    """Bytes read out of wheels; 0 if all were known."""
     seconds: float
 
 

@@ -98,7 +98,7 @@ def tar_layer(
 def registry_layers(base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease) -> BaseLayers:
     """A registry image's layers, fetched if the store lacks them.
 
-    Raises :class:`~builder.errors.RegistryError` where what came is not what the digests say.
+    Raises :class:`~builder.errors.RegistryError` if what came is not what the digests say.
     """
     manifest = _document(base, source.manifest(base.digest), base.digest)
     config = _config(base, manifest["config"], source=source, store=store, lease=lease)

@@ -156,7 +156,7 @@ def keep_compiled(parts: Sequence[BytecodePart], root: Path, *, store: LayerStor
 
 
 def _compiled(path: str, root: Path, made: dict[str, dict[str, str]]) -> Content | None:
-    """The bytecode of a source; None where it is for another Python, and did not compile."""
+    """The bytecode of a source; None if it is for another Python, and did not compile."""
     folder, _, name = path.rpartition("/")
     cache = f"{folder}/__pycache__"
     if cache not in made:

@@ -19,7 +19,7 @@ Listing = Mapping[str, Mapping[str, str]]
 
 
 def refuse_collisions(listings: Sequence[Listing], *, as_listed: bool) -> None:
-    """Raise :class:`~builder.errors.CellError` where two distributions differ about a path.
+    """Raise :class:`~builder.errors.CellError` if two distributions differ about a path.
 
     The same content twice is fine: packages that share a namespace each bring its ``__init__.py``. With
     ``as_listed``, of a list that is installed as it stands, so is a difference, as long as the layers, lowest

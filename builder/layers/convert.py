@@ -47,7 +47,7 @@ def write_layer(
 
     Raises :class:`~builder.errors.CellError` for a file that is not what its ``RECORD`` says, and for two
     wheels that differ about a path, unless ``as_listed``: then it is the file that pip would leave.
-    :class:`OSError` where the target cannot be written.
+    :class:`OSError` if the target cannot be written.
     """
     listing = _listing(sources)
     refuse_collisions([listing], as_listed=as_listed)

@@ -221,7 +221,7 @@ def entries(image: SavedImage, number: int) -> dict[str, ComparedEntry]:
 
 
 def _what(a: ComparedEntry | None, b: ComparedEntry | None) -> tuple[str, ...]:
-    """In which respects two entries differ; empty where they are the same."""
+    """In which respects two entries differ; empty if they are the same."""
     if a is None or b is None:
         return ("missing",)
     pairs = {

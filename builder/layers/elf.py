@@ -54,7 +54,7 @@ class Skeleton:
     def ranges(self) -> list[tuple[int, bytes]] | None:
         """What was kept, by offset, after the last piece.
 
-        None where one reading was not enough: the names stand too far in front of what points to them, or
+        None if one reading was not enough: the names stand too far in front of what points to them, or
         the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as
         ``ldconfig`` passes it over.
         """
@@ -107,7 +107,7 @@ def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
 
 
 def _segments(head: bytes) -> list[tuple[int, int, int, int]] | None:
-    """Kind, offset, address and length in the file of each segment; None where this cannot tell."""
+    """Kind, offset, address and length in the file of each segment; None if this cannot tell."""
     if len(head) < _HEADER or head[4:6] != b"\x02\x01":  # 64 bits, little-endian
         return None
     (table,) = struct.unpack_from("<Q", head, 32)

@@ -59,14 +59,14 @@ class Finisher:
     blob: Callable[[Layer], Path]
     """Where a layer of the base or of the wheels is; called only where a step has to run."""
     fetched: Callable[[str, Lease], Record | None] = field(default=lambda _key, _lease: None)
-    """A layer of that key from elsewhere, such as a registry; None where there is none."""
+    """A layer of that key from elsewhere, such as a registry; None if there is none."""
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
 
 def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
     """The recipe's own layers, lowest first, and how many of them were made now.
 
-    Raises :class:`~builder.errors.MissingToolError` where this machine cannot run the steps.
+    Raises :class:`~builder.errors.MissingToolError` if this machine cannot run the steps.
     """
     keys = layer_keys(work.recipe, work.base.layers, work.wheels)
     found = {name: work.store.find(key, work.lease) for name, key in keys.items()}

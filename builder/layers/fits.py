@@ -22,7 +22,7 @@ _PATCHES = 60
 
 
 def check_tags(wheel: Wheel, cell: Cell) -> None:
-    """Raise :class:`~builder.errors.CellError` where the file's tags rule out the cell."""
+    """Raise :class:`~builder.errors.CellError` if the file's tags rule out the cell."""
     try:
         tags = parse_wheel_filename(wheel.file)[3]
     except InvalidWheelFilename as problem:

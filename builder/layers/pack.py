@@ -43,7 +43,7 @@ class Packed:
     mode: int
     size: int
     sha256: str
-    """Of the content, in hexadecimal; empty where it is not all here."""
+    """Of the content, in hexadecimal; empty if it is not all here."""
     ranges: tuple[tuple[int, int], ...]
     """Offset and length of what is here."""
 
@@ -129,7 +129,7 @@ def keep_pack(
 
 
 def find_pack(key: str, *, store: LayerStore, lease: Lease) -> Pack | None:
-    """The pack of ``key``, kept by ``lease``; None where it must be made."""
+    """The pack of ``key``, kept by ``lease``; None if it must be made."""
     record = store.find(key, lease)
     return None if record is None else open_pack(store.blob(record.layer.digest))
 

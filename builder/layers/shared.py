@@ -104,7 +104,7 @@ def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -
 
 
 def config_digest(manifest: dict[str, Any], where: str) -> str:
-    """The digest of the config that a manifest names. Raises RegistryError where it is none of a layer."""
+    """The digest of the config that a manifest names. Raises RegistryError if it is none of a layer."""
     described = manifest.get("config")
     if not isinstance(described, dict) or described.get("mediaType") != CONFIG_TYPE:
         raise _strange(where, "its manifest describes something else")
@@ -117,7 +117,7 @@ def config_digest(manifest: dict[str, Any], where: str) -> str:
 def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Record:
     """The layer that a config describes, with the list of what is in it.
 
-    Raises :class:`~builder.errors.RegistryError` where it is another one than ``key`` asks for, or its parts
+    Raises :class:`~builder.errors.RegistryError` if it is another one than ``key`` asks for, or its parts
     do not agree.
     """
     try:
@@ -147,7 +147,7 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
 
 
 def check_content(layer: Layer, blob: Path, where: str) -> None:
-    """Unpack a blob and compare its content with the diff id. Raises RegistryError where it differs."""
+    """Unpack a blob and compare its content with the diff id. Raises RegistryError if it differs."""
     digest, size = hashlib.sha256(), 0
     try:
         with blob.open("rb") as file:

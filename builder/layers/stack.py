@@ -45,7 +45,7 @@ class Elsewhere(Protocol):
     """Where ready-made layers may be had that this machine has not made, such as a registry."""
 
     def find(self, key: str, lease: Lease) -> Record | None:
-        """The layer made of ``key``, a key of the store; None where it is not there either."""
+        """The layer made of ``key``, a key of the store; None if it is not there either."""
         ...
 
 
@@ -71,9 +71,9 @@ class Plan:
     see :mod:`builder.layers.collide`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
-    """The base's layer, where the base is a rootfs and its layer is known."""
+    """The base's layer, if the base is a rootfs and its layer is known."""
     python: Known | None = None
-    """The layer of a standalone Python, where the lock has one and its layer is known."""
+    """The layer of a standalone Python, if the lock has one and its layer is known."""
 
     @property
     def missing(self) -> tuple[Wheel, ...]:
@@ -156,7 +156,7 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
 
 
 def check_collisions(given: Plan) -> None:
-    """Raise CellError where two wheels of a plan whose layers are all known fight over a path."""
+    """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
     listings = [json.loads(one.record.files or given.store.files(one.key)) for one in found]
     refuse_collisions(listings, as_listed=as_listed(given.pinned))
@@ -226,7 +226,7 @@ def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     else:
         shas = canonical_json([wheel.sha256 for wheel in wheels])
         made_of = f"wheels-{hashlib.sha256(shas).hexdigest()}"
-    # Whatever the rule leaves out of these: where it is nothing, both keys lead to the same blob.
+    # Whatever the rule leaves out of these: if that is nothing, both keys lead to the same blob.
     slim = f"-slim{_SLIM}" if pinned.cell.options.slim else ""
     end = f"v{LAYOUT}{slim}-{codec(pinned.cell.options.compression)}"
     return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]

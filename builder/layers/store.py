@@ -99,7 +99,7 @@ class LayerStore:
             self._sweep_unfinished(self._leased())
 
     def find(self, key: str, lease: Lease) -> Record | None:
-        """The layer made of ``key``, sound and kept by ``lease``; None where it must be made."""
+        """The layer made of ``key``, sound and kept by ``lease``; None if it must be made."""
         with self._lock():
             record = self._read(key)
             if record is None or not self.blob(record.layer.digest).exists():

@@ -47,7 +47,7 @@ def _header(path: str, kind: bytes, mode: int, size: int) -> bytes:
 
 
 def split_name(name: bytes) -> tuple[bytes, bytes] | None:
-    """``name`` as (prefix, name) of a ustar header; None where it does not fit."""
+    """``name`` as (prefix, name) of a ustar header; None if it does not fit."""
     if len(name) <= NAME:
         return b"", name
     # The last slash that leaves a prefix short enough; a directory's own closing slash is none.

@@ -45,7 +45,7 @@ class File:
     mode: int
     size: int
     sha256: str | None
-    """In hexadecimal; None where nobody says, which only files outside of ``RECORD`` are."""
+    """In hexadecimal; None if nobody says, which only files outside of ``RECORD`` are."""
     content: bytes | Member
     """What pip makes, or where in the archive it stands."""
 
@@ -144,7 +144,7 @@ def _entry_points(archive: Archive, info: str) -> dict[str, str]:
 
 
 def _record(archive: Archive, info: str) -> dict[str, tuple[str, str]]:
-    """``RECORD``: file → (hash, size), both as written and both empty where it gives none."""
+    """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
     rows: dict[str, tuple[str, str]] = {}
     try:
         text = archive.read(f"{info}/RECORD").decode()
@@ -288,7 +288,7 @@ def _text(digest: bytes) -> str:
 
 
 def _hex(hashed: str) -> str | None:
-    """The hexadecimal form of ``sha256=…``; None where it is none."""
+    """The hexadecimal form of ``sha256=…``; None if it is none."""
     encoded = hashed.partition("=")[2].rstrip("=")
     if re.fullmatch("[0-9a-f]{64}", encoded):
         return encoded  # not what the format says, and in wheels that are out there: ffmpy 0.6.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
-    """The whole file. Errors are in ``problems``; raises MatrixError only where nothing can be read."""
+    """The whole file. Errors are in ``problems``; raises MatrixError only if nothing can be read."""
     reader = Reader(problems)
     top = reader.table(root, "a matrix", "a mapping", "start with 'version: 1'")
     if top is None:

@@ -28,7 +28,7 @@ _NAMED = 6
 
 
 def read_packages(engine: Engine, image: Image) -> tuple[InstalledPackage, ...]:
-    """What apt brought in; nothing where no step had to install anything. Raises CellError."""
+    """What apt brought in; nothing if no step had to install anything. Raises CellError."""
     content = engine.read_file(image.digest, LIST, limit=4 << 20)
     if content is None:
         return ()
@@ -43,7 +43,7 @@ def read_packages(engine: Engine, image: Image) -> tuple[InstalledPackage, ...]:
 def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[InstalledPackage]) -> str | None:
     """Keep ``packages`` below ``folder`` for the next time; what drifted since the last, in one line.
 
-    Raises OSError where the folder cannot be written.
+    Raises OSError if the folder cannot be written.
     """
     path = folder / cell.matrix / f"{cell.id}.json"
     before = _last(path)
@@ -58,7 +58,7 @@ def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[Installe
 
 
 def drift(before: Sequence[InstalledPackage], now: Sequence[InstalledPackage]) -> str | None:
-    """``libssl3 3.0.14-1 is now 3.0.15-1``: all that differs, in one line; None where nothing does."""
+    """``libssl3 3.0.14-1 is now 3.0.15-1``: all that differs, in one line; None if nothing does."""
     old, new = ({(one.name, one.architecture): one.version for one in packages} for packages in (before, now))
     parts = []
     for key in sorted(old.keys() | new.keys()):

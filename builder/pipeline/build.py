@@ -126,7 +126,7 @@ def _refuse_engine_work(pinned: Pinned) -> None:
     cell = pinned.cell
     if pinned.installs:
         packages = f"the packages {', '.join(cell.apt)}" if cell.apt else ""
-        python = "Python where the base lacks it" if pinned.python is None else ""
+        python = "Python if the base lacks it" if pinned.python is None else ""
         wanted = ", and ".join(text for text in (packages, python) if text)
         raise CellError(
             f"{cell.id} stands on {cell.base}, where apt-get has to install {wanted}: that runs in the base, "

@@ -86,7 +86,7 @@ def check_room(site: Site, missing: Sequence[Pinned]) -> None:
 
 
 def refuse_full(need: Need, *, engine_free: int | None, engine_root: str, cache: Path) -> None:
-    """Raise MissingToolError where the estimate does not fit; unknown free space (a remote engine) passes."""
+    """Raise MissingToolError if the estimate does not fit; unknown free space (a remote engine) passes."""
     cache.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(cache).free
     together = engine_free is not None and abs(engine_free - free) < MARGIN

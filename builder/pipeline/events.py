@@ -127,7 +127,7 @@ class CellFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class Note:
-    """Something worth saying that belongs to no stage; ``cell`` is empty where it concerns all."""
+    """Something worth saying that belongs to no stage; ``cell`` is empty if it concerns all."""
 
     text: str
     cell: str = ""

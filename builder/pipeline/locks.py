@@ -27,7 +27,7 @@ class LockKeeper:
         return status(cell, self._lockfile)
 
     def pinned(self, cell: Cell) -> Pinned | None:
-        """The cell's entry; None where it is missing or stale."""
+        """The cell's entry; None if it is missing or stale."""
         return None if self._lockfile is None else pinned_cell(cell, self._lockfile)
 
     def pin(self, cell: Cell, make: Callable[[Pinned | None], Pinned]) -> Pinned:

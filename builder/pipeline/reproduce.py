@@ -55,7 +55,7 @@ class Comparison:
     by_digest: bool
     """Whether the engine's store keeps manifest digests; else contents were compared."""
     difference: ImageDifference | None
-    """None where both are the same."""
+    """None if both are the same."""
     kept: Path | None = None
     """Where differing files of both builds were put, in ``first`` and ``second``."""
 

@@ -75,7 +75,7 @@ def verify(
 ) -> list[CellResult]:
     """Run the probe in images that are in the engine's store already, or come from a staging repository.
 
-    Raises MissingToolError where no engine answers, and StaleLockError where images come from elsewhere and
+    Raises MissingToolError if no engine answers, and StaleLockError if images come from elsewhere and
     the lock does not say which.
     """
     from builder.engine.engine import Engine

@@ -28,7 +28,7 @@ class Settings:
     engine: bool = True
     """Put images into a Docker Engine's store, and verify them there."""
     no_cache: bool = False
-    """Build anew even where an image with the same inputs is there."""
+    """Build anew even if an image with the same inputs is there."""
     verify: bool = True
     gpus: Literal["auto"] | bool = "auto"
     timeout: float = 900.0

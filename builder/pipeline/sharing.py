@@ -50,9 +50,9 @@ class SharedLayers:
     _publishing: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, key: str, lease: Lease) -> Record | None:
-        """The layer that is made of ``key``, described and not downloaded; None where it is not there.
+        """The layer that is made of ``key``, described and not downloaded; None if it is not there.
 
-        Raises RegistryError where the registry does not answer.
+        Raises RegistryError if the registry does not answer.
         """
         del lease  # nothing of it is in the store yet
         tag = shared.shared_tag(key)

@@ -70,7 +70,7 @@ def staged_before(site: Site, recipes: Iterable[Recipe], emit: Emit) -> dict[str
     """The images that the repository to push to has, by the inputs of their recipes.
 
     A tag that leads to other inputs counts as no image, and is put right by the push, and so does an image of
-    which this machine made another, or that is not proven if a key is given. Raises RegistryError where the
+    which this machine made another, or that is not proven if a key is given. Raises RegistryError if the
     registry does not answer.
     """
     repository = site.settings.push

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def check_cell(walk: Walk, site: Site) -> None:
-    """Stop an impossible cell, by its lock where there is one and by the facts. CellError."""
+    """Stop an impossible cell, by its lock if there is one and by the facts. CellError."""
     with walk.stage(Stage.CHECK):
         pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
         memory = Memory(mirrors=site.settings.mirrors, cache=site.settings.cache)
@@ -83,7 +83,7 @@ def render_cell(walk: Walk, site: Site, pinned: Pinned) -> Recipe:
 
 
 def refuse_large(pinned: Pinned, size: int) -> None:
-    """Raise CellError where an image has more bytes, unpacked, than its matrix allows."""
+    """Raise CellError if an image has more bytes, unpacked, than its matrix allows."""
     budget = pinned.cell.options.max_size
     if budget is not None and size > budget:
         largest = sorted(pinned.wheels, key=lambda wheel: -wheel.size)[:3]

@@ -20,7 +20,7 @@ _CONNECTIONS = 4
 
 
 class Uploads:
-    """Sends layers as they are ready, several at a time; nothing where no repository is pushed to.
+    """Sends layers as they are ready, several at a time; nothing if no repository is pushed to.
 
     What is left when the block ends is not begun: whoever pushes the image sends it.
     """

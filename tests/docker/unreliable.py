@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from http_double import serving
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -65,14 +67,8 @@ def before(upstream: str) -> Iterator[Proxy]:
 
     server = _Server(("127.0.0.1", 0), Handler)
     state.host = f"127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(server):
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Server(ThreadingHTTPServer):

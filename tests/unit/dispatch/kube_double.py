@@ -11,7 +11,6 @@ import contextlib
 import functools
 import json
 import re
-import threading
 import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import kubernetes_validate
+from http_double import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,14 +101,8 @@ def serve(folder: Path, double: KubeDouble | None = None) -> Iterator[KubeDouble
         "users": [{"name": "tests", "user": {}}],
     }
     (folder / "kubeconfig").write_text(json.dumps(config))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    try:
+    with serving(server):
         yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
