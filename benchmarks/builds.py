@@ -25,8 +25,8 @@ from benchmarks import ours, peers, quick, sessions, sizes, table
 from benchmarks.rig import ALONE, BenchError, enter_private_network
 from builder import resources
 from builder.debian.archive import Debian
+from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
-from builder.layers.rootfs import cached_rootfs
 from builder.model import RootfsBase
 
 if TYPE_CHECKING:

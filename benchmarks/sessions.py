@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.rig import BenchError, Engine, Registry
 from benchmarks.slow_index import download
 from builder import resources
-from builder.layers.rootfs import cached_rootfs
+from builder.image.rootfs import cached_rootfs
 from builder.matrix import load
 from builder.model import RootfsBase
 from builder.pipeline.locks import LockKeeper

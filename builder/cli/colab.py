@@ -27,8 +27,8 @@ from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
 from builder.errors import MissingToolError, UsageError
+from builder.image.pythons import Pythons
 from builder.index.client import Index
-from builder.layers.pythons import Pythons
 from builder.matrix import load
 from builder.pipeline import run as pipeline
 from builder.pipeline.events import CellOutcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted

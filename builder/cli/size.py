@@ -12,15 +12,15 @@ from builder import resources
 from builder.cli import options as opt
 from builder.console import human_bytes, print_json
 from builder.errors import StaleLockError
+from builder.image.sizes import measure
 from builder.index.client import cache_path
 from builder.layers import LayerStore
-from builder.layers.sizes import measure
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from builder.layers.sizes import CellSize, LayerSize, PackageSize
+    from builder.image.sizes import CellSize, LayerSize, PackageSize
     from builder.model import Cell, Matrix, Pinned
 
 _PACKAGES = 15

@@ -14,8 +14,8 @@ from builder.dispatch import slurm
 from builder.dispatch.plan import TaskVerdict, key_of_task
 from builder.dispatch.run import Work, not_under_way, rendered_cells, staged_images
 from builder.errors import UsageError
-from builder.layers.base import rootfs_key
-from builder.layers.stack import groups_of, layer_keys_of, python_key
+from builder.image.base import rootfs_key
+from builder.image.stack import groups_of, layer_keys_of, python_key
 from builder.lock import lock_path
 from builder.model import RootfsBase
 from builder.oci.staging import staged_reference

@@ -15,7 +15,7 @@ from builder.files import write_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.layers.image import ComposedImage
+    from builder.image.compose import ComposedImage
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,6 @@
-"""Wheels as ready-made image layers, and images put together from them.
+"""Layers: their values, how their blobs are written and read, and the store that keeps them.
 
-Each large wheel becomes one deterministic OCI layer, once, and all small ones together another. On top of the
-base and the wheels come the small layers that the recipe's steps make. Nothing is installed, compressed or
-hashed twice.
+Nothing is compressed or hashed twice.
 """
 
 from builder.layers.store import LayerStore

@@ -64,7 +64,7 @@ class SdistBuilder(Protocol):
 
 
 class PythonSource(Protocol):
-    """The source of standalone Pythons: :class:`builder.layers.pythons.Pythons`."""
+    """The source of standalone Pythons: :class:`builder.image.pythons.Pythons`."""
 
     def pin(
         self, version: str, platform: str, *, glibc: str | None, note: Callable[[str], None] | None = None

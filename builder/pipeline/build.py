@@ -138,7 +138,7 @@ def _refuse_engine_work(pinned: Pinned) -> None:
 
 def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
     """Who makes images, while ``stack`` is open, once the disk has room for those that are ``missing``."""
-    from builder.layers.finish import Workbench
+    from builder.image.finish import Workbench
     from builder.pipeline.disk import check_room
     from builder.pipeline.making import Maker, runner_for
 

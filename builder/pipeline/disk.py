@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
+from builder.image.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
+from builder.image.stack import ready_wheels
 from builder.index.client import cache_path
-from builder.layers.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
-from builder.layers.stack import ready_wheels
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from builder.engine.build import BuildRequest, hint_for
 from builder.engine.network import user_network
 from builder.errors import CellError
-from builder.layers.base import tar_layer
+from builder.image.base import tar_layer
+from builder.image.compose import base_image, write_layout
+from builder.image.differ import SavedImage
 from builder.layers.codec import codec
-from builder.layers.differ import SavedImage
-from builder.layers.image import base_image, write_layout
 from builder.layers.types import SystemLayers
 from builder.model import RegistryBase
 from builder.recipe import write

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from builder.engine.receive import RECEIVING
 from builder.errors import CellError
-from builder.layers.image import archive_parts, base_image
+from builder.image.compose import archive_parts, base_image
 from builder.layers.types import BaseLayers
 
 if TYPE_CHECKING:

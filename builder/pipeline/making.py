@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
-from builder.layers.image import MANIFEST, archive_parts, compose_image, write_layout
-from builder.layers.missing import MissingLayers
-from builder.layers.runner import Namespaces
-from builder.layers.stack import plan
+from builder.image.compose import MANIFEST, archive_parts, compose_image, write_layout
+from builder.image.missing import MissingLayers
+from builder.image.runner import Namespaces
+from builder.image.stack import plan
 from builder.layers.types import SystemLayers
 from builder.model import Image
 from builder.oci.copying import push_image
@@ -28,10 +28,10 @@ from builder.pipeline.uploads import Uploads, sign_pushed
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
+    from builder.image.compose import ComposedImage
+    from builder.image.finish import Workbench
+    from builder.image.stack import Plan
     from builder.layers import BaseLayers, Layer
-    from builder.layers.finish import Workbench
-    from builder.layers.image import ComposedImage
-    from builder.layers.stack import Plan
     from builder.layers.store import Lease
     from builder.layers.types import Runner
     from builder.oci.staging import Staged

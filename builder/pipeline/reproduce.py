@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from builder.engine.engine import Engine
 from builder.errors import CellError
-from builder.layers.differ import ImageDifference, SavedImage, compare
-from builder.layers.finish import Workbench
+from builder.image.differ import ImageDifference, SavedImage, compare
+from builder.image.finish import Workbench
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
 from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage

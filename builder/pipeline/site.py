@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.evidence.made import MadeImages
     from builder.evidence.signatures import People
+    from builder.image.pythons import Pythons
     from builder.index.client import Index
-    from builder.layers.pythons import Pythons
     from builder.layers.store import LayerStore
     from builder.model import Matrix
     from builder.oci.registry import Registry
@@ -177,7 +177,7 @@ class Site:
     @property
     def pythons(self) -> Pythons:
         """Standalone ones."""
-        from builder.layers.pythons import Pythons
+        from builder.image.pythons import Pythons
 
         return Pythons(self.settings.cache)
 

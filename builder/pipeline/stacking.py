@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from builder.facts.tables import load
-from builder.layers.rootfs import cached_rootfs
+from builder.image.rootfs import cached_rootfs
 from builder.lock.resolve import system_of
 from builder.model import RootfsBase, StandalonePython
 from builder.pipeline.events import Stage

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ROOTFS = "rootfs.tar"
 PYTHON = "python.tar"
 _PYTHON_FOLDER = "/opt/python/bin"
-"""Of a standalone Python: see :mod:`builder.layers.pythontar`."""
+"""Of a standalone Python: see :mod:`builder.image.pythontar`."""
 _BUILT = "built"
 """The folder of wheels that no index has."""
 _UNKNOWN = "sha256:" + "0" * 64

@@ -19,14 +19,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
+from builder.image import pythontar
 from builder.index.target import MACHINES, Target
-from builder.layers import pythontar
-from builder.layers.archive import Archive
 from builder.lock.sources import host_platform
 from builder.sandbox import View, run
 from builder.sdist import advice, binaries, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.unpack import refuse_address
+from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
     import threading

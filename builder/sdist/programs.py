@@ -10,14 +10,14 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from builder.layers.scripts import EntryPointError, entry_points, scripts
 from builder.sandbox import Limits
+from builder.wheels.scripts import EntryPointError, entry_points, scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.layers.archive import Archive
+    from builder.wheels.archive import Archive
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
 """An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two

@@ -20,7 +20,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.documents import MalformedError, parse_toml, read_file
 from builder.errors import CellError
-from builder.layers.archive import DEEPEST_PATH, LONGEST_PATH, Archive
+from builder.wheels.archive import DEEPEST_PATH, LONGEST_PATH, Archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

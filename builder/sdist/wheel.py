@@ -19,8 +19,8 @@ from packaging.version import InvalidVersion, Version
 
 from builder.errors import CellError
 from builder.index.target import takes
-from builder.layers.archive import Archive
 from builder.sdist import advice
+from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

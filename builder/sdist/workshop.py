@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
 from builder.files import write_whole
+from builder.image.pythons import Pythons
+from builder.image.rootfs import cached_rootfs
 from builder.index.client import LocalWheel, cache_path
-from builder.layers.pythons import Pythons
-from builder.layers.rootfs import cached_rootfs
 from builder.lock.sources import host_platform
 from builder.model import Compilation, Wheel, WheelSource
 from builder.sandbox import Limits

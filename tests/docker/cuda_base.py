@@ -22,8 +22,8 @@ import pytest
 from builder import resources
 from builder.debian.archive import Debian
 from builder.errors import MissingToolError, PackageIndexError
+from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
-from builder.layers.rootfs import cached_rootfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,12 +11,12 @@ import tiny
 
 from builder.engine.engine import Engine
 from builder.errors import CommandError, MissingToolError
+from builder.image.compose import compose_image
+from builder.image.finish import Workbench
+from builder.image.missing import MissingLayers
+from builder.image.runner import Namespaces
+from builder.image.stack import plan
 from builder.layers import LayerStore
-from builder.layers.finish import Workbench
-from builder.layers.image import compose_image
-from builder.layers.missing import MissingLayers
-from builder.layers.runner import Namespaces
-from builder.layers.stack import plan
 from builder.pipeline import making
 from builder.pipeline.enginework import WORKING, EngineSteps
 from builder.recipe.values import RecipeFile, RecipeStep
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.layers.image import ComposedImage
+    from builder.image.compose import ComposedImage
     from builder.layers.types import Runner
 
 pytestmark = pytest.mark.docker

@@ -15,13 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
 from builder.layers import LayerStore
 from builder.recipe import render
 from builder.resources import cache
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "unit" / "layers"))
-from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -18,9 +18,9 @@ from builder.digests import canonical_json, digest_of, sha256_of
 from builder.engine import receive
 from builder.engine.engine import Engine
 from builder.errors import CancelledError, CommandError
+from builder.image.base import tar_layer
+from builder.image.compose import ComposedImage, archive_parts, base_image
 from builder.layers import BaseLayers, LayerStore
-from builder.layers.base import tar_layer
-from builder.layers.image import ComposedImage, archive_parts, base_image
 from builder.pipeline import feeding
 from builder.pipeline.feeding import EngineFeed
 

@@ -19,8 +19,8 @@ import registry as loopback
 
 from builder import resources
 from builder.debian.archive import Debian
+from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index
-from builder.layers.rootfs import cached_rootfs
 from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry

@@ -16,7 +16,7 @@ import pytest
 
 from builder import resources
 from builder.debian.archive import Debian
-from builder.layers.rootfs import cached_rootfs, make
+from builder.image.rootfs import cached_rootfs, make
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ STEPS = (
     ("Cell", "matrix.expand", "expand", "check"),
     ("Pinned", "lock.resolve", "pin", "lock"),
     ("Recipe", "recipe.render", "render", "render"),
-    ("ComposedImage", "layers.image", "compose_image", "build"),
+    ("ComposedImage", "image.compose", "compose_image", "build"),
     ("Report", "verify.verify", "verify", "verify"),
     ("Decision", "publish.gate", "decide", "publish"),
 )

@@ -24,7 +24,6 @@ from builder.errors import RegistryError, RtbuildError
 from builder.evidence.statement import parse_statement
 from builder.index import simple_api
 from builder.layers import shared
-from builder.layers.archive import Archive
 from builder.layers.untar import TarReader
 from builder.lock.file import read_lock
 from builder.oci.auth import Challenge, answer
@@ -32,6 +31,7 @@ from builder.oci.spec import choose, parse_reference
 from builder.oci.staging import read_image
 from builder.sdist.unpack import build_system, unpack
 from builder.verify.entry import read_entry
+from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

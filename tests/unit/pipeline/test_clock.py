@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import importlib.util
 import itertools
 import os
-import sys
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+import layer_wheels
 import pytest
 
+from builder.image.stack import plan
 from builder.layers import Layer, LayerStore
-from builder.layers.stack import plan
 from builder.layers.store import Record
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
@@ -24,17 +22,10 @@ from builder.recipe import render, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from builder.model import Pinned
     from builder.pipeline.events import Event
-
-LAYERS = Path(__file__).resolve().parents[1] / "layers" / "layer_wheels.py"
-_spec = importlib.util.spec_from_file_location("layer_wheels_for_clock", LAYERS)
-assert _spec is not None
-assert _spec.loader is not None
-layer_wheels = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = layer_wheels
-_spec.loader.exec_module(layer_wheels)
 
 CLOCKS: dict[str, Callable[[], itertools.count[float]]] = {
     "before 1980, where zip files begin": lambda: itertools.count(1.0, 1.0),

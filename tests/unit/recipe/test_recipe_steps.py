@@ -7,8 +7,8 @@ import json
 import pytest
 import recipe_cells
 
-from builder.layers.config import final_config
-from builder.layers.finish import layer_keys
+from builder.image.config import final_config
+from builder.image.finish import layer_keys
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.recipe import render
 from builder.recipe.values import Recipe, RecipeSetting

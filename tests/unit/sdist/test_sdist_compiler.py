@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.layers.archive import Archive
 from builder.sdist import programs
+from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ from builder.errors import CellError
 from builder.facts.tables import standalone_sums
 from builder.facts.versions import at_least
 from builder.files import write_whole
+from builder.image.pythontar import FORMAT, read_python
 from builder.index.pythons import PythonArchives, choose, machine_platform
 from builder.layers.locking import locked
-from builder.layers.pythontar import FORMAT, read_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from builder.errors import CancelledError, CellError
-from builder.layers.elf import Skeleton
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.layers.untar import open_layer
-from builder.layers.wheel import SITE, parents
+from builder.wheels.elf import Skeleton
+from builder.wheels.wheel import SITE, parents
 
 if TYPE_CHECKING:
     import threading

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder
 
-from builder.layers.archive import Archive
-from builder.layers.wheel import SITE, Tree, tree
 from builder.recipe import slim
+from builder.wheels.archive import Archive
+from builder.wheels.wheel import SITE, Tree, tree
 
 if TYPE_CHECKING:
     from layer_wheels import Made

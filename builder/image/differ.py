@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 import zstandard
 
 from builder.errors import CellError
-from builder.layers.reasons import reason_of
+from builder.image.reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

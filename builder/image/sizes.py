@@ -7,11 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from builder.layers import scripts
-from builder.layers.archive import Archive, Member
-from builder.layers.stack import plan, python_title
-from builder.layers.wheel import tree
+from builder.image.stack import plan, python_title
 from builder.model import RegistryBase
+from builder.wheels import scripts
+from builder.wheels.archive import Archive, Member
+from builder.wheels.wheel import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

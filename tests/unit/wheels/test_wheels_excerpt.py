@@ -14,11 +14,11 @@ import zstandard
 from layer_wheels import Builder, Content, make_missing, pinned
 
 from builder.errors import CancelledError, CellError
+from builder.image.scratch import Scratch
+from builder.image.stack import LARGE, Plan, plan
 from builder.layers import LayerStore
-from builder.layers.elf import Skeleton
-from builder.layers.excerpt import excerpt_of
-from builder.layers.scratch import Scratch
-from builder.layers.stack import LARGE, Plan, plan
+from builder.wheels.elf import Skeleton
+from builder.wheels.excerpt import excerpt_of
 
 if TYPE_CHECKING:
     from builder.layers.pack import Pack
@@ -184,8 +184,8 @@ def test_pieces_of_any_length_give_one_skeleton(library: Path) -> None:
 def test_names_far_in_front_take_a_second_reading(
     store: LayerStore, builder: Builder, library: Path, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("elf._HEAD", "archive._FEED", "untar._BUFFER"):
-        monkeypatch.setattr(f"builder.layers.{place}", 512)
+    for place in ("wheels.elf._HEAD", "wheels.archive._FEED", "layers.untar._BUFFER"):
+        monkeypatch.setattr(f"builder.{place}", 512)
     shutil.copy(rootfs, builder.folder / "rootfs.tar")
     builder.wheel("nvidia-thing", {"nvidia/thing/lib/libthing.so.1": library.read_bytes()})
     made = converted(store, builder)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
 from builder.files import write_whole
-from builder.layers.config import final_config
-from builder.layers.finish import Finisher, added_layers, layer_keys
+from builder.image.config import final_config
+from builder.image.finish import Finisher, added_layers, layer_keys
+from builder.image.stack import check_collisions
 from builder.layers.locking import disk_errors, locked
-from builder.layers.stack import check_collisions
 from builder.layers.store import Record
 from builder.layers.types import BaseLayers, SystemLayers
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from builder.layers.finish import Workbench
-    from builder.layers.stack import Plan
+    from builder.image.finish import Workbench
+    from builder.image.stack import Plan
     from builder.layers.store import Lease
     from builder.layers.types import Layer, Runner
     from builder.recipe.values import Recipe

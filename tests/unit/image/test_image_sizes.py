@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from layer_wheels import Builder, make_missing, pinned
 
+from builder.image.sizes import CellSize, measure
+from builder.image.stack import LARGE, plan
 from builder.layers import LayerStore
-from builder.layers.sizes import CellSize, measure
-from builder.layers.stack import LARGE, plan
 from builder.pipeline.stages import refuse_large
 
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import zstandard
 from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, tricky
 
 from builder.errors import CancelledError, CellError, MissingToolError, RegistryError, UsageError
+from builder.image.config import final_config
+from builder.image.missing import MissingLayers
+from builder.image.stack import LARGE, plan
 from builder.layers import LayerStore
 from builder.layers import codec as codec_module
-from builder.layers.config import final_config
-from builder.layers.missing import MissingLayers
-from builder.layers.stack import LARGE, plan
 from builder.layers.types import SystemLayers
 from builder.model import Pinned, RegistryBase
 from builder.recipe.values import Recipe
@@ -386,7 +386,7 @@ def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Pa
 def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("builder.layers.stack.LARGE", 1)
+    monkeypatch.setattr("builder.image.stack.LARGE", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
@@ -405,7 +405,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
 def test_a_failure_is_raised_at_the_next_arrival(
     builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr("builder.layers.stack.LARGE", 1)
+    monkeypatch.setattr("builder.image.stack.LARGE", 1)
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
 
     def base() -> Path:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.errors import CellError, CommandError, MissingToolError
-from builder.layers import rootfs
-from builder.layers.rootfs import SCRIPT, cached_rootfs, make
+from builder.image import rootfs
+from builder.image.rootfs import SCRIPT, cached_rootfs, make
 from builder.model import Deb, RootfsBase
 
 if TYPE_CHECKING:

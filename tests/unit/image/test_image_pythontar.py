@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.errors import CellError
-from builder.layers.pythontar import read_python
+from builder.image.pythontar import read_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +218,7 @@ def test_one_that_ends_early(tmp_path: Path) -> None:
 
 
 def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.layers.pythontar._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("builder.image.pythontar._MOST_BYTES", 1 << 20)
     path = archive(tmp_path / "a", contents() | {"python/lib/big.py": b"\0" * (2 << 20)})
     with pytest.raises(CellError, match="unpacks to more than"):
         read(path)

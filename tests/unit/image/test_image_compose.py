@@ -20,13 +20,13 @@ import zstandard
 from layer_wheels import Builder, make_missing, pinned
 
 from builder.errors import CellError, MissingToolError, UsageError
+from builder.image.compose import ComposedImage, compose_image, write_layout
+from builder.image.config import go_json
+from builder.image.finish import Workbench
+from builder.image.runner import Namespaces
+from builder.image.scratch import Scratch
+from builder.image.stack import plan
 from builder.layers import LayerStore, memory
-from builder.layers.config import go_json
-from builder.layers.finish import Workbench
-from builder.layers.image import ComposedImage, compose_image, write_layout
-from builder.layers.runner import Namespaces
-from builder.layers.scratch import Scratch
-from builder.layers.stack import plan
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.sandbox import require
 

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from builder.errors import CancelledError, CellError, CommandError, MissingToolError
-from builder.layers.scratch import Scratch
+from builder.image.scratch import Scratch
 from builder.layers.types import MEDIA_TYPES
 from builder.sandbox import require, run_script
 

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from builder.digests import canonical_json
 from builder.errors import CancelledError
-from builder.layers import scripts
-from builder.layers.archive import Archive
-from builder.layers.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer, tar_layer
-from builder.layers.convert import InstalledWheel, write_layer
-from builder.layers.excerpt import Excerpt, keep_excerpt
-from builder.layers.fits import check_python
-from builder.layers.stack import Known, as_listed, layer_keys_of, pip_of, python_key, python_title
+from builder.image.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer, tar_layer
+from builder.image.stack import Known, as_listed, layer_keys_of, pip_of, python_key, python_title
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
-from builder.layers.wheel import tree
 from builder.model import RootfsBase
+from builder.wheels import scripts
+from builder.wheels.archive import Archive
+from builder.wheels.convert import InstalledWheel, write_layer
+from builder.wheels.excerpt import Excerpt, keep_excerpt
+from builder.wheels.fits import check_python
+from builder.wheels.wheel import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from builder.layers.stack import Group, Plan
+    from builder.image.stack import Group, Plan
     from builder.layers.types import BaseLayers, BaseSource, Progress
     from builder.model import Wheel
 

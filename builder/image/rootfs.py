@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
-from builder.layers.debian_archive import write_archive
+from builder.image.debian_archive import write_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from builder.digests import sha256_of
 from builder.errors import CellError, RegistryError
+from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
-from builder.layers.rootfs import content_key
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 from builder.layers.untar import open_layer

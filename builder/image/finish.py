@@ -1,8 +1,8 @@
 """The layers above the wheels, made by the recipe's own steps.
 
 The steps run in the base's own system (:mod:`builder.sandbox`), laid out in memory, over as much of
-the wheels as they look at (:mod:`builder.layers.excerpt`), and what they leave is written as BuildKit writes
-it (:mod:`builder.layers.difftar`): the diff ids are those of a plain ``docker build``.
+the wheels as they look at (:mod:`builder.wheels.excerpt`), and what they leave is written as BuildKit writes
+it (:mod:`builder.image.difftar`): the diff ids are those of a plain ``docker build``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
-from builder.layers.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
+from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
+from builder.image.config import settings_of
+from builder.image.difftar import write_folder
+from builder.image.scratch import Scratch
 from builder.layers.codec import codec
-from builder.layers.config import settings_of
-from builder.layers.difftar import write_folder
-from builder.layers.excerpt import excerpt_of, is_library
 from builder.layers.locking import disk_errors
 from builder.layers.memory import MemoryFullError, workplace
-from builder.layers.scratch import Scratch
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, Runner
 from builder.sandbox import environment
+from builder.wheels.excerpt import excerpt_of, is_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

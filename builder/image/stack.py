@@ -13,14 +13,15 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import canonical_json, digest_of
 from builder.errors import UsageError
-from builder.layers import pythontar, scripts
-from builder.layers.base import rootfs_key
+from builder.image import pythontar
+from builder.image.base import rootfs_key
 from builder.layers.codec import codec
-from builder.layers.collide import refuse_collisions
-from builder.layers.convert import LAYOUT
-from builder.layers.fits import check_tags
 from builder.model import RootfsBase
 from builder.recipe.slim import LEFT_OUT
+from builder.wheels import scripts
+from builder.wheels.collide import refuse_collisions
+from builder.wheels.convert import LAYOUT
+from builder.wheels.fits import check_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +69,7 @@ class Plan:
     groups: tuple[Group, ...]
     """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
-    see :mod:`builder.layers.collide`."""
+    see :mod:`builder.wheels.collide`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, if the base is a rootfs and its layer is known."""
@@ -91,7 +92,7 @@ class Plan:
 
         A rootfs stands above the large wheels: an engine unpacks along the chain of layers, and more images
         have the wheels in common than the base. Below ``/opt`` it holds nothing, so the tree is the same
-        (:func:`~builder.layers.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
+        (:func:`~builder.image.base.refuse_hidden`). A registry's base is lowest, where engines look for it.
         A standalone Python comes right after the base.
         """
         layers = [self.known[group].record.layer for group in self.groups]

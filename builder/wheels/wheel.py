@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
-from builder.layers.scripts import EntryPointError, Style, entry_points, scripts
 from builder.recipe.slim import left_out
+from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from builder.layers.archive import Archive, Member
     from builder.model import Wheel
+    from builder.wheels.archive import Archive, Member
 
 PREFIX = "opt/runtime"
 SITE = f"{PREFIX}/lib/python/site-packages"

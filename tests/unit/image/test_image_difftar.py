@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from builder.errors import CellError
-from builder.layers.difftar import header, write_folder
+from builder.image.difftar import header, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from builder.layers import tar
 from builder.layers.blob import BlobWriter, Written
-from builder.layers.collide import Listing, refuse_collisions
-from builder.layers.wheel import File, Tree, parents
+from builder.wheels.collide import Listing, refuse_collisions
+from builder.wheels.wheel import File, Tree, parents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from builder.layers.archive import Archive
-    from builder.layers.excerpt import Excerpt
     from builder.layers.types import Compression
+    from builder.wheels.archive import Archive
+    from builder.wheels.excerpt import Excerpt
 
 LAYOUT = 1
 """Version of what a wheel's layer looks like. Goes up with every change to the bytes of a tar stream, and is

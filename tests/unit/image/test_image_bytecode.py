@@ -17,8 +17,7 @@ import pytest
 
 from builder import sandbox
 from builder.errors import MissingToolError
-from builder.layers import LayerStore
-from builder.layers.bytecode import (
+from builder.image.bytecode import (
     compiler,
     keep_compiled,
     lay_known,
@@ -26,11 +25,12 @@ from builder.layers.bytecode import (
     makes_bytecode,
     parts_of,
 )
-from builder.layers.excerpt import Excerpt
+from builder.image.scratch import Scratch
+from builder.layers import LayerStore
 from builder.layers.pack import Pack, keep_pack
-from builder.layers.scratch import Scratch
 from builder.layers.tar import MTIME
 from builder.recipe import render
+from builder.wheels.excerpt import Excerpt
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "recipe"))
 import recipe_cells

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 
 from builder.errors import CellError
-from builder.layers.differ import ImageDifference, SavedImage, compare
-from builder.layers.reasons import reason_of
+from builder.image.differ import ImageDifference, SavedImage, compare
+from builder.image.reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

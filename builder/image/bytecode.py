@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.digests import digest_of
-from builder.layers.excerpt import is_source
 from builder.layers.pack import FORMAT, Content, Packed, find_pack, keep_pack
 from builder.layers.tar import MTIME
-from builder.layers.wheel import SITE
+from builder.wheels.excerpt import is_source
+from builder.wheels.wheel import SITE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from builder.image.scratch import Scratch
     from builder.layers.pack import Pack
-    from builder.layers.scratch import Scratch
     from builder.layers.store import LayerStore, Lease
     from builder.recipe.values import RecipeStep
 

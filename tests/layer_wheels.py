@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import tarfile
 import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from builder.layers.image import base_image, write_layout
-from builder.layers.missing import MissingLayers
-from builder.layers.stack import check_collisions, plan
+import pytest
+
+from builder.image.compose import base_image, write_layout
+from builder.image.missing import MissingLayers
+from builder.image.stack import check_collisions, plan
+from builder.layers import LayerStore
 from builder.layers.types import BaseLayers
 from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 
@@ -18,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from builder.layers import Layer, LayerStore
-    from builder.layers.stack import Plan
+    from builder.image.stack import Plan
+    from builder.layers import Layer
     from builder.layers.store import Lease
 
 PLAIN = 0o100644
@@ -286,3 +291,25 @@ def stack(
         lease.release()
         raise
     return Stacked(store=store, lease=lease, plan=made, base=base)
+
+
+@pytest.fixture
+def builder(tmp_path: Path) -> Builder:
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    return Builder(folder)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LayerStore:
+    return LayerStore(tmp_path / "store")
+
+
+@pytest.fixture
+def rootfs(tmp_path: Path) -> Path:
+    path = tmp_path / "rootfs.tar"
+    with tarfile.open(path, "w") as archive:
+        entry = tarfile.TarInfo("./etc/os-release")
+        entry.size = 5
+        archive.addfile(entry, io.BytesIO(b"ID=x\n"))
+    return path

@@ -14,11 +14,11 @@ import pytest
 from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, tricky
 
 from builder.errors import CellError
-from builder.layers.archive import Archive
-from builder.layers.convert import InstalledWheel, write_layer
-from builder.layers.fits import check_python, check_tags
-from builder.layers.scripts import EntryPointError, entry_points, scripts, style
-from builder.layers.wheel import SITE, Tree, tree
+from builder.wheels.archive import Archive
+from builder.wheels.convert import InstalledWheel, write_layer
+from builder.wheels.fits import check_python, check_tags
+from builder.wheels.scripts import EntryPointError, entry_points, scripts, style
+from builder.wheels.wheel import SITE, Tree, tree
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,0 +1,3 @@
+from layer_wheels import builder, rootfs, store
+
+__all__ = ["builder", "rootfs", "store"]
