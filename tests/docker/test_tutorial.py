@@ -62,12 +62,8 @@ def test_where_to_go_on(built: Path, words: list[str]) -> None:
     if words[1] == "doctor":
         assert "Docker" in rtbuild(built, "doctor", check=None).stdout
         return
-    arguments = [CELL if word == "CELL" else word for word in words[1:]]
-    if "--shell" in arguments:
-        arguments.append("--dry-run")  # there is no terminal here
-    if words[1] == "render":
-        arguments += ["-s", "*bullseye*"]  # the other base lies in a registry
-    done = rtbuild(built, *arguments)
+    dry = ["--dry-run"] if "--shell" in words else []  # there is no terminal here
+    done = rtbuild(built, *words[1:], *dry)
     if words[1] in WRITTEN:
         assert list(built.glob(WRITTEN[words[1]]))
     else:

@@ -88,6 +88,13 @@ def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
 
 
+def test_the_readme_shows_what_diagnose_prints() -> None:
+    (shown,) = re.findall(r"```console\n\$ rtbuild diagnose train.log\n(.*?)```", README, re.DOTALL)
+    (line,) = re.findall(r"^ +\| (.*)$", shown, re.MULTILINE)
+    done = rtbuild(ROOT, "diagnose", "-", before=("sh", "-c", 'printf "%s" "$0" | "$@"', line))
+    assert done.stdout.startswith(shown.replace("train.log", "standard input"))
+
+
 MET = re.findall(
     r"^\| `(.+?)`[^|]* \| \[([a-z-]+)\]", (ROOT / "docs/mend-on-colab.md").read_text(), re.MULTILINE
 )
@@ -128,6 +135,8 @@ def test_what_the_tutorial_types_before_it_builds_is_run(tmp_path: Path) -> None
     for words in typed:
         done = rtbuild(tmp_path, *words[1:])
         assert "tensorflow2.8.4-py3.9-bullseye-cudnn8.6.0.163" in done.stdout
+        if words[1] == "check":
+            assert done.stdout == block("text", "✓")
 
 
 def test_the_matrix_of_the_page_on_colab_is_possible(tmp_path: Path) -> None:
