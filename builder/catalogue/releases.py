@@ -13,7 +13,7 @@ from builder.facts.rules import devices
 from builder.facts.stack import stack_of
 from builder.facts.truth import Truth
 from builder.facts.versions import key
-from builder.resolve.solve import Proposal, to_matrix_yaml
+from builder.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +109,8 @@ def _on_card(cell: Cell, model: str, facts: Facts) -> Judgement:
 def _cells_by_python(
     table: FrameworkTable, row: FrameworkRow, facts: Facts
 ) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
-    """The first possible cell of each Python, the newest Python first; else the first that was tried."""
+    """The first possible cell of each Python, those that a base has before standalone ones, and the newest
+    Python first; else the first that was tried."""
     possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
     refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
     for choice in choices(_requirement(table, row), facts, {}):
@@ -126,7 +127,8 @@ def _cells_by_python(
                 possible[cell.python] = (choice, cell, findings)
             else:
                 refused.append((choice, cell, findings))
-    return list(possible.values()) or refused[:1]
+    found = sorted(possible.values(), key=lambda one: needs_standalone(one[1], facts))
+    return found or refused[:1]
 
 
 def _requirement(table: FrameworkTable, row: FrameworkRow) -> str:

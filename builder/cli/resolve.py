@@ -19,7 +19,7 @@ from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
 from builder.resolve.demand import Demand, distributions, meant, split
-from builder.resolve.solve import search, to_matrix_yaml
+from builder.resolve.solve import needs_standalone, search, to_matrix_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -283,7 +283,8 @@ def _say(
         write(f"{wish}{beside}: versions from the {origin}: {why}\n")
     for number, one in enumerate(proofs.standing, 1):
         cell = one.proposal.cell
-        what = ", ".join((*cell.frameworks, f"Python {cell.python}", str(cell.base)))
+        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell, known)}"
+        what = ", ".join((*cell.frameworks, python, str(cell.base)))
         write(f"{number}. {what}: {one.proposal.outcome.answer}; {_proven(one)}\n")
         for finding in one.proposal.findings:
             if finding.outcome is Outcome.WARNS:

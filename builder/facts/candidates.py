@@ -174,11 +174,19 @@ def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
 
 
 def cells(
-    combination: tuple[Choice, ...], python: str, gpus: tuple[str, ...], known: Facts
+    combination: tuple[Choice, ...],
+    python: str,
+    gpus: tuple[str, ...],
+    known: Facts,
+    *,
+    standalone: bool = True,
 ) -> Iterator[Cell]:
-    """The ways to put one combination on one Python: systems, and where CUDA comes from."""
+    """The ways to put one combination on one Python: systems, and where CUDA comes from.
+
+    Of a kind of base of which none has the Python there is the newest one, if it may be ``standalone``.
+    """
     sketch = _sketch(combination, gpus, known)
-    for base, cuda in _bases(combination, python, known):
+    for base, cuda in _bases(combination, python, known, standalone=standalone):
         yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
@@ -237,31 +245,47 @@ def _serves(cudnn: str, card: GpuRow, known: Facts) -> bool:
     )
 
 
-def _bases(combination: tuple[Choice, ...], python: str, known: Facts) -> Iterator[tuple[Base, Cuda]]:
-    """Systems that have the Python, the newest first, with CUDA from wheels and from the base."""
-    systems = [system for system in reversed(list(known.systems.values())) if python in system.python]
+def _bases(
+    combination: tuple[Choice, ...], python: str, known: Facts, *, standalone: bool
+) -> Iterator[tuple[Base, Cuda]]:
+    """The bases that have the Python, those with the newest system first, then those that have not."""
+    systems = list(known.systems.values())[::-1]
+    systems.sort(key=lambda system: python not in system.python)
+    newest: dict[tuple[str, str], str] = {}
+    for system in systems:
+        for base, cuda in _on(system.name, combination, known):
+            first = newest.setdefault((base.kind, cuda.provider), system.name)
+            if python in system.python or (standalone and first == system.name):
+                yield base, cuda
+
+
+def _on(system: str, combination: tuple[Choice, ...], known: Facts) -> Iterator[tuple[Base, Cuda]]:
+    """The bases with one system, with CUDA from wheels and from the base."""
     cuda = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
     if cuda is None:
         return
+    wheels = _wheels(combination, known)
+    if system.startswith("debian/"):
+        if wheels is not None:
+            yield Base(kind="rootfs", name=system), wheels
+        return
+    fitting = [row for row in _tags(cuda, known) if system.removeprefix("ubuntu") in row.ubuntu]
+    if wheels is not None and fitting:
+        name = f"nvidia/cuda:{_near(fitting, cuda).cuda}-base-{system}"
+        yield Base(kind="registry", name=name), wheels
+    if not any(choice.brings for choice in combination):
+        for row in fitting:
+            name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
+            yield Base(kind="registry", name=name), Cuda(provider="base")
+
+
+@functools.lru_cache(maxsize=256)
+def _tags(cuda: str, known: Facts) -> tuple[TagRow, ...]:
+    """Tags of the CUDA major, those with at least that CUDA first."""
     tags = [row for row in known.tags if major(row.cuda) == major(cuda)]
     # of CUDA 10 there is no tag any more: a candidate that is refused says so
     tags = [row for row in tags if row.state == "listed"] or tags
-    tags.sort(key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda)))
-    wheels = _wheels(combination, known)
-    for system in systems:
-        ubuntu = system.name.removeprefix("ubuntu")
-        if system.name.startswith("debian/"):
-            if wheels is not None:
-                yield Base(kind="rootfs", name=system.name), wheels
-            continue
-        fitting = [row for row in tags if ubuntu in row.ubuntu]
-        if wheels is not None and fitting:
-            name = f"nvidia/cuda:{_near(fitting, cuda).cuda}-base-{system.name}"
-            yield Base(kind="registry", name=name), wheels
-        if not any(choice.brings for choice in combination):
-            for row in fitting:
-                name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system.name}"
-                yield Base(kind="registry", name=name), Cuda(provider="base")
+    return tuple(sorted(tags, key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda))))
 
 
 def _near(rows: list[TagRow], cuda: str) -> TagRow:
@@ -272,6 +296,7 @@ def _near(rows: list[TagRow], cuda: str) -> TagRow:
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
     """NVIDIA's wheels for those frameworks that pin none; None if there are no such wheels."""
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}

@@ -208,7 +208,7 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
         other
         for combination in combinations(ways)
         for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
-        for other in cells(combination, python, cell.gpus, stack.facts)
+        for other in cells(combination, python, cell.gpus, stack.facts, standalone=python == cell.python)
     )
     for other in every:
         changed = replace(

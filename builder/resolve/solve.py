@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
+from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.candidates import cells, choices, combinations, common_pythons
 from builder.facts.check import check
 from builder.facts.entry import entry
 from builder.facts.finding import Outcome, summary
 from builder.facts.framework import table_name
+from builder.facts.truth import Truth
 from builder.facts.versions import canonical, key, requirement
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def search(
         findings = check(cell, driver=demand.driver, facts=known, suggest=False)
         proposal = Proposal(cell=cell, findings=findings)
         if proposal.outcome.severity < Outcome.UNKNOWN.severity:
-            ranked.append((_rank(proposal, combination, number), proposal))
+            ranked.append((_rank(proposal, combination, number, known), proposal))
         else:
             refused.setdefault(combination, proposal)
         if len(ranked) >= enough:
@@ -141,7 +143,9 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
     )
 
 
-def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
+def _rank(
+    proposal: Proposal, combination: tuple[Choice, ...], number: int, known: Facts
+) -> tuple[object, ...]:
     warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
     releases = [tuple(-part for part in key(choice.row.latest)) for choice in combination]
     foreign = sum(bool(choice.index) for choice in combination)
@@ -151,9 +155,15 @@ def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> t
         releases,
         foreign,
         pinned,
+        needs_standalone(proposal.cell, known),
         [-part for part in key(proposal.cell.python)],
         number,
     )
+
+
+def needs_standalone(cell: Cell, known: Facts) -> bool:
+    """Whether the base has no Python of that version."""
+    return not has_own_python(cell, system_of(cell, Truth(), tag_of(cell.base, known), known))
 
 
 def distinct(proposals: list[Proposal]) -> list[Proposal]:

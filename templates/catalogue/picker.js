@@ -42,8 +42,8 @@
 
   function fillPythons(wanted) {
     const pythons = chosen().p.slice().reverse();
-    const standing = pythons.find((p) => chosen().b[p]); // the newest that a base has
-    options($("python"), pythons.map((p) => [p, p]), pythons.includes(wanted) ? wanted : standing);
+    const proposed = (chosen().m.match(/python: "(.*)"/) || [])[1];
+    options($("python"), pythons.map((p) => [p, p]), pythons.includes(wanted) ? wanted : proposed);
   }
 
   function judge(release, python, card, driver) {

@@ -12,7 +12,7 @@ from builder.matrix import load
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
 from builder.resolve.demand import Demand, meant, pythons, split
-from builder.resolve.solve import Proposal, search, to_matrix_yaml
+from builder.resolve.solve import Proposal, needs_standalone, search, to_matrix_yaml
 
 
 def demanded(*texts: str, **options) -> Demand:
@@ -75,6 +75,23 @@ def test_python_and_versions_of_the_index_are_kept_to() -> None:
     assert {p.cell.python for p in ranged} == {"3.11", "3.12"}
     with pytest.raises(UsageError, match="names no Python"):
         pythons("=>3")
+
+
+def test_where_no_base_has_the_python_a_standalone_one_is_proposed_and_after_a_bases_own() -> None:
+    known = tables.load()
+    asked = proposals("torch==2.10.*", python="3.14")
+    assert {one.cell.base.kind for one in asked} == {"rootfs", "registry"}
+    assert all(needs_standalone(one.cell, known) and one.cell.python_from is None for one in asked)
+    assert all(summary(check(one.cell)) is one.outcome for one in asked)
+    free = [one.cell for one in proposals("torch==2.10.*") if one.cell.frameworks == ("torch==2.10.0",)]
+    order = [needs_standalone(cell, known) for cell in free]
+    assert order == sorted(order)
+    rootfs = sorted(int(cell.python[2:]) for cell in free if cell.base.kind == "rootfs")
+    assert rootfs == [10, 11, 12, 13, 14]
+    # below 3.8 uv's catalogue has none: the base with that Python, and no other
+    old = proposals("tensorflow==2.10.*", python="3.7")
+    assert old
+    assert all(str(one.cell.base).endswith("-ubuntu18.04") for one in old)
 
 
 def test_a_marker_on_a_framework_bounds_the_python_and_one_beside_is_decided_by_it() -> None:
