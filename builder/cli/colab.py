@@ -110,7 +110,7 @@ def import_(
     color: opt.Color = "auto",
     json_: opt.Json = False,
 ) -> int:
-    """Make a matrix and its lock of the lists that Colab publishes, each package at its version."""
+    """Make a matrix and its lock of the lists that Colab publishes. Each package has Colab's version."""
     # Exit 1 if lines could not be read, or if cells were to be locked and none could be.
     runtime = read_runtime(source, at=at, freeze=freeze, apt=apt, system=os_info, name=name, python=python)
     terminal = opt.terminal(progress, color)
@@ -221,7 +221,7 @@ def diff(
     verbose: opt.Verbose = 0,
     json_: opt.Json = False,
 ) -> int:
-    """Measure in an image how near it is to a Colab runtime: the same, another version, missing, extra."""
+    """Compare an image with a Colab runtime. Lists equal, different, missing and extra packages."""
     terminal = opt.terminal("auto", color, verbose=verbose)
     runtime = listed(against)
     with Engine.connect(context=context) as engine:
@@ -278,7 +278,7 @@ def probe(
     timeout: Annotated[int, typer.Option("--timeout", min=60, help="Seconds for the probe.")] = 900,
     json_: opt.Json = False,
 ) -> int:
-    """Run cudnn-verify on a fresh Colab runtime; the report is about the runtime, and never about an image.
+    """Run cudnn-verify on a fresh Colab runtime. The report is about the runtime, never about an image.
 
     Exit 0: it works; 1: the runtime is at fault; 5: nothing is known, or Google's `colab` is not here.
     """

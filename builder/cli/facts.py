@@ -68,7 +68,7 @@ def refresh_tables(
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Read again what the tables say of releases and of nvidia/cuda tags; show what differs and write it."""
+    """Read releases and nvidia/cuda tags again. Show what differs from the tables, and write it."""
     return run(
         index=Index.from_user(brief=True),
         registry=Registry.from_user(opt.mirrors(mirror)),

@@ -37,8 +37,10 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
         return stored
     if set("*?[]{}") & set(name):
         raise UsageError(f"no cell matches '{name}'", hint="`rtbuild list` shows the cells")
-    stored = engine.inspect(name)
-    if stored is None and not set("/:@") & set(name):
+    bare = not set("/:@") & set(name)
+    capitals = bare and name != name.lower()  # as in CELL: no image's name has any
+    stored = None if capitals else engine.inspect(name)
+    if stored is None and bare:
         stored = engine.inspect(_holding(name, engine))
     elif stored is None:
         _pull(name, engine)

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING
 
+from builder import resources
 from builder.errors import Diagnostic, MatrixError, UsageError
 from builder.model import Span
 
@@ -138,6 +139,9 @@ def read(path: Path) -> tuple[str, Problems]:
 
 def _neighbours(path: Path) -> str:
     folder = path.parent
+    own = resources.matrices() / path.name
+    if own.is_file():
+        return f"rtbuild brings one of that name: {own}"
     if not folder.is_dir():
         return f"there is no folder {folder}"
     files = sorted(p.name for p in folder.iterdir() if p.suffix in {".yaml", ".yml"})

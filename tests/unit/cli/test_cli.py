@@ -273,5 +273,7 @@ def test_the_reference_is_what_help_says(
     for words in commands:
         shown = runner.invoke(app, [*words, "--help"], prog_name="rtbuild").stdout
         assert shown.startswith("Usage: rtbuild")
+        cut = [line for line in shown.splitlines()[1:] if line.endswith("...") and "Usage" not in line]
+        assert not cut, "a line of help that is cut short"
         text += [f"## {' '.join(['rtbuild', *words])}", "", "```text", shown.rstrip(), "```", ""]
     generated("docs/cli.md", "\n".join(text))

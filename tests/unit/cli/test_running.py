@@ -72,6 +72,8 @@ class StoreDouble:
         self.client_command = ("false",)
 
     def inspect(self, reference: str) -> str | None:
+        if reference != reference.lower():
+            raise CommandError("the engine could not inspect it: repository name must be lowercase")
         return reference if reference in self.images else None
 
     def cells(self) -> dict[str, str]:

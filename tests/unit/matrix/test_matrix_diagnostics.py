@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from builder import resources
 from builder.errors import MatrixError, UsageError
 from builder.matrix import load
 
@@ -65,6 +66,12 @@ def test_a_missing_file_names_its_neighbours(tmp_path):
     )
     with pytest.raises(UsageError, match=r"did you mean '.*tf28\.yml'"):
         load(tmp_path / "tf28")
+
+
+def test_a_matrix_that_rtbuild_brings_is_named(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        load(tmp_path / "matrices" / "tf28.yaml")
+    assert caught.value.hint == f"rtbuild brings one of that name: {resources.matrices() / 'tf28.yaml'}"
 
 
 def test_a_missing_folder_is_named(tmp_path):
