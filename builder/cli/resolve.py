@@ -122,7 +122,7 @@ def resolve(
         python=python,
         limit=limit,
         name=name,
-        index=None if offline else Index.from_user(brief=True),
+        index=None if offline else Index.from_user(once=True),
         json=json_,
     )
 

@@ -71,15 +71,30 @@ class Index:
         *,
         note: Callable[[str], None] = lambda _text: None,
         brief: bool = False,
+        once: bool = False,
     ) -> Index:
         """The indexes of the user's uv or pip configuration, after those in ``extra``.
 
-        With ``brief`` a server that is slow or down is given up soon: for questions that can stay open.
+        With ``brief`` a server that is slow or down is given up soon: for questions that can stay open. With
+        ``once`` it is given up for good, and a page that uv has read is believed for a minute: for a series
+        of questions that one answer serves.
         """
         settings = index_settings.from_user(extra)
         for text in settings.notes:
             note(text)
-        client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15) if brief else None
+        client = None
+        if once:
+            settings = replace(settings, believed=60)
+            client = Client(
+                ca=settings.ca,
+                retries=2,
+                connection_retries=1,
+                connect_timeout=1.5,
+                read_timeout=10,
+                gives_up=True,
+            )
+        elif brief:
+            client = Client(ca=settings.ca, retries=2, connection_retries=1, read_timeout=15)
         return cls(settings, client=client, note=note)
 
     def with_extra(self, extra: Sequence[str]) -> Index:
@@ -100,13 +115,12 @@ class Index:
         upgrade: Collection[str] | bool = False,
         listed: bool = False,
         built: Sequence[LocalWheel] = (),
-        offline: bool = False,
     ) -> tuple[Wheel, ...]:
         """The wheels that satisfy ``requirements``, one a package, by name.
 
         ``previous`` wheels stay as they are unless the requirements or ``upgrade`` move them. With ``listed``
         nothing is added to ``requirements``, whatever they say they depend on. ``built`` are wheels that no
-        index has; each is the one of its package. With ``offline`` only what uv has read before counts.
+        index has; each is the one of its package.
 
         Raises:
             PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
@@ -120,7 +134,6 @@ class Index:
             upgrade=upgrade,
             listed=listed,
             files=[one.path for one in built],
-            offline=offline,
         )
         for text in warnings:
             self._note(text)

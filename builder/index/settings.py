@@ -40,6 +40,8 @@ class IndexSettings:
     """The user's limit for a silent server, in seconds: ``UV_HTTP_TIMEOUT`` or pip's ``timeout``."""
     notes: tuple[str, ...] = ()
     """Settings that are not used, with the reason."""
+    believed: int = 0
+    """Seconds for which uv does not ask again for a page that it has read; 0: as long as the index says."""
 
     @property
     def all(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ The format: https://packaging.python.org/en/latest/specifications/pylock-toml/
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -63,14 +64,12 @@ def compile_requirements(
     upgrade: Collection[str] | bool = False,
     listed: bool = False,
     files: Sequence[Path] = (),
-    offline: bool = False,
 ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
     """The ``[[packages]]`` of the solution, and uv's warnings.
 
     ``files`` are wheels that no index has.
 
-    With ``listed`` the requirements are complete: their own dependencies are ignored. With ``offline`` uv
-    knows only the pages and metadata that it has read before.
+    With ``listed`` the requirements are complete: their own dependencies are ignored.
 
     ``previous`` are preferences: their versions stay if the requirements allow it, except for those that
     ``upgrade`` names (True: all).
@@ -78,18 +77,13 @@ def compile_requirements(
     Raises:
         PackageIndexError: no solution, with uv's own explanation; or the index did not answer.
     """
-    command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-header", "--color", "never"]
+    command = [find_uv_bin(), "pip", "compile", "-", "--no-header", "--color", "never"]
     command += ["--python", sys.executable, "--python-version", target.python]
     command += ["--python-platform", target.uv_platform, "--only-binary", ":all:"]
-    command += ["--default-index", settings.default]
-    for url in settings.extra:
-        command += ["--index", url]
     for path in files:
         command += ["--find-links", str(path.parent)]
     if listed:
         command.append("--no-deps")
-    if offline:
-        command.append("--offline")
     if upgrade is True:
         command.append("--upgrade")
     elif upgrade:
@@ -98,11 +92,12 @@ def compile_requirements(
 
     with tempfile.TemporaryDirectory(prefix="rtbuild-lock-") as folder:
         # uv takes versions of the output file that is there already as preferences.
-        output = Path(folder) / "pylock.toml"
+        output, config = Path(folder) / "pylock.toml", Path(folder) / "uv.toml"
+        config.write_text(_configuration(settings), encoding="utf-8")
         if previous and upgrade is not True:
             output.write_text(_preferences(previous), encoding="utf-8")
         done = subprocess.run(
-            [*command, "--format", "pylock.toml", "--output-file", str(output)],
+            [*command, "--config-file", str(config), "--format", "pylock.toml", "--output-file", str(output)],
             input="\n".join(requirements) + "\n",
             env=_environment(settings),
             capture_output=True,
@@ -117,6 +112,19 @@ def compile_requirements(
         line.partition("warning: ")[2] for line in done.stderr.splitlines() if line.startswith("warning: ")
     ]
     return packages, tuple(redact(text) for text in warnings)
+
+
+def _configuration(settings: IndexSettings) -> str:
+    """The indexes for uv, in a file that takes the place of the user's: arguments, which every user of the
+    machine can read, would show logins.
+
+    With ``believed``, answers count as fresh for that long, metadata of wheels for an hour, whatever their
+    server says: https://docs.astral.sh/uv/concepts/indexes/#customizing-cache-control-headers
+    """
+    fresh = f'cache-control = {{ api = "max-age={settings.believed}", files = "max-age=3600" }}\n'
+    held = fresh if settings.believed else ""
+    tables = [f"[[index]]\nurl = {json.dumps(url)}\n{held}" for url in settings.all]
+    return "".join(tables) + "default = true\n"
 
 
 def _environment(settings: IndexSettings) -> dict[str, str]:

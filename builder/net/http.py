@@ -41,7 +41,8 @@ def explain(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.ProxyError):
         return "the proxy did not answer"
     if isinstance(error, requests.exceptions.ConnectTimeout):
-        return f"no connection within {CONNECT_TIMEOUT:.0f} s"
+        allowed = re.search(r"connect timeout=([\d.]+)", text)
+        return f"no connection within {float(allowed[1]) if allowed else CONNECT_TIMEOUT:g} s"
     if isinstance(error, requests.exceptions.Timeout) or "timed out" in text:
         return "the server stopped answering"
     for pattern, reason in (
@@ -97,7 +98,9 @@ class Client:
         backoff: float = 0.5,
         connect_timeout: float = CONNECT_TIMEOUT,
         read_timeout: float = READ_TIMEOUT,
+        gives_up: bool = False,
     ) -> None:
+        """With ``gives_up`` a server that did not answer is not asked again: its failure is raised anew."""
         self._ca = ca or os.environ.get("SSL_CERT_FILE") or None
         self._proxies = dict(proxies or {})
         self.retries = retries
@@ -105,12 +108,22 @@ class Client:
         self.backoff = backoff
         self._timeout = (connect_timeout, read_timeout)
         self._local = threading.local()
+        self._gives_up = gives_up
+        self._silent: dict[str, requests.RequestException] = {}
+        """Servers that were given up, each with its failure."""
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
         options.setdefault("timeout", self._timeout)
+        server = url.partition("://")[2].partition("/")[0]
+        if failure := self._silent.get(server):
+            raise type(failure)(*failure.args)
         try:
             return self._session().request(method, url, **options)
+        except (requests.ConnectionError, requests.Timeout) as problem:
+            if self._gives_up:
+                self._silent[server] = problem
+            raise
         except (LocationParseError, UnicodeError) as problem:  # of urllib3 and idna, past requests
             raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
 

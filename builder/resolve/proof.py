@@ -20,7 +20,9 @@ from builder.resolve.solve import distinct, search
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from concurrent.futures import Future
 
+    from builder.facts.availability import Offer
     from builder.facts.tables import Facts
     from builder.index.client import Index
     from builder.model import Cell
@@ -65,28 +67,26 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
     started = time.monotonic()
     standing: list[Proof] = []
     refused: dict[str, None] = {}
-    silence = _Silence(demand.frameworks[0].name, index)
-    silence.ask([*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)])
-    narrowed = (
-        []
-        if silence.among(demand.index)
-        else _narrowed(proposals, demand, known, index, silence, until=started + SECONDS / 2)
-    )
-    ordered = distinct([*narrowed, *proposals])
-    unasked = [
-        Proof(proposal=proposal, unasked=why)
-        for proposal in ordered[:MOST]
-        if (why := silence.among(proposal.cell.index))
-    ]
-    queue = [proposal for proposal in ordered if silence.among(proposal.cell.index) is None]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        fresh = bool(narrowed)  # the index's pages were read just now
+        silence = _Silence(demand.frameworks[0].name, index, pool)
+        silence.ask([*demand.index, *(url for p in proposals[:MOST] for url in p.cell.index)])
+        narrowed = (
+            []
+            if silence.among(demand.index)
+            else _narrowed(proposals, demand, known, index, silence, until=started + SECONDS / 2)
+        )
+        ordered = distinct([*narrowed, *proposals])
+        unasked = [
+            Proof(proposal=proposal, unasked=why)
+            for proposal in ordered[:MOST]
+            if (why := silence.among(proposal.cell.index))
+        ]
+        queue = [proposal for proposal in ordered if silence.among(proposal.cell.index) is None]
+        count = _AT_ONCE if narrowed else 1  # the first answer leaves uv the index's pages for the others
         while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
-            count = _AT_ONCE if fresh else 1
             batch, queue = queue[:count], queue[count:]
-            answers = pool.map(_asked_again if fresh else _ask, batch, itertools.repeat(index))
-            fresh = True
-            for answer in answers:
+            count = _AT_ONCE
+            for answer in pool.map(_ask, batch, itertools.repeat(index)):
                 if isinstance(answer, Proof):
                     (standing if answer.unasked is None else unasked).append(answer)
                 else:
@@ -103,32 +103,24 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
 
 
 class _Silence:
-    """The indexes that do not answer, each with the reason; each is asked once."""
+    """The indexes that do not answer, each with the reason; each is asked once, while uv resolves."""
 
-    def __init__(self, name: str, index: Index) -> None:
-        self._name = name
-        self._index = index
-        self._known: dict[str, str | None] = {}
+    def __init__(self, name: str, index: Index, pool: ThreadPoolExecutor) -> None:
+        self._name, self._index, self._pool = name, index, pool
+        self._offers: dict[str, Future[Offer]] = {}
 
     def ask(self, urls: Iterable[str]) -> None:
-        new = [url for url in dict.fromkeys(urls) if url not in self._known]
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            offers = pool.map(lambda url: availability.offer(self._name, self._index, url), new)
-            self._known |= {url: offer.unknown for url, offer in zip(new, offers, strict=True)}
+        for url in urls:
+            if url not in self._offers:
+                self._offers[url] = self._pool.submit(availability.offer, self._name, self._index, url)
 
     def among(self, urls: Sequence[str]) -> str | None:
         """Why the first silent one of them does not answer; None if all do."""
         self.ask(urls)
-        return next((why for url in urls if (why := self._known[url]) is not None), None)
+        return next((why for url in urls if (why := self._offers[url].result().unknown) is not None), None)
 
 
-def _asked_again(proposal: Proposal, index: Index) -> Proof | str:
-    """The answer out of the pages that uv has read before, which takes milliseconds; else the index's own."""
-    known = _ask(proposal, index, offline=True)
-    return known if isinstance(known, Proof) and known.unasked is None else _ask(proposal, index)
-
-
-def _ask(proposal: Proposal, index: Index, *, offline: bool = False) -> Proof | str:
+def _ask(proposal: Proposal, index: Index) -> Proof | str:
     cell = proposal.cell
     try:
         wheels = index.with_extra(cell.index).resolve(
@@ -136,7 +128,6 @@ def _ask(proposal: Proposal, index: Index, *, offline: bool = False) -> Proof | 
             python=cell.python,
             platform=cell.platform,
             glibc=_glibc(cell),
-            offline=offline,
         )
     except NoSolutionError as problem:
         return problem.message

@@ -28,8 +28,6 @@ class Offered:
         self.own = own or {}
         """What indexes that a cell may name list, by the last part of their address."""
         self.asked: list[str] = []
-        self.questions: list[tuple[str, bool]] = []
-        """Each question to the resolver: Python, and whether it was asked offline."""
 
     def offers_of(self, url: str, name: str) -> tuple[IndexFile, ...]:
         variant = url.rpartition("/")[2]
@@ -42,20 +40,10 @@ class Offered:
         files = dict(self.files)
         for variant in (url.rpartition("/")[2] for url in urls):
             files |= {"torch": self.own[variant]} if variant in self.own else {}
-        other = Offered(self.own, **files)
-        other.questions = self.questions
-        return other
+        return Offered(self.own, **files)
 
-    def resolve(
-        self, requirements, *, python: str, platform: str, glibc: str, offline: bool = False
-    ) -> tuple[Wheel, ...]:
-        """A resolver's double: each listed project on its own, without what it depends on itself.
-
-        It has read nothing before: offline it knows no wheel.
-        """
-        self.questions.append((python, offline))
-        if offline:
-            raise NoSolutionError("nothing was read before")
+    def resolve(self, requirements, *, python: str, platform: str, glibc: str) -> tuple[Wheel, ...]:
+        """A resolver's double: each listed project on its own, without what it depends on itself."""
         fitting = Target(python=python, platform=platform, glibc=glibc).tags()
         found = []
         for parsed in map(Requirement, requirements):
@@ -234,15 +222,6 @@ def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) ->
     )
     with pytest.raises(CellError, match="torchvision==9 has no wheel"):
         resolve("torch", "torchvision==9", index=index)
-
-
-def test_pages_that_were_read_just_now_answer_the_next_questions(capsys) -> None:
-    index = Offered(torch=[wheel("2.8.0"), wheel("2.8.0", "312"), wheel("2.7.1")])
-    assert resolve("torch", index=index, limit=3) == 0
-    offline = [asked_offline for _, asked_offline in index.questions]
-    assert offline[0] is False, "nothing is believed before the index itself was asked once"
-    assert offline.count(True) == len(offline) / 2 - 0.5, "the double has read nothing: each is asked again"
-    assert "2. torch==2.8.0" in capsys.readouterr().err
 
 
 def test_where_an_index_is_silent_an_older_release_of_the_others_is_found(capsys) -> None:

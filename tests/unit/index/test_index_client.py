@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,6 +131,39 @@ def test_an_index_that_does_not_answer(client: Client) -> None:
         index.resolve(["thing"], **TARGET)
     assert "secret" not in str(caught.value)
     assert "UV_DEFAULT_INDEX" in (caught.value.hint or "")
+
+
+def test_pages_that_uv_has_read_are_believed_only_where_that_is_asked(
+    index: Index, fake_index: FakeIndex, server: Server
+) -> None:
+    fake_index.add("thing", "1.0")
+    series = Index(dataclasses.replace(index.settings, believed=60), client=index.client)
+    for _ in range(3):
+        series.resolve(["thing"], **TARGET)
+    assert len(server.asked("/simple/thing/")) == 1
+    fake_index.add("other", "1.0")
+    for _ in range(2):
+        index.resolve(["other"], **TARGET)
+    assert len(server.asked("/simple/other/")) == 2
+
+
+def test_a_login_is_no_argument_that_others_can_read(
+    index: Index, fake_index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_index.add("thing", "1.0")
+    with_login = fake_index.url.replace("://", "://user:secret@")
+    shown: list[str] = []
+    run = subprocess.run
+
+    def watched(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        shown.extend(command)
+        return run(command, **options)  # type: ignore[call-overload,no-any-return]
+
+    monkeypatch.setattr("builder.index.uv.subprocess.run", watched)
+    found = Index(IndexSettings(default=with_login), client=index.client).resolve(["thing"], **TARGET)
+    assert versions(found) == {"thing": "1.0"}
+    assert shown
+    assert not any("secret" in argument for argument in shown)
 
 
 def test_nothing_moves_without_need(index: Index, fake_index: FakeIndex) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from typing import Any
 
 import pytest
+import requests
 import requests.sessions
 
 from builder.net.http import Client
@@ -59,3 +62,18 @@ def test_certificates_of_the_environment_count(asked: list[str], monkeypatch: py
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/etc/own.pem")
     assert settings(Client(), "https://far.invalid/")["verify"] == "/etc/own.pem"
     assert asked == ["https://far.invalid/"]
+
+
+def test_a_server_that_is_silent_costs_one_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts connections and says nothing, under two addresses of the same server."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        once = Client(retries=0, connect_timeout=1, read_timeout=0.3, gives_up=True)
+        waits = []
+        for path in ("/whl/cu126/torch/", "/whl/cu128/torch/"):
+            started = time.monotonic()
+            with pytest.raises(requests.ConnectionError, match="timed out"):
+                once.get(url + path)
+            waits.append(time.monotonic() - started)
+    assert waits[0] >= 0.3
+    assert waits[1] < 0.1
