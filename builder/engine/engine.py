@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from builder.engine import images
 from builder.engine.connect import Connection, buildx_version, connect
 from builder.engine.facts import EngineFacts
+from builder.engine.images import ImageStore, said_by_engine
 from builder.errors import CancelledError, CellError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from builder.engine.build import BuildRequest
     from builder.engine.container import ProbeRun
-    from builder.engine.images import HistoryEntry, StoredImage
+    from builder.engine.images import StoredImage
     from builder.engine.receive import ArchiveParts
 
 _POLL = 0.1
@@ -27,12 +27,12 @@ _CONTAINERD = "io.containerd.snapshotter.v1"
 """``driver-type`` in ``docker info`` where images are kept by containerd."""
 
 
-class Engine:
+class Engine(ImageStore):
     """A Docker Engine that answers. Threads may share one."""
 
     def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.client)
         self._connection = connection
-        self._client = connection.client
         self._receiving = threading.Lock()
 
     @classmethod
@@ -92,7 +92,7 @@ class Engine:
         )
 
     def _info(self) -> dict[str, Any]:
-        with images.said_by_engine("describe itself"):
+        with said_by_engine("describe itself"):
             info: dict[str, Any] = self._client.info()
         return info
 
@@ -114,28 +114,6 @@ class Engine:
         _ = self.buildx
         command = command_line(request, docker=self._connection.docker, facts=self.facts())
         run_build(command, request, log=log, on_line=on_line, cancel=cancel)
-
-    def cells(self) -> dict[str, str]:
-        """The cell of each named image here that rtbuild built, by the image's name."""
-        return images.cells(self._client)
-
-    def inspect(self, reference: str) -> StoredImage | None:
-        """The image of that name or digest; None if the store has none."""
-        return images.inspect(self._client, reference)
-
-    def built(self) -> Mapping[str, Sequence[str]]:
-        """Every image that rtbuild built, by its inputs: what it is called. One question for all cells."""
-        return images.listed(self._client)
-
-    def find(self, inputs: str, names: Sequence[str] | None = None) -> StoredImage | None:
-        """An image whose label ``io.rtbuild.inputs`` is ``inputs``; ``names`` say where to look, if known."""
-        if names is None:
-            names = images.listed(self._client, inputs).get(inputs, ())
-        return images.find(self._client, inputs, names)
-
-    def tag(self, reference: str, new: str) -> None:
-        """Give the image one more name."""
-        images.tag(self._client, reference, new)
 
     def receive(
         self,
@@ -160,7 +138,7 @@ class Engine:
                 raise CancelledError(f"{name} was not given to the engine")
         try:
             receive(
-                self._client,
+                self,
                 self._connection.docker,
                 manifest,
                 archive,
@@ -188,25 +166,6 @@ class Engine:
         from builder.engine.pull import pull
 
         pull(self._client, reference, progress=progress, cancel=cancel)
-
-    def remove(self, reference: str) -> bool:
-        """Remove a name, and the image with its last one; False if there was none."""
-        return images.remove(self._client, reference)
-
-    def save(self, reference: str, target: Path) -> None:
-        """Write the image to a file, as ``docker save`` does."""
-        images.save(self._client, reference, target)
-
-    def history(self, reference: str) -> tuple[HistoryEntry, ...]:
-        """How the image came to be, the newest step first."""
-        return images.history(self._client, reference)
-
-    def read_file(self, reference: str, path: str, *, limit: int = 4 << 20) -> bytes | None:
-        """One file out of an image, with nothing run in it; None if there is no such file.
-
-        Raises CellError if it is larger than ``limit`` bytes.
-        """
-        return images.read_file(self._client, reference, path, limit)
 
     def run_probe(
         self,

@@ -20,7 +20,6 @@ import uuid
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
-from builder.engine import images
 from builder.engine.build import hint_for
 from builder.errors import CancelledError, CellError, CommandError
 from builder.files import write_whole
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    import docker
+    from builder.engine.images import ImageStore
 
     ArchiveParts = Iterable[tuple[str, bytes | Path]]
     """Files by their paths in an archive."""
@@ -43,7 +42,7 @@ RECEIVING = "rtbuild-receiving"
 
 
 def receive(
-    client: docker.DockerClient,
+    images: ImageStore,
     command: Sequence[str],
     manifest: bytes,
     archive: Callable[[str, Collection[str]], ArchiveParts],
@@ -61,29 +60,29 @@ def receive(
 
     Raises CommandError with the engine's words, and CancelledError soon after ``cancel`` is set.
     """
-    there = known_blobs(client, memory) & _layers(manifest) if partly else frozenset()
+    there = known_blobs(images, memory) & _layers(manifest) if partly else frozenset()
     for without in (there, frozenset[str]()) if there else (there,):
         passing = f"{RECEIVING}/{uuid.uuid4().hex[:12]}:image"
         try:
             load(command, archive(passing, without), name, cancel=cancel, progress=progress)
-            images.tag(client, passing, name)
+            images.tag(passing, name)
             break
         except CommandError:
             if not without:
                 raise
         finally:
             with contextlib.suppress(CellError):  # an engine that is gone keeps the name
-                images.remove(client, passing)
+                images.remove(passing)
     write_whole(memory / sha256_of(manifest).removeprefix("sha256:"), manifest)
 
 
-def known_blobs(client: docker.DockerClient, memory: Path) -> frozenset[str]:
+def known_blobs(images: ImageStore, memory: Path) -> frozenset[str]:
     """The layers of images that the engine has, as far as their manifests are remembered."""
     found: set[str] = set()
-    for digest in images.built_ids(client):
+    for name in {name for names in images.built().values() for name in names if name.startswith("sha256:")}:
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # not given from here
-            content = (memory / digest.removeprefix("sha256:")).read_bytes()
-            if sha256_of(content) == digest:
+            content = (memory / name.removeprefix("sha256:")).read_bytes()
+            if sha256_of(content) == name:
                 found |= _layers(content)
     return frozenset(found)
 

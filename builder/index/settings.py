@@ -53,7 +53,7 @@ def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = Non
     """Read the configuration; ``extra`` are addresses from a matrix and come first."""
     environ = os.environ if environ is None else environ
     notes: list[str] = []
-    pip = _pip_settings(environ)
+    pip = pip_settings(environ)
     uv_default, uv_extra = _ask_uv(environ)
     default = builtin = _uv_builtin()
     candidates = [url for url in uv_default if url != builtin] + pip.get("index-url", [])
@@ -71,7 +71,7 @@ def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = Non
         notes.append("UV_FIND_LINKS is not used: a lock must work on every machine")
     plain = IndexSettings(
         default=default.rstrip("/"),
-        ca=next(iter(pip.get("cert", ())), None),
+        ca=" ".join(pip.get("cert", ())) or None,
         timeout=_timeout(environ, pip),
         notes=tuple(dict.fromkeys(notes)),
     )
@@ -147,7 +147,7 @@ def _ask_uv(environ: Mapping[str, str], *options: str) -> tuple[list[str], list[
     return default, extra
 
 
-def _pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
+def pip_settings(environ: Mapping[str, str]) -> dict[str, list[str]]:
     """pip's options that concern indexes: its files in its order of precedence, then its variables.
 
     https://pip.pypa.io/en/stable/topics/configuration/ (sections ``global`` and ``install``).

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.engine.build import BuildRequest, hint_for
-from builder.engine.network import user_network
+from builder.engine.network import ca_bundle, proxies
 from builder.errors import CellError
 from builder.image.base import tar_layer
 from builder.image.compose import base_image, write_layout
@@ -123,9 +123,8 @@ def system_layers(
     Raises CommandError with the end of the log if that fails.
     """
     cell, settings = walk.cell, site.settings
-    indexes = site.index.with_extra(cell.index).settings
+    authorities = ca_bundle(os.environ)
     with ExitStack() as stack:
-        network = stack.enter_context(user_network(indexes=(indexes.default, *indexes.extra)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rtbuild-")))
         context = folder / cell.id
         write(replace(recipe, blobs={}), context, blobs={})
@@ -140,8 +139,8 @@ def system_layers(
                 platform=cell.platform,
                 epoch=recipe.pinned.epoch,
                 build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
-                secrets=network.secrets,
-                build_args=network.build_args,
+                secrets={"ca": authorities} if authorities is not None else {},
+                build_args=proxies(os.environ),
                 no_cache=settings.no_cache,
                 cache_from=[text.replace("{cell}", cell.id) for text in settings.cache_from],
                 cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],

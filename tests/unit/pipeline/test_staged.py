@@ -61,9 +61,6 @@ class EngineDouble:
             content=self.content,
             size=5,
             labels=self.image.labels,
-            env=(),
-            platform=self.image.platform,
-            layers=(),
         )
 
     def pull(self, reference: str, **_more: object) -> None:
