@@ -21,6 +21,7 @@ from builder.errors import CommandError, StaleLockError, UsageError
 from builder.lock import lock_path, pinned_cell, read_lock
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
+from builder.verify.document import printed_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +160,7 @@ def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]
         command, env={**inherited, **variables}, capture_output=True, text=True, check=False
     )
     try:
-        report: dict[str, Any] = json.loads(done.stdout)
+        report: dict[str, Any] = json.loads(printed_report(done.stdout))
     except ValueError:
         raise CommandError(
             "cudnn-verify gave no report",

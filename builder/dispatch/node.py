@@ -29,7 +29,7 @@ from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
 from builder.verify import SealedReport
-from builder.verify.document import EXIT_CODES, parse
+from builder.verify.document import EXIT_CODES, parse, printed_report
 from builder.verify.entry import key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
 
@@ -100,7 +100,8 @@ def verify_digest(
             card=None,
             message=f"{used} ended with {code} and no report" + "".join(f"\n  {line}" for line in tail),
         )
-    return _report(registry, staged, text, code, card)
+    report = printed_report(text.decode("utf-8", "replace")).encode()
+    return _report(registry, staged, report, code, card)
 
 
 def _verdict_there(registry: Registry, staged: Staged, card: str) -> str | None:

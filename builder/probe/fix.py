@@ -4,7 +4,6 @@ Nothing is run that was not shown, and nothing that came out of a text: a comman
 :mod:`measured`, split into words, without a shell.
 """
 
-import json
 import os
 import re
 import shlex
@@ -14,6 +13,7 @@ import sys
 from .causes import EXIT_CODES, PROBE_FAULT
 from .distributions import read_distributions, search_folders
 from .measured import installer
+from .report import printed_report
 
 _RUN = ("pip", "link")
 _COMMAND_LIMIT = 3600
@@ -38,7 +38,7 @@ class Repair(object):
         )
         text = process.communicate()[0]
         try:
-            return json.loads(text.decode("utf-8"))
+            return printed_report(text.decode("utf-8", "replace"))
         except ValueError:
             raise FixError("the probe gave no report (exit status %s)" % process.returncode)
 

@@ -14,6 +14,7 @@ from .fw_libraries import check_loaded, check_wanted, framework_cudnn
 from .known_bad import known_bad, known_bad_words
 from .machine_limits import no_temporary_folder
 from .maps import mapped_libraries
+from .protocol import WITHOUT_CUDA
 from .versions import dotted, numbers
 
 
@@ -126,15 +127,15 @@ def check_framework(ctx, framework):
 def compute(ctx, framework, about):
     """What needs a GPU, or the reason why it was not run."""
     reason, forbidden = gpu_reason(ctx), framework.forbidden()
-    if forbidden:
-        summary = "%s tells %s to do without a GPU" % (forbidden, framework.title)
-        ctx.fails("F04", summary, cause="framework-silent-cpu", evidence={"variable": forbidden})
-    elif reason is None:
+    told = "%s tells %s to do without a GPU" % (forbidden, framework.title) if forbidden else None
+    if told and not ctx.without_cuda:
+        ctx.fails("F04", told, cause="framework-silent-cpu", evidence={"variable": forbidden})
+    elif not (reason or told):
         check_gpu(ctx, framework, about)
     else:
         for check in ("F03", "F04"):
-            ctx.not_run(check, reason)
-        check_cpu(ctx, framework, reason)
+            ctx.not_run(check, reason or told)
+        check_cpu(ctx, framework, reason or told)
     ctx.fact("libraries", mapped_libraries() or [])
     ctx.fact("framework", about)
 
@@ -158,9 +159,10 @@ def _check_build(ctx, framework):
         text = "built for CUDA %s" % (compiled["cuda"] or "(version not said)")
         ctx.passed("P03", "%s is %s" % (framework.title, text), evidence)
         return True
-    asked = ctx.expect.get("frameworks")
     summary = "%s %s is a build for the CPU: it can use no GPU" % (framework.title, framework.version())
-    if asked and not asked_for(framework.name, ctx.expect):
+    if ctx.without_cuda:
+        ctx.passed("P03", summary, evidence, note=WITHOUT_CUDA)
+    elif ctx.expect.get("frameworks") and not asked_for(framework.name, ctx.expect):
         ctx.passed("P03", summary, evidence, note="not asked for by --expect, so not held against the image")
     else:
         ctx.fails("P03", summary, cause="framework-cpu-build", evidence=evidence)

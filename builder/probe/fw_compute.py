@@ -5,6 +5,7 @@ import time
 
 from .fw_libraries import cause_of_missing, framework_cudnn, unloadable
 from .maps import mapped_libraries
+from .protocol import WITHOUT_CUDA
 from .reference import ROUNDING, answers, bias_relu, largest_difference
 from .versions import dotted, numbers
 
@@ -152,6 +153,9 @@ def _first_device(ctx, framework):
         devices = call.result = [str(device) for device in framework.devices()]
     if devices:
         return devices[0]
+    if ctx.without_cuda:
+        ctx.not_run("F04", "%s sees no GPU; %s" % (framework.title, WITHOUT_CUDA))
+        return None
     names, requesters = framework.wanted()
     missing = unloadable(ctx, names, requesters)
     summary = "the driver has a GPU and %s sees none: it would compute on the CPU" % framework.title

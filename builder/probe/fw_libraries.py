@@ -8,6 +8,7 @@ from .cudnn import VERSION_CHECKS, VERSION_MISMATCH
 from .environment import start_environment
 from .expectation import asked_for
 from .maps import mapped_libraries
+from .protocol import WITHOUT_CUDA
 from .resolver import Loader
 from .sublibraries import shim_major, shim_name
 from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
@@ -63,9 +64,12 @@ def check_wanted(ctx, framework):
     if not missing:
         ctx.passed("R02", "%s can open all %d libraries it asks for" % (framework.title, len(names)))
         return True
+    named = ", ".join(sorted(missing))
+    if ctx.without_cuda:
+        ctx.passed("R02", "%s finds no %s" % (framework.title, named), missing, note=WITHOUT_CUDA)
+        return True
     with ctx.call("%s: its own remedy" % framework.module) as call:
         call.result = framework.rescue()
-    named = ", ".join(sorted(missing))
     if call.result and not unloadable(ctx, missing, requesters):
         summary = "%s finds %s only after %s, and computes on the CPU without a word if that is not called"
         ctx.fails("R02", summary % (framework.title, named, call.result), "framework-silent-cpu", missing)

@@ -82,7 +82,7 @@ def library_stage(ctx):
 
 def _no_candidate(ctx):
     installed = sorted(ctx.facts.get("installed", ()))
-    if ctx.facts.get("gpu_state") == "works" and not installed:
+    if ctx.facts.get("gpu_state") == "works" and not installed and not ctx.without_cuda:
         ctx.fails("C01", "there is a working GPU, but no cuDNN on this machine", "cudnn-missing")
         return
     reason = "no cuDNN here"

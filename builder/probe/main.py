@@ -23,7 +23,7 @@ from .protocol import LAYERS, STAGES
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
-from .runner import child_main
+from .runner import child_main, flush_output
 from .schedule import run_all
 from .stages import REGISTERED
 
@@ -79,6 +79,7 @@ def make_parser():
     )
     parser.add_argument("--fix", action="store_true", help="run the commands that mend it, after asking")
     parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
+    parser.add_argument("--output", metavar="FILE", help="write the answer there, and nothing to stdout")
     parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -248,7 +249,9 @@ def write(text):
         except UnicodeEncodeError:
             sys.stdout.write(text.encode("ascii", "replace").decode("ascii"))
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if sys.stdout is not sys.__stdout__:
+            raise UsageError("cannot write the answer: %s" % error)
         # the reader is gone: keep the interpreter from complaining about it once more at its end
         sys.stdout = None
 
@@ -341,6 +344,11 @@ def run_probe(argv):
     if arguments.child:
         params = json.loads(sys.stdin.read())
         child_main(arguments.child, params, arguments.fd)
+    if arguments.output:
+        try:
+            sys.stdout = open(arguments.output, "w", encoding="utf-8")
+        except OSError as error:
+            raise UsageError("cannot write %s: %s" % (arguments.output, error.strerror))
     source = own_source()
     if answer_questions(arguments, source):
         return 0
@@ -374,9 +382,34 @@ def say(text):
         sys.stderr = None
 
 
+def divert_stdout():
+    """Send what Python's start has printed so far (a sitecustomize may do so) to stderr."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    flush_output()
+    os.dup2(own, 1)
+    os.close(own)
+
+
 def probe(argv=None):
-    """Run the probe as a command; every way out is an exit code."""
+    """Run the probe; every way out is an exit code. Without ``argv`` it is the command, and owns stdout."""
     open_standard_streams()
+    before = sys.stdout
+    if argv is None:
+        divert_stdout()
+    try:
+        return answer(sys.argv[1:] if argv is None else argv)
+    finally:
+        flush_output()
+        if sys.stdout not in (before, None):  # --output
+            sys.stdout.close()
+            sys.stdout = before
+        if argv is None:
+            os.dup2(2, 1)  # for what is printed at Python's end
+
+
+def answer(argv):
+    """The command itself."""
     leave_lost_folder()
     signal.signal(signal.SIGTERM, end_with_children)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
@@ -385,7 +418,7 @@ def probe(argv=None):
     if not REGISTERED:
         return PROBE_FAULT
     try:
-        return run_probe(sys.argv[1:] if argv is None else argv)
+        return run_probe(argv)
     except (ExpectationError, UsageError) as error:
         say("cudnn-verify: %s\n" % error)
         return PROBE_FAULT

@@ -2,13 +2,13 @@
 not in it.
 """
 
-import json
 import os
 import subprocess
 import sys
 
 from .html_page import render_html
 from .page import Style, render_page
+from .report import printed_report
 
 _TEXT = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")
 """Options whose answer is a line or two, and no page."""
@@ -43,7 +43,7 @@ def verify(*arguments):
     )
     text, said = process.communicate()
     try:
-        report = None if as_text else json.loads(text)
+        report = None if as_text else printed_report(text)
     except ValueError:
         report = None
     if report is None:

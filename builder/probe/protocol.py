@@ -10,6 +10,7 @@ import os
 import time
 from collections import namedtuple
 
+WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 PASSED = "passed"
 FAILED = "failed"
 NOT_RUN = "not_run"
@@ -72,6 +73,7 @@ class Ctx(object):
         self.no_gpu = bool(params.get("no_gpu"))
         self.thorough = bool(params.get("thorough"))
         self.expect = params.get("expect") or {}
+        self.without_cuda = (self.expect.get("cuda") or {}).get("provider") == "none"
         self.counter = frozenset(params.get("counter", ()))
         self.failed = False
         self.fd = fd

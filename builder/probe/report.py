@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+import re
 
 from .expectation import find_differences
 from .verdict import decide_verdict
 
 SCHEMA = 1
 _DROPPED = ("first",)
+_DOCUMENT = re.compile(r"^\{$.*?^\}$|^\{[^\n]*\}$", re.MULTILINE | re.DOTALL)
 
 
 def make_report(program, checks, libraries, identity, seconds):
@@ -49,6 +51,12 @@ def make_report(program, checks, libraries, identity, seconds):
         seconds=round(seconds, 3),
     )
     return report
+
+
+def printed_report(text):
+    """The document that ``--json`` printed, whatever else a process printed; ValueError if there is none."""
+    found = _DOCUMENT.findall(text)
+    return json.loads(found[-1] if found else text)
 
 
 def without_infinities(value):

@@ -9,7 +9,7 @@ from .distributions import list_folder, search_folders
 from .judge import absent_cause, default_judge
 from .ldcache import read_cache
 from .maps import is_cuda_library
-from .protocol import stage
+from .protocol import WITHOUT_CUDA, stage
 from .resolver import Loader
 from .scene import find_wheel_folders
 from .sublibraries import required_sublibraries, shim_major
@@ -65,7 +65,10 @@ def runtime_stage(ctx):
             who,
             ", ".join(n for n, w in absent if w == who),
         )
-        ctx.fails("R02", text, cause, dict(evidence, by=who))
+        if ctx.without_cuda:
+            ctx.not_run("R02", "%s; %s" % (text, WITHOUT_CUDA), evidence)
+        else:
+            ctx.fails("R02", text, cause, dict(evidence, by=who))
         return
     if not _load_blas(ctx, answers, evidence):
         return

@@ -112,6 +112,15 @@ class ProbeDocument(_Part):
         return said or [row.version for row in self.libraries if row.version and row.name.startswith(soname)]
 
 
+def printed_report(text: str) -> str:
+    """The report in what a container printed: a ``sitecustomize`` of the image may print, too.
+
+    It is the last text from a line ``{`` to a line ``}``; all of the text if there is none.
+    """
+    found = re.findall(r"(?ms)^\{$.*?^\}$", text)
+    return found[-1] if found else text
+
+
 def parse(text: str | bytes) -> ProbeDocument:
     """Read a report. Raises CellError for anything that is no report of this schema."""
     if not text.strip():

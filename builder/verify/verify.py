@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from builder.documents import parse_object
 from builder.errors import CellError, CommandError
 from builder.model import Image, Report, Verdict
-from builder.verify.document import EXIT_CODES, ProbeDocument, parse
+from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
 from builder.verify.entry import ReportKey, key_of
 from builder.verify.expectation import Expectation, compare
 from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_in
@@ -76,7 +76,9 @@ def verify(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
     document = _document(run, image, probe, timeout)
-    report = _report(image, parse_object(run.stdout), expect, fault=fault, asked=ask, reused=False)
+    report = _report(
+        image, parse_object(printed_report(run.stdout)), expect, fault=fault, asked=ask, reused=False
+    )
     about = key_of(image.content, document, image.manifest)
     whole = report.verdict.value == document.verdict and not fault and not report.test_double
     if store is not None and about is not None and whole:
@@ -151,7 +153,7 @@ def _document(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeD
     if run.returncode not in EXIT_CODES.values():
         raise _probe_error(run, image, f"ended with {_status(run.returncode)}")
     try:
-        document = parse(run.stdout)
+        document = parse(printed_report(run.stdout))
     except CellError as error:
         raise _probe_error(run, image, error.message.removeprefix("cudnn-verify ")) from error
     if EXIT_CODES[document.verdict] != run.returncode:

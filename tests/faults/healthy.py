@@ -210,10 +210,12 @@ def records(scene: Scene) -> None:
     next(scene.site.glob("numpy*/RECORD")).unlink()
 
 
-@healthy("start-up files that only print to stderr, and finders of editable installs")
+@healthy("start-up files that only print, and finders of editable installs")
 def start_up_files(scene: Scene) -> None:
     _sound(scene)
-    (scene.site / "sitecustomize.py").write_text("import sys\nprint('hello', file=sys.stderr)\n")
+    (scene.site / "sitecustomize.py").write_text(
+        "import atexit, sys\nprint('hello', file=sys.stderr)\nprint('hello')\natexit.register(print, 'bye')\n"
+    )
     (scene.site / "distutils-precedence.pth").write_text("import os; enabled = 'x'\n")
     (scene.site / "__editable__.mine-1.0.pth").write_text(f"{scene.folder('mine')}\n")
 

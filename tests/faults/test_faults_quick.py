@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import faults_driver  # noqa: F401
@@ -79,6 +80,23 @@ def test_sound_framework_passes_every_check(scene: Scene) -> None:
     passed = outcome.checks("passed")
     assert {("torch", number) for number in ("F01", "P03", "F02", "F03", "F04", "F05", "F07")} <= set(passed)
     assert outcome.report["test_double"] is True
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+@pytest.mark.parametrize("build", ["12.6", "none"], ids=["a build for CUDA", "a build for the CPU"])
+def test_where_no_cuda_is_asked_for_its_absence_is_no_fault(build: str, gpu: bool, scene: Scene) -> None:
+    """``cuda: none`` in a matrix; the image computes on the CPU, and is never said to work."""
+    scene.expect(cuda={"provider": "none", "version": None}, cudnn=None, frameworks={})
+    scene.framework("torch", cuda=build, gpus=0, device="cpu")
+    scene.links("torch/lib/libtorch_cuda_cpp.so", scene.cudnn(into=scene.folder("lost")))
+    shutil.rmtree(scene.root / "lost")
+    if gpu:
+        scene.driver()
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None)
+    assert ("torch", "F01") in outcome.checks("passed")
+    scene.args.clear()
+    assert scene.run().report["verdict"] == "broken"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from probe_elf import write_elf
 
 from builder.probe.environment import environment_stage
 from builder.probe.main import probe as probe_main
-from builder.probe.report import compare_reports, without_infinities
+from builder.probe.report import compare_reports, printed_report, without_infinities
 
 
 def test_a_bare_machine_has_nothing_to_check(probe):
@@ -119,6 +119,40 @@ def test_a_terminal_that_is_closed_leaves_no_child_behind(probe, tmp_path):
     assert process.wait(timeout=20) == 128 + signal.SIGHUP
     with pytest.raises(ProcessLookupError):
         os.kill(int(child.read_text()), 0)
+
+
+NOISE = """\
+import atexit, os, sys
+print("{")
+print("hello")
+print("}")
+atexit.register(print, "good-bye")
+"""
+
+
+def test_what_a_sitecustomize_prints_is_no_part_of_the_json(probe, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(NOISE)
+    done = probe.run("--json", env={"PYTHONPATH": str(tmp_path)})
+    assert json.loads(done.stdout)["verdict"] == "unverified"
+    assert {"hello", "good-bye"} <= set(done.stderr.splitlines())
+
+
+def test_what_is_printed_at_once_stands_before_the_document_and_in_no_file(probe, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(NOISE)
+    environment = {"PYTHONPATH": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    done = probe.run("--json", env=environment)
+    assert done.stdout.startswith("{\nhello\n}\n")
+    assert printed_report(done.stdout)["verdict"] == "unverified"
+    done = probe.run("--json", "--output", str(tmp_path / "report.json"), env=environment)
+    assert done.stdout == "{\nhello\n}\n"
+    assert json.loads((tmp_path / "report.json").read_text())["verdict"] == "unverified"
+
+
+@pytest.mark.parametrize("place", ["/nowhere/report.json", "/dev/full"])
+def test_an_answer_that_cannot_be_written_is_no_verdict(probe, place):
+    done = probe.run("--json", "--output", place)
+    assert (done.returncode, "cannot write" in done.stderr) == (30, True)
+    assert "Traceback" not in done.stderr
 
 
 def test_explain_is_readable(probe):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,12 @@ def test_no_gpu_is_unverified(image: Image, document) -> None:
     assert report.document == document()
     assert report.image == image.content
     assert engine.runs == [False]
+
+
+def test_what_else_the_image_prints_is_no_part_of_the_report(image: Image, document) -> None:
+    said = says(document())
+    noisy = dataclasses.replace(said, stdout=f"{{\nhello\n}}\n{json.dumps(document(), indent=1)}\ngood-bye\n")
+    assert verify(image, engine=EngineDouble(run=noisy), expect=ASKED).document == document()
 
 
 def test_a_gpu_is_asked_for_where_the_engine_has_one(image: Image, document) -> None:
