@@ -99,7 +99,7 @@ def _program() -> int:
     try:
         result = app(standalone_mode=False)
     except TyperException as error:
-        message = error.format_message()
+        message = error.format_message().replace(": Value error, ", ": ")
         if not message.startswith("Usage:"):  # rtbuild without arguments: the message is the help
             message = (
                 f"error: {message}\nhint: `rtbuild --help` lists commands, `rtbuild COMMAND --help` options"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from builder.cli import options as opt
 from builder.documents import MalformedError, parse_moment
 from builder.errors import UsageError
@@ -18,47 +16,32 @@ if TYPE_CHECKING:
 
 
 def audit(
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="REPOSITORY:TAG, or REPOSITORY@sha256:….")],
-    gpu: Annotated[
-        str | None, typer.Option("--gpu", help="Answer for a machine with this GPU: T4, A100.")
-    ] = None,
+    image: Annotated[str, opt.of("IMAGE: REPOSITORY:TAG, or REPOSITORY@sha256:….")],
+    gpu: Annotated[str | None, opt.of("--gpu: Answer for a machine with this GPU: T4, A100.")] = None,
     driver: Annotated[
-        str | None, typer.Option("--driver", help="Answer for a machine with this driver: 535, 535.104.05.")
+        str | None, opt.of("--driver: Answer for a machine with this driver: 535, 535.104.05.")
     ] = None,
     max_age: Annotated[
-        str | None,
-        typer.Option("--max-age", metavar="AGE", help="Count no verification older than this: 30d, 12h."),
+        str | None, opt.of("--max-age AGE: Count no verification older than this: 30d, 12h.")
     ] = None,
     at_least: Annotated[
         str | None,
-        typer.Option(
-            "--at-least",
-            metavar="TIME",
-            help="Refuse an image verified before this: 2026-11-21T06:30:00Z, as the last audit said it.",
+        opt.of(
+            "--at-least TIME: Refuse an image verified before this: 2026-11-21T06:30:00Z, of an older audit."
         ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            metavar="FILE|URI",
-            help="Count only what this public key signed (cosign.pub, or a key service's URI).",
-            envvar="RTBUILD_AUDIT_KEY",
-        ),
+        opt.of("--key FILE|URI $RTBUILD_AUDIT_KEY: Count only evidence that this public key signed."),
     ] = None,
     certificate_identity: Annotated[
-        str | None,
-        typer.Option(
-            "--certificate-identity", metavar="WHO", help="Count only what this identity signed: a workflow."
-        ),
+        str | None, opt.of("--certificate-identity WHO: Count only what this identity signed: a workflow.")
     ] = None,
     certificate_oidc_issuer: Annotated[
-        str | None,
-        typer.Option("--certificate-oidc-issuer", metavar="URL", help="Who vouches for the identity."),
+        str | None, opt.of("--certificate-oidc-issuer URL: Who vouches for the identity.")
     ] = None,
     require_signature: Annotated[
-        bool,
-        typer.Option("--require-signature", help="Refuse to answer on evidence whose signer is not checked."),
+        bool, opt.of("--require-signature: Refuse to answer on evidence whose signer is not checked.")
     ] = False,
     mirror: opt.Mirror = None,
     color: opt.Color = "auto",
@@ -67,7 +50,7 @@ def audit(
     """Say from the registry alone whether an image is known to work: exit 0 yes, 1 no."""
     from builder.audit import Question
     from builder.audit import audit as ask
-    from builder.console import print_json
+    from builder.console import print_json, show
     from builder.console.audit import clean, document, lines, page
     from builder.oci.registry import Registry
 
@@ -78,21 +61,17 @@ def audit(
         max_age=opt.age(max_age),
         at_least=_moment(at_least),
     )
-    registry = Registry.from_user(opt.mirrors(mirror))
-
     terminal = opt.terminal("auto", color)
 
     def note(text: str) -> None:
         if terminal.progress == "tty":
             terminal.say(clean(text))
 
-    found = ask(registry, image, question, note=note)
+    found = ask(Registry.from_user(opt.mirrors(mirror)), image, question, note=note)
     if json_:
         print_json(document(found))
-    elif sys.stdout.isatty():
-        sys.stdout.write("\n".join(page(found, terminal)) + "\n")
     else:
-        sys.stdout.write("\n".join(lines(found)) + "\n")
+        show(*(page(found, terminal) if sys.stdout.isatty() else lines(found)))
     return 0 if found.works else 1
 
 

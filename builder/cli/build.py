@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
-import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from builder.cli import options as opt
-from builder.cli.walking import exit_code, recorded
-from builder.console import print_json, reporter, run_summary
+from builder.cli.walking import exit_code, recorded, walk
+from builder.console import print_json, run_summary
 from builder.errors import UsageError
 from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
@@ -29,78 +27,52 @@ def build(
     select: opt.Select = None,
     skip: opt.Skip = None,
     locked: opt.Locked = False,
-    jobs: Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Cells at a time.")] = None,
-    verify_: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Run cudnn-verify in what was built.")
-    ] = True,
-    require_verified: Annotated[
-        bool, typer.Option("--require-verified", help="Exit 5 if no GPU could be asked.")
-    ] = False,
+    jobs: Annotated[int | None, opt.of("--jobs, -j: Cells at a time.", min=1)] = None,
+    verify_: Annotated[bool, opt.of("--verify/--no-verify: Run cudnn-verify in what was built.")] = True,
+    require_verified: Annotated[bool, opt.of("--require-verified: Exit 5 if no GPU could be asked.")] = False,
     gpus: opt.Gpus = "auto",
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Build anew even if the image is there already.")
-    ] = False,
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Build also what the compatibility rules refuse.")
-    ] = False,
+    no_cache: Annotated[bool, opt.of("--no-cache: Build anew even if the image is there already.")] = False,
+    no_check: Annotated[bool, opt.of("--no-check: Build also what the compatibility rules refuse.")] = False,
     push: opt.Push = None,
     engine: Annotated[
         Literal["docker", "none"],
-        typer.Option("--engine", help="none: put images together here and push them, without Docker."),
+        opt.of("--engine: none: put images together here and push them, without Docker."),
     ] = "docker",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="With --engine none: write images there, as an OCI layout."),
+        Path | None, opt.of("--output, -o: With --engine none: write images there, as an OCI layout.")
     ] = None,
     layers_from: Annotated[
         str | None,
-        typer.Option(
-            "--layers-from",
-            metavar="REPO",
-            help="Take ready-made layers from there that --layers-key signed.",
-            envvar="RTBUILD_LAYERS_FROM",
+        opt.of(
+            "--layers-from REPO $RTBUILD_LAYERS_FROM: Take layers from there that --layers-key has signed."
         ),
     ] = None,
     layers_key: Annotated[
         str | None,
-        typer.Option(
-            "--layers-key",
-            metavar="KEY",
-            help="Whose signature on such layers counts: cosign.pub, or a KMS URI.",
-            envvar="RTBUILD_LAYERS_KEY",
-        ),
+        opt.of("--layers-key KEY $RTBUILD_LAYERS_KEY: The key for --layers-from: cosign.pub, or a KMS URI."),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            metavar="KEY",
-            help="Sign by cosign what --push leaves: the images, and layers for others.",
-            envvar="RTBUILD_BUILD_KEY",
-        ),
+        opt.of("--key KEY $RTBUILD_BUILD_KEY: Sign by cosign what --push leaves: images, and their layers."),
     ] = None,
     cache_from: Annotated[
         list[str] | None,
-        typer.Option(
-            "--cache-from",
-            metavar="TYPE=...",
-            help="As of docker buildx build; {cell} stands for the cell's id.",
-        ),
+        opt.of("--cache-from TYPE=...: As of docker buildx build; {cell} stands for the cell's id."),
     ] = None,
-    cache_to: Annotated[
-        list[str] | None, typer.Option("--cache-to", metavar="TYPE=...", help="As --cache-from.")
-    ] = None,
+    cache_to: Annotated[list[str] | None, opt.of("--cache-to TYPE=...: As --cache-from.")] = None,
     check_reproducible: Annotated[
         bool,
-        typer.Option(
-            "--check-reproducible",
-            help="Build twice, the second time from nothing, and name every file that differs; no probe.",
+        opt.of(
+            "--check-reproducible: Build twice, once from nothing, and name each file that differs; no probe."
         ),
     ] = False,
     results: opt.Results = Path("results"),
     mirror: opt.Mirror = None,
     context: opt.Context = None,
-    builder: opt.Builder = None,
+    builder: Annotated[
+        str | None,
+        opt.of("--builder NAME $BUILDX_BUILDER: The buildx builder: docker-container, kubernetes, remote."),
+    ] = None,
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
     quiet: opt.Quiet = False,
@@ -131,8 +103,7 @@ def build(
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
     _refuse_idle(settings, require_verified=require_verified, check_reproducible=check_reproducible)
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
+    loaded, cells = opt.choose(matrices, select, skip)
     if check_reproducible:
         return _compare_builds(loaded, cells, settings=settings, terminal=terminal, json=json_)
     return build_cells(
@@ -150,17 +121,12 @@ def build_cells(
     json: bool = False,
 ) -> int:
     """Build and verify these cells, and write the run's record; the exit code."""
-    return recorded(
-        terminal,
-        settings,
-        lambda emit, cancel: pipeline.build(matrices, cells, settings=settings, emit=emit, cancel=cancel),
-        require_verified=require_verified,
-        json=json,
-    )
+    run = partial(pipeline.build, matrices, cells, settings=settings)
+    return recorded(terminal, run, settings.results, require_verified=require_verified, json=json)
 
 
 def _refuse_idle(settings: Settings, *, require_verified: bool, check_reproducible: bool) -> None:
-    """Raise UsageError for options that say nothing beside others."""
+    """Raise UsageError for an option that has no effect beside the others."""
     if settings.engine and settings.output is not None:
         raise UsageError(
             "--output is for --engine none: an engine keeps images in its own store",
@@ -188,15 +154,9 @@ def _compare_builds(
     from builder.pipeline.reproduce import check_reproducible
 
     comparisons: dict[str, Comparison] = {}
-    with reporter(terminal) as report:
-        results = check_reproducible(
-            matrices,
-            cells,
-            settings=settings,
-            emit=report,
-            cancel=threading.Event(),
-            compared=comparisons.__setitem__,
-        )
+    compared = comparisons.__setitem__
+    run = partial(check_reproducible, matrices, cells, settings=settings, compared=compared)
+    results = walk(terminal, run)
     documents = {cell: comparison.document() for cell, comparison in comparisons.items()}
     folder = settings.results / "reproduce"
     folder.mkdir(parents=True, exist_ok=True)
@@ -204,21 +164,17 @@ def _compare_builds(
         text = json_module.dumps({"schema": 1, "cell": cell, **document}, indent=2) + "\n"
         (folder / f"{cell}.json").write_text(text, "utf-8")
     if json:
-        print_json(
+        rows = [
             {
-                "schema": 1,
-                "cells": [
-                    {
-                        "id": result.cell.id,
-                        "outcome": result.outcome.value,
-                        "seconds": {stage.value: round(s, 2) for stage, s in result.seconds.items()},
-                        "notes": list(result.notes),
-                        "error": result.error.message if result.error else None,
-                        "comparison": documents.get(result.cell.id),
-                    }
-                    for result in results
-                ],
+                "id": result.cell.id,
+                "outcome": result.outcome.value,
+                "seconds": {stage.value: round(s, 2) for stage, s in result.seconds.items()},
+                "notes": list(result.notes),
+                "error": result.error.message if result.error else None,
+                "comparison": documents.get(result.cell.id),
             }
-        )
+            for result in results
+        ]
+        print_json({"schema": 1, "cells": rows})
     terminal.say(run_summary(results, terminal))
     return exit_code(results)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from builder import resources
-from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
-from builder.console import human_bytes, print_json
+from builder.cli import options as opt
+from builder.console import human_bytes, print_json, show
 from builder.errors import UsageError
 from builder.layers import LayerStore
 from builder.pipeline.settings import Settings
@@ -18,15 +15,15 @@ from builder.pipeline.settings import Settings
 if TYPE_CHECKING:
     from pathlib import Path
 
-_WHAT = {
+_CONTENTS = {
     "wheels": "wheels, as downloaded",
     "layers": "image layers made of wheels and bases",
     "debs": "Debian packages, as downloaded",
     "rootfs": "operating systems put together from them",
     "apt": "package lists of Debian's archives",
-    "pages": "what package indexes list, asked for again each time",
-    "wheelmeta": "what wheels say of themselves",
-    "basemeta": "what registries said of bases",
+    "pages": "lists of package indexes, asked for again each time",
+    "wheelmeta": "metadata of wheels",
+    "basemeta": "metadata of bases in registries",
     "configs": "configs of images that are in a repository to push to",
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -34,12 +31,9 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 def cache(
     prune: Annotated[
-        str | None,
-        typer.Option("--prune", metavar="SIZE", help="Remove the least recently used until it fits: 20GB."),
+        str | None, opt.of("--prune SIZE: Remove the least recently used until it fits: 20GB.")
     ] = None,
-    verify_: Annotated[
-        bool, typer.Option("--verify", help="Hash every layer, and remove what is damaged.")
-    ] = False,
+    verify_: Annotated[bool, opt.of("--verify: Hash every layer, and remove what is damaged.")] = False,
     json_: opt.Json = False,
 ) -> int:
     """Show the cache; with ``prune`` remove the least recently used until the size holds.
@@ -57,23 +51,15 @@ def cache(
         freed += _prune_files(downloads, _size(folder / "layers") + sum(map(_size, downloads)) - limit)
     sizes = {path.name: _size(path) for path in sorted(folder.glob("*")) if path.is_dir()}
     if json_:
-        document: dict[str, Any] = {
-            "schema": 1,
-            "folder": str(folder),
-            "bytes": sizes,
-            "freed": freed,
-            "damaged": damaged,
-        }
-        print_json(document)
+        print_json({"schema": 1, "folder": str(folder), "bytes": sizes, "freed": freed, "damaged": damaged})
         return 1 if damaged else 0
-    sys.stdout.write(f"{folder}\n")
-    for name, size in sizes.items():
-        sys.stdout.write(f"  {name:<10} {human_bytes(size):>9}  {_WHAT.get(name, '')}".rstrip() + "\n")
-    sys.stdout.write(f"  {'in all':<10} {human_bytes(sum(sizes.values())):>9}\n")
+    show(str(folder))
+    for name, size in {**sizes, "in all": sum(sizes.values())}.items():
+        show(f"  {name:<10} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
     if prune is not None:
-        sys.stdout.write(f"{human_bytes(freed)} freed\n")
+        show(f"{human_bytes(freed)} freed")
     for digest in damaged:
-        sys.stdout.write(f"{digest} was damaged and is removed; it is made again when it is needed\n")
+        show(f"{digest} was damaged and is removed; it is made again when it is needed")
     return 1 if damaged else 0
 
 
@@ -91,7 +77,7 @@ def _size(folder: Path) -> int:
 
 
 def _prune_files(folders: list[Path], excess: int) -> int:
-    """Remove what was used longest ago; what is removed is fetched or made again when it is needed."""
+    """Remove the files used longest ago, at least ``excess`` bytes; each is made again when it is needed."""
     files = [
         path
         for folder in folders

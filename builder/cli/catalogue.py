@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from builder import resources
 from builder.cli import options as opt
+from builder.console import print_json, say, show
 from builder.documents import shown
 
 if TYPE_CHECKING:
@@ -20,32 +18,23 @@ if TYPE_CHECKING:
 
 def catalogue(
     matrices: opt.Matrices = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")] = Path("site"),
+    output: Annotated[Path, opt.of("--output, -o: The folder to write.")] = Path("site"),
     results: opt.Results = Path("results"),
     repositories: Annotated[
         list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="REPOSITORY",
-            help="Show this repository's images by the evidence beside them; without MATRICES those alone.",
-        ),
+        opt.of("--from REPOSITORY: Show its images by the evidence beside them; without MATRIX those alone."),
     ] = None,
     key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", metavar="FILE|URI", help="With --from: count only what this public key signed."
-        ),
+        str | None, opt.of("--key FILE|URI: With --from: count only what this public key signed.")
     ] = None,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
     """Write a static site: which image, release and card work together, and how that is known."""
     from builder.catalogue import collect, write_site
-    from builder.console import print_json
     from builder.recipe.bundle import kept_bundle
 
-    own = any(Path("matrices").glob("*.y*ml")) and not repositories
-    chosen = opt.load_all(matrices) if matrices or own else []
+    chosen = opt.load_all(matrices) if matrices or (opt.matrix_files() and not repositories) else []
     registered, notes = _registered(repositories or [], key, mirror)
     found = collect(
         chosen,
@@ -55,24 +44,16 @@ def catalogue(
         registered=registered,
         notes=notes,
     )
-    pages = write_site(found, output, made=_today(), say=_say)
+    pages = write_site(found, output, made=_today(), say=say)
     for note in found.notes:
-        _say(f"warning: {shown(note, most=1000)}")
+        say(f"warning: {shown(note, most=1000)}")
     if json_:
-        print_json(
-            {
-                "schema": 1,
-                "folder": str(output),
-                "pages": len(pages),
-                "releases": len(found.releases),
-                "images": len(found.images),
-                "ran": sum(bool(image.works_on) for image in found.images),
-                "notes": list(found.notes),
-            }
-        )
+        counts = {"pages": len(pages), "releases": len(found.releases), "images": len(found.images)}
+        ran = sum(bool(image.works_on) for image in found.images)
+        print_json({"schema": 1, "folder": str(output), **counts, "ran": ran, "notes": list(found.notes)})
     else:
-        sys.stdout.write(f"{output / 'index.html'}: {len(pages)} pages, {len(found.releases)} releases, ")
-        sys.stdout.write(f"{len(found.images)} images\n")
+        releases, images = len(found.releases), len(found.images)
+        show(f"{output / 'index.html'}: {len(pages)} pages, {releases} releases, {images} images")
     return 0
 
 
@@ -93,17 +74,13 @@ def _registered(
             tables.load(),
             now=datetime.now(UTC),
             verifier=Verifier(key=key) if key else None,
-            say=_say,
+            say=say,
         )
         found += images
         notes += doubts
     if repositories and key is None:
-        _say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
+        say("warning: no signature is looked at, and whoever may push there is believed: --key cosign.pub")
     return found, notes
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
 
 
 def _today() -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from builder.cli import options as opt
 from builder.cli.fixing import fix as rewrite
-from builder.console import Terminal, human_bytes, print_json_rows
+from builder.console import human_bytes, print_json_rows, say, show
 from builder.facts import Outcome, summary
 from builder.facts import check as apply_rules
 from builder.facts.memory import Memory
@@ -39,10 +37,10 @@ def judge(
     deep: bool = False,
     mirrors: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, tuple[Finding, ...]], Reading | None]:
-    """The rules over cells: findings by id, with what locks know and what was read; a stale lock is none.
+    """Findings of the rules by cell id, from locks and from metadata that was read; a stale lock is none.
 
-    ``read`` reads wheels and bases anew, with ``deep`` up to 16 MiB of a wheel; without it, what was read
-    before counts, and no network is asked.
+    ``read`` reads wheels and bases anew, ``deep`` up to 16 MiB of a wheel; without them, earlier readings
+    count, and no network is asked.
     """
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
 
@@ -55,8 +53,8 @@ def judge(
     reading = None
     if read or deep:
         from builder.facts.reading import read as read_all  # with an HTTP client: a tenth of a second
-        from builder.index.client import Index  # with an HTTP client: a tenth of a second
-        from builder.oci.registry import Registry  # with an HTTP client: a tenth of a second
+        from builder.index.client import Index
+        from builder.oci.registry import Registry
 
         registry = Registry.from_user(mirrors)
         index = Index.from_user(brief=True)
@@ -78,17 +76,13 @@ def check(
     deep: opt.Deep = False,
     mirror: opt.Mirror = None,
     fix: Annotated[
-        bool,
-        typer.Option(
-            "--fix", help="Exclude impossible cells in their files, with the nearest possible ones."
-        ),
+        bool, opt.of("--fix: Exclude impossible cells in their files, with the nearest possible ones.")
     ] = False,
     json_: opt.Json = False,
     verbose: opt.Verbose = 0,
 ) -> int:
     """Exit 1 if a cell is impossible; with ``fix``, if nothing could be done for one."""
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
+    loaded, cells = opt.choose(matrices, select, skip)
     found, reading = judge(
         loaded, cells, driver=opt.driver(driver), read=read, deep=deep, mirrors=opt.mirrors(mirror)
     )
@@ -98,24 +92,22 @@ def check(
         print_json_rows(document(cells, found, reading), "cells")
         return 1 if helpless else 0
     if reading is not None:
-        _say_read(reading)
-    terminal = Terminal.of()
+        size = human_bytes(reading.transferred)
+        say(f"read {reading.wheels} wheels ({size}) and {reading.bases} bases in {reading.seconds:.1f} s")
+    terminal = opt.terminal(color="auto" if sys.stdout.isatty() else "never")
     width = max(len(cell) for cell in found)
     for cell, findings in found.items():
         outcome = summary(findings)
         symbol, code = _MARKS[outcome]
-        color_on = terminal.color and sys.stdout.isatty()
-        mark = terminal.style(terminal.symbol(symbol), code) if color_on else terminal.symbol(symbol)
-        sys.stdout.write(f"{mark} {cell:<{width}}  {outcome.answer}\n")
+        show(f"{terminal.style(terminal.symbol(symbol), code)} {cell:<{width}}  {outcome.answer}")
         for finding in findings:
-            if finding.outcome is Outcome.POSSIBLE and not verbose:
-                continue
-            sys.stdout.write(f"    {finding.rule}: {finding.message}\n")
+            if finding.outcome is not Outcome.POSSIBLE or verbose:
+                show(f"    {finding.rule}: {finding.message}")
         way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
         if way_out is not None:
-            sys.stdout.write(f"    possible instead ({way_out}):\n{way_out.yaml}")
+            show(f"    possible instead ({way_out}):", way_out.yaml.removesuffix("\n"))
     if refused:
-        sys.stdout.write(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why\n")
+        show(f"{len(refused)} of {len(found)} impossible; `rtbuild explain CELL` says why")
     return 1 if helpless else 0
 
 
@@ -141,10 +133,3 @@ def document(
             "seconds": round(reading.seconds, 3),
         }
     return document
-
-
-def _say_read(reading: Reading) -> None:
-    sys.stderr.write(
-        f"read {reading.wheels} wheels ({human_bytes(reading.transferred)}) and {reading.bases} bases "
-        f"in {reading.seconds:.1f} s\n"
-    )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +14,7 @@ import typer
 from builder import resources
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED
+from builder.cli.walking import walk
 from builder.colab.diff import PRESENT_GOAL, SAME_GOAL, Parity, ParityRow, ParityStatus, compare, labelled
 from builder.colab.fresh import ABOUT, ColabGpu, Login, probe_runtime, save
 from builder.colab.fresh import load as load_report
@@ -22,7 +22,7 @@ from builder.colab.imports import Imported, import_runtime, matrix_text, record,
 from builder.colab.listed import listed
 from builder.colab.measure import measure
 from builder.colab.runtimes import read_runtime
-from builder.console import print_json, reporter, run_summary
+from builder.console import counted, print_json, reporter, run_summary, say, show
 from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
@@ -37,7 +37,7 @@ from builder.recipe.bundle import bundle
 from builder.sdist import Workshop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from builder.colab.runtimes import Runtime
     from builder.console import Terminal
@@ -64,46 +64,28 @@ colab = typer.Typer(
 @colab.command("import")
 def import_(
     source: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[DIR]", help="A folder with the lists, or a clone of Google's repository of them."
-        ),
+        Path | None, opt.of("DIR: A folder with the lists, or a clone of Google's repository of them.")
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at",
-            metavar="COMMIT|DATE|RUNTIME",
-            help="Read a clone at this commit, as of 2024-07-15, or at 2025.07.",
-        ),
+        opt.of("--at COMMIT|DATE|RUNTIME: Read a clone at this commit, as of 2024-07-15, or at 2025.07."),
     ] = None,
-    freeze: Annotated[
-        Path | None, typer.Option("--freeze", metavar="FILE", help="The output of pip freeze.")
-    ] = None,
-    apt: Annotated[
-        Path | None, typer.Option("--apt", metavar="FILE", help="The output of apt list --installed.")
-    ] = None,
-    os_info: Annotated[
-        Path | None, typer.Option("--os-info", metavar="FILE", help="The distribution and Python's version.")
-    ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="The Python, if no OS info says it: 3.7.")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", help="The runtime's name: 2025.07.")] = None,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the matrix and its record go.")
-    ] = Path("matrices"),
+    freeze: Annotated[Path | None, opt.of("--freeze FILE: The output of pip freeze.")] = None,
+    apt: Annotated[Path | None, opt.of("--apt FILE: The output of apt list --installed.")] = None,
+    os_info: Annotated[Path | None, opt.of("--os-info FILE: The distribution and Python's version.")] = None,
+    python: Annotated[str | None, opt.of("--python: The Python, if no OS info says it: 3.7.")] = None,
+    name: Annotated[str | None, opt.of("--name: The runtime's name: 2025.07.")] = None,
+    output: Annotated[Path, opt.of("--output, -o DIR: Where the matrix and its record go.")] = Path(
+        "matrices"
+    ),
     profile: Annotated[
-        Literal["plain", "colab"], typer.Option("--profile", help="colab: with Jupyter for Colab's page.")
+        Literal["plain", "colab"], opt.of("--profile: colab: with Jupyter for Colab's page.")
     ] = "colab",
     lock: Annotated[
-        bool, typer.Option("--lock/--no-lock", help="Lock the cells whose base this machine can reach.")
+        bool, opt.of("--lock/--no-lock: Lock the cells whose base this machine can reach.")
     ] = True,
     build: Annotated[
-        bool,
-        typer.Option(
-            "--from-source", help="Build what the index has only sources of: runs their setup code."
-        ),
+        bool, opt.of("--from-source: Build what the index has only sources of: runs their setup code.")
     ] = False,
     mirror: opt.Mirror = None,
     progress: opt.Progress = "auto",
@@ -129,8 +111,7 @@ def import_(
     results = _lock(matrix, opt.mirrors(mirror), terminal) if lock else []
     if json_:
         outcomes = {result.cell.id: result.outcome.value for result in results}
-        document = {"matrix": str(matrix_path), "locked": outcomes, **record(imported)}
-        print_json(document)
+        print_json({"matrix": str(matrix_path), "locked": outcomes, **record(imported)})
     if any(result.outcome is CellOutcome.CANCELLED for result in results):
         return INTERRUPTED
     stuck = bool(results) and not any(result.outcome is CellOutcome.DONE for result in results)
@@ -190,30 +171,24 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
     terminal.say(
         f"{found} of {len(runtime.packages)} packages ({share:.1f} %) at Colab's version, "
         f"{len(imported.apt)} of {len(runtime.apt)} system packages; "
-        f"{len(matrix.cells)} cell{'s' if len(matrix.cells) != 1 else ''} in {matrix.path}"
+        f"{counted(matrix.cells, 'cell')} in {matrix.path}"
     )
 
 
 def _lock(matrix: Matrix, mirrors: Mapping[str, str], terminal: Terminal) -> list[CellResult]:
     cells = [cell for cell in matrix.cells if cell.excluded is None]
     settings = Settings(mirrors=mirrors)
-    with reporter(terminal) as report:
-        results = pipeline.lock([matrix], cells, settings=settings, emit=report, cancel=threading.Event())
+    results = walk(terminal, partial(pipeline.lock, [matrix], cells, settings=settings))
     terminal.say(run_summary(results, terminal))
     return results
 
 
 @colab.command("diff")
 def diff(
-    image: Annotated[str, typer.Argument(help="An image in the engine's store; rtbuild's or any other.")],
-    against: Annotated[
-        str,
-        typer.Option(
-            "--against", metavar="RUNTIME", help="2025.07, an import's record, or a folder of lists."
-        ),
-    ],
+    image: Annotated[str, opt.of("IMAGE: An image in the engine's store; rtbuild's or any other.")],
+    against: Annotated[str, opt.of("--against RUNTIME: 2025.07, an import's record, or a folder of lists.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 if the goals of an imported runtime are not reached.")
+        bool, opt.of("--check: Exit 1 if the goals of an imported runtime are not reached.")
     ] = False,
     gpus: opt.Gpus = "none",
     context: opt.Context = None,
@@ -232,29 +207,25 @@ def diff(
         probe: dict[str, Any] = {"verdict": report.verdict, "cause": report.cause, "summary": report.summary}
         print_json({"image": image, **parity.as_json(), "probe": probe})
     else:
-        sys.stdout.write(_table(image, parity, verbose=terminal.verbose > 0))
-        sys.stdout.write(f"cudnn-verify: {report.verdict}: {report.summary}\n")
+        show(*_table(image, parity, verbose=terminal.verbose > 0))
+        show(f"cudnn-verify: {report.verdict}: {report.summary}")
     return 1 if check and not parity.reached else 0
 
 
-def _table(image: str, parity: Parity, *, verbose: bool) -> str:
+def _table(image: str, parity: Parity, *, verbose: bool) -> Iterator[str]:
     """The figures, then every exception with its reason."""
-    lines = [f"{image} against Colab {parity.runtime}", ""]
-    lines += [_line(row) for row in parity.core]
+    yield from (f"{image} against Colab {parity.runtime}", "", *map(_line, parity.core), "")
     present = f"present {parity.present:.1f} % (goal {PRESENT_GOAL:g} %)"
     same = f"same version {parity.same:.1f} % (goal {SAME_GOAL:g} %)"
-    counts = (f"{name} {parity.count(status)}" for status, name in _WORDS.items())
-    lines += ["", f"  {parity.listed} other packages: {present}, {same}", f"  {', '.join(counts)}"]
+    yield f"  {parity.listed} other packages: {present}, {same}"
+    yield "  " + ", ".join(f"{name} {parity.count(status)}" for status, name in _WORDS.items())
     for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.EXTRA):
         rows = [row for row in parity.packages if row.status is status]
-        if not rows:
-            continue
-        lines += ["", f"{_WORDS[status]} ({len(rows)})"]
-        shown = rows if verbose else rows[:_SHOWN]
-        lines += [_line(row) for row in shown]
-        if len(shown) < len(rows):
-            lines.append(f"  and {len(rows) - len(shown)} more: --verbose")
-    return "\n".join(lines) + "\n"
+        most = len(rows) if verbose else _SHOWN
+        if rows:
+            yield from ("", f"{_WORDS[status]} ({len(rows)})", *map(_line, rows[:most]))
+        if len(rows) > most:
+            yield f"  and {len(rows) - most} more: --verbose"
 
 
 def _line(row: ParityRow) -> str:
@@ -264,18 +235,13 @@ def _line(row: ParityRow) -> str:
 
 @colab.command("probe")
 def probe(
-    gpu: Annotated[ColabGpu, typer.Option("--gpu", help="The card to ask Colab for.")] = "T4",
+    gpu: Annotated[ColabGpu, opt.of("--gpu: The card to ask Colab for.")] = "T4",
     compare: Annotated[
-        Path | None,
-        typer.Option("--compare", metavar="FILE", help="Say what changed since this earlier output."),
+        Path | None, opt.of("--compare FILE: Say what changed since this earlier output.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report there.")
-    ] = None,
-    login: Annotated[
-        Login | None, typer.Option("--login", help="As `colab --auth` has it; adc for machines.")
-    ] = None,
-    timeout: Annotated[int, typer.Option("--timeout", min=60, help="Seconds for the probe.")] = 900,
+    output: Annotated[Path | None, opt.of("--output, -o FILE: Write the report there.")] = None,
+    login: Annotated[Login | None, opt.of("--login: As `colab --auth` has it; adc for machines.")] = None,
+    timeout: Annotated[int, opt.of("--timeout: Seconds for the probe.", min=60)] = 900,
     json_: opt.Json = False,
 ) -> int:
     """Run cudnn-verify on a fresh Colab runtime. The report is about the runtime, never about an image.
@@ -289,13 +255,13 @@ def probe(
     if json_:
         print_json({"schema": 1, "about": ABOUT, "gpu": gpu, "report": report.document})
     else:
-        sys.stdout.write(f"Colab, {gpu}: {report.verdict}: {report.document['summary']}\n")
+        show(f"Colab, {gpu}: {report.verdict}: {report.document['summary']}")
         for row in report.changes:
-            sys.stdout.write(f"  {row['what']}: {_shown(row['before'])} -> {_shown(row['now'])}\n")
+            show(f"  {row['what']}: {_shown(row['before'])} -> {_shown(row['now'])}")
         if older is not None and not report.changes:
-            sys.stdout.write("  nothing changed\n")
+            show("  nothing changed")
     if report.seen != gpu:
-        sys.stderr.write(f"warning: {gpu} was asked for, and the runtime has {report.seen or 'no GPU'}\n")
+        say(f"warning: {gpu} was asked for, and the runtime has {report.seen or 'no GPU'}")
         return MissingToolError.exit_code
     return {"works": 0, "broken": 1, "unsupported-gpu": 1}.get(report.verdict, MissingToolError.exit_code)
 

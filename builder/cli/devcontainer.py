@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli import options as opt
 from builder.cli.images import ImageOrCell, find_image, is_colab
 from builder.colab import devcontainer as writing
 from builder.colab.launch import IMAGE_USER
-from builder.console import print_json
+from builder.console import print_json, say
 from builder.engine.engine import Engine
 
 
@@ -20,9 +17,9 @@ def devcontainer(
     image: ImageOrCell,
     matrices: opt.Matrices = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="The project, which gets .devcontainer/devcontainer.json.")
+        Path, opt.of("--output, -o: The project, which gets .devcontainer/devcontainer.json.")
     ] = Path(),
-    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False,
+    force: Annotated[bool, opt.of("--force: Replace the file that is there.")] = False,
     context: opt.Context = None,
     json_: opt.Json = False,
 ) -> int:
@@ -42,8 +39,6 @@ def devcontainer(
     if json_:
         print_json({"schema": 1, "path": str(path), "document": content})
     if "remoteUser" in content and output.stat().st_uid == 0:
-        owned = f"{output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)"
-        sys.stderr.write(f"! {owned}\n")
-    how = "reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)"
-    sys.stderr.write(f"{path}: {how}\n")
+        say(f"! {output.resolve()} belongs to root: user {user} of the container cannot write to it (chown)")
+    say(f"{path}: reopen this folder in its container (VS Code: Dev Containers: Reopen in Container)")
     return 0

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
-from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli import options as opt
 from builder.cli.probing import ask_probe
 from builder.errors import UsageError
 
@@ -15,11 +13,7 @@ from builder.errors import UsageError
 def diagnose(
     files: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE]...",
-            help="Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin.",
-            show_default=False,
-        ),
+        opt.of("FILE: Logs, notebooks, `pip freeze`, `nvidia-smi`, reports of the probe; - for stdin."),
     ] = None,
     json_: opt.Json = False,
 ) -> int:

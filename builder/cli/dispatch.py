@@ -9,8 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import print_json
@@ -39,30 +37,21 @@ _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED"
 
 def dispatch(
     matrices: opt.Matrices = None,
-    fleet: Annotated[
-        Path, typer.Option("--fleet", metavar="FILE", help="Scheduler and classes of GPUs.")
-    ] = Path("fleet.yaml"),
+    fleet: Annotated[Path, opt.of("--fleet FILE: Scheduler and classes of GPUs.")] = Path("fleet.yaml"),
     select: opt.Select = None,
     skip: opt.Skip = None,
-    from_: Annotated[
-        str | None, typer.Option("--from", metavar="REPOSITORY", help="Where `build --push` put the images.")
-    ] = None,
-    build: Annotated[
-        bool, typer.Option("--build", help="Build what staging lacks, on nodes without a GPU.")
-    ] = False,
+    from_: Annotated[str | None, opt.of("--from REPOSITORY: Where `build --push` put the images.")] = None,
+    build: Annotated[bool, opt.of("--build: Build what staging lacks, on nodes without a GPU.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the batch scripts or manifests; submit nothing.")
+        bool, opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Stay until every task has a verdict.")] = False,
-    every: Annotated[
-        float, typer.Option("--every", min=0.2, help="With --wait: seconds between looks.")
-    ] = 15,
-    junit: Annotated[Path | None, typer.Option("--junit", help="Write the outcome as JUnit XML.")] = None,
+    wait: Annotated[bool, opt.of("--wait: Stay until every task has a verdict.")] = False,
+    every: Annotated[float, opt.of("--every: With --wait: seconds between looks.", min=0.2)] = 15,
+    junit: Annotated[Path | None, opt.of("--junit: Write the outcome as JUnit XML.")] = None,
     json_: opt.Json = False,
 ) -> int:
     """Whatever has a verdict, or with --build an image, is left out; saying it twice submits once."""
-    chosen = opt.load_all(matrices)
-    cells = opt.choose(chosen, select, skip).chosen
+    chosen, cells = opt.choose(matrices, select, skip)
     asked = load_fleet(fleet)
     registry = Registry.to_write()
     say = _Once()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from builder import __version__, resources
 from builder.cli import options as opt
-from builder.console import Terminal, print_json
+from builder.console import print_json, show
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.run import try_fleet
 from builder.engine.doctor import diagnose
@@ -22,10 +19,7 @@ _MARKS = {"passed": ("ok", "32"), "failed": ("bad", "31;1"), "not_run": ("skip",
 
 def doctor(
     fleet: Annotated[
-        Path | None,
-        typer.Option(
-            "--fleet", metavar="FILE", help="Ask the scheduler about each class of the fleet instead."
-        ),
+        Path | None, opt.of("--fleet FILE: Ask the scheduler about each class of the fleet instead.")
     ] = None,
     context: opt.Context = None,
     color: opt.Color = "auto",
@@ -42,20 +36,18 @@ def doctor(
     checks = diagnose(engine, cache=resources.cache())
     missing = [check for check in checks if check.required and check.outcome == "failed"]
     if json_:
-        rows: list[dict[str, Any]] = [dict(vars(check)) for check in checks]
+        rows = [dict(vars(check)) for check in checks]
         print_json({"schema": 1, "rtbuild": __version__, "ready": not missing, "checks": rows})
         return 5 if missing else 0
-    terminal = Terminal.of(color=opt.color(color))
+    terminal = opt.terminal("auto", color)
+    arrow = "→ " if terminal.unicode else ""
     width = max(len(check.name) for check in checks)
     for check in checks:
         symbol, code = _MARKS[check.outcome]
-        mark = terminal.style(terminal.symbol(symbol), code)
-        sys.stdout.write(f"{mark} {check.name:<{width}}  {check.found}\n")
+        show(f"{terminal.style(terminal.symbol(symbol), code)} {check.name:<{width}}  {check.found}")
         if check.remedy and check.outcome != "passed":
-            sys.stdout.write(
-                f"  {'':<{width}}  → {check.remedy}\n" if terminal.unicode else f"  {check.remedy}\n"
-            )
-    sys.stdout.write("ready to build\n" if not missing else f"{len(missing)} to mend before building\n")
+            show(f"  {'':<{width}}  {arrow}{check.remedy}")
+    show(f"{len(missing)} to mend before building" if missing else "ready to build")
     return 5 if missing else 0
 
 
@@ -65,6 +57,5 @@ def _try_fleet(path: Path, *, json: bool) -> int:
     if json:
         print_json({"schema": 1, "classes": answers})
     else:
-        for name, problem in answers.items():
-            sys.stdout.write(f"{name}: {problem or 'would be taken'}\n")
+        show(*(f"{name}: {problem or 'would be taken'}" for name, problem in answers.items()))
     return 5 if any(answers.values()) else 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from builder.cli import options as opt
 from builder.cli.check import document, judge
 from builder.cli.probing import explain_text, is_text
@@ -17,9 +15,9 @@ from builder.facts import explain as page
 
 
 def explain(
-    cell: opt.CellOrText,
+    cell: Annotated[str, opt.of("CELL|CAUSE|TEXT: A cell's id or glob; a cause's id; an error message.")],
     matrices: opt.Matrices = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="The driver to answer for.")] = None,
+    driver: Annotated[str | None, opt.of("--driver: The driver to answer for.")] = None,
     read: opt.Read = False,
     deep: opt.Deep = False,
     mirror: opt.Mirror = None,

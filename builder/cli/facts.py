@@ -13,7 +13,7 @@ import typer
 
 from builder import resources
 from builder.cli import options as opt
-from builder.console import print_json
+from builder.console import print_json, say
 from builder.errors import UsageError
 from builder.facts import tables
 from builder.facts.coverage import as_text, coverage
@@ -47,24 +47,16 @@ facts = typer.Typer(
 
 @facts.callback()
 def _group() -> None:
-    """A group, although it has one command."""
+    """Makes it a group, although it has one command."""
 
 
 @facts.command("refresh")
 def refresh_tables(
-    check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 if something differs.")
-    ] = False,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="NAME", help="One framework's table; repeatable.")
-    ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Read every release, not only missing and changed ones.")
-    ] = False,
-    mebibytes: Annotated[
-        int, typer.Option("--budget", metavar="MIB", help="Stop after so many MiB.")
-    ] = 16384,
-    minutes: Annotated[int, typer.Option("--minutes", help="Stop after so many minutes.")] = 360,
+    check_: Annotated[bool, opt.of("--check: Change nothing; exit 1 if something differs.")] = False,
+    only: Annotated[list[str] | None, opt.of("--only NAME: One framework's table; repeatable.")] = None,
+    again: Annotated[bool, opt.of("--again: Read every release, not only missing and changed ones.")] = False,
+    mebibytes: Annotated[int, opt.of("--budget MIB: Stop after so many MiB.")] = 16384,
+    minutes: Annotated[int, opt.of("--minutes: Stop after so many minutes.")] = 360,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
@@ -91,13 +83,12 @@ def run(
     budget: Budget | None = None,
     folder: Path | None = None,
 ) -> int:
-    """Print what differs, and write it unless ``check``; with ``check`` exit 1 where something does.
+    """Print the differences, and write them unless ``check``; with ``check`` exit 1 if there is one.
 
     In a checkout ``docs/facts.md``, which is made from the tables, is written anew as well.
 
     Raises:
-        UsageError: No such framework; or the tables cannot be written: rtbuild is installed where this user
-            may not.
+        UsageError: There is no table of that framework; or this user may not write the tables.
     """
     where = folder or resources.facts()
     stems = [family.stem for family in FAMILIES]
@@ -134,7 +125,7 @@ class _Progress:
     def __call__(self, done: int, of: int, size: int) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY
-            sys.stderr.write(f"facts: {done} of {of} wheels, {size >> 20} MiB read\n")
+            say(f"facts: {done} of {of} wheels, {size >> 20} MiB read")
 
 
 def _diff(name: str, old: str, new: str) -> list[str]:
@@ -166,14 +157,13 @@ def _write(where: Path, texts: dict[str, str]) -> None:
 
 def _say(found: Refresh, read: Survey, *, check: bool) -> None:
     for text in (*found.kept, *found.notes, *read.notes):
-        sys.stderr.write(f"note: {text}\n")
+        say(f"note: {text}")
     for change in found.changes:
-        sys.stderr.write(f"{change.label}: {change.key} {change.old} -> {change.new}\n")
-    done = "would change" if check else "changed"
-    sys.stderr.write(f"{read.wheels} wheels read, {read.transferred >> 20} MiB; ")
-    sys.stderr.write(f"{len(found.changes) + len(read.changes)} values {done}\n")
+        say(f"{change.label}: {change.key} {change.old} -> {change.new}")
+    values = f"{len(found.changes) + len(read.changes)} values {'would change' if check else 'changed'}"
+    say(f"{read.wheels} wheels read, {read.transferred >> 20} MiB; {values}")
     if read.left:
-        sys.stderr.write(f"note: the budget was spent with {read.left} wheels left; run it again to go on\n")
+        say(f"note: the budget was spent with {read.left} wheels left; run it again to go on")
     sys.stderr.write(as_text(coverage(tables.load())))
 
 

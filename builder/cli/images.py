@@ -1,4 +1,4 @@
-"""Which image a command means: a cell's, one by its name, or the one here that holds a framework."""
+"""The image that a command is about: of a cell, by its name, or the only one here with a framework."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import difflib
 import shlex
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from builder.cli import options as opt
+from builder.console import say
 from builder.errors import CommandError, UsageError
 from builder.matrix.globs import matches
 from builder.pipeline.settings import Settings
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
 
-ImageOrCell = Annotated[str, typer.Argument(metavar="IMAGE|CELL", help="An image, or a cell's id or glob.")]
+ImageOrCell = Annotated[str, opt.of("IMAGE|CELL: An image, or a cell's id or glob.")]
 
 
 def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> StoredImage:
-    """The image of the cell whose id it is or matches; else the one of that name; else the one that holds it.
+    """The image of the cell with that id or glob; else the one of that name; else the one that holds it.
 
     A name with a registry, a repository or a tag in it is pulled if it is not here. A bare word is not: a
     mistyped cell would start whatever a public registry has by that name.
@@ -51,7 +50,7 @@ def find_image(name: str, matrices: list[Path] | None, engine: Engine) -> Stored
 
 
 def _holding(name: str, engine: Engine) -> str:
-    """The image here that holds it: a part of its cell's id begins with ``torch``, or ``torch==2.6``."""
+    """The image here in whose cell's id a part begins with ``name``: ``torch``, or ``torch==2.6``."""
     wanted = name.replace("==", "").casefold()
     here = engine.cells()
     found = sorted(
@@ -76,7 +75,7 @@ def _holding(name: str, engine: Engine) -> str:
 
 def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
     """The name of the image of the cell that matches, if there is one; UsageError for several."""
-    if not matrices and not any(Path("matrices").glob("*.y*ml")):
+    if not matrices and not opt.matrix_files():
         return None
     cells = [cell for matrix in opt.load_all(matrices) for cell in matrix.cells if cell.excluded is None]
     exact = [cell for cell in cells if cell.id == name]
@@ -91,14 +90,14 @@ def _cell_image(name: str, matrices: list[Path] | None) -> str | None:
 
 def _pull(name: str, engine: Engine) -> None:
     command = [*engine.client_command, "pull", name]
-    sys.stderr.write(f"+ {shlex.join(command)}\n")
+    say(f"+ {shlex.join(command)}")
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise CommandError(
             f"there is no image {name} here, no cell of that name, and it could not be pulled",
             command=command,
             returncode=done.returncode,
-            hint="`rtbuild list` shows the cells; `docker images` what is here",
+            hint="`rtbuild list` shows the cells, `docker images` the images here",
         )
 
 

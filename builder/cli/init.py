@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
-from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
+from builder.cli import options as opt
+from builder.cli.proposing import MatrixWish, matrix_text, refuse_existing, write_matrix
+from builder.console import show
 from builder.errors import UsageError
 
 
@@ -19,22 +20,17 @@ def init(
     python: opt.Python = None,
     gpu: opt.Gpu = None,
     driver: opt.Driver = None,
-    jupyter: Annotated[
-        bool, typer.Option("--jupyter", help="With Jupyter in the image (profile: colab).")
-    ] = False,
-    name: Annotated[str | None, typer.Option("--name", help="The matrix's name and its file's.")] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")] = Path(
-        "matrices"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Replace a matrix that is there.")] = False,
+    jupyter: Annotated[bool, opt.of("--jupyter: With Jupyter in the image (profile: colab).")] = False,
+    name: Annotated[str | None, opt.of("--name: The matrix's name and its file's.")] = None,
+    output: Annotated[Path, opt.of("--output, -o: The folder to write to.")] = Path("matrices"),
+    force: Annotated[bool, opt.of("--force: Replace a matrix that is there.")] = False,
     offline: opt.Offline = False,
 ) -> int:
     """Write a first matrix: the best cell for a framework, this card and this Python."""
-    asked = not words
-    if asked:
+    if not words:
         words, gpu = _ask(gpu)
     wish = MatrixWish(
-        words=tuple(words or ()),
+        words=tuple(words),
         python=python,
         gpu=gpu,
         driver=driver,
@@ -43,20 +39,19 @@ def init(
         name=name,
     )
     path = output / f"{wish.title}.yaml"
-    if path.exists() and not force:
-        raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")
+    refuse_existing(path, force=force)
     write_matrix(matrix_text(wish), path, force=force)
     file = shlex.quote(str(path))
-    sys.stdout.write(
-        f"rtbuild check {file}    # can it work? in milliseconds\n"
-        f"rtbuild build {file}    # lock, build and verify the image\n"
-        f"rtbuild venv {file}     # or the same without Docker\n"
+    show(
+        f"rtbuild check {file}    # can it work? in milliseconds",
+        f"rtbuild build {file}    # lock, build and verify the image",
+        f"rtbuild venv {file}     # or the same without Docker",
     )
     return 0
 
 
 def _ask(gpu: str | None) -> tuple[list[str], str | None]:
-    """A framework and a card, from whoever sits before the terminal."""
+    """A framework and a card, asked at the terminal."""
     if not sys.stdin.isatty():
         raise UsageError("no framework is named", hint="as in `rtbuild init torch`")
     words = shlex.split(

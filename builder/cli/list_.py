@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from builder.cli import options as opt
-from builder.console import print_json
+from builder.console import counted, print_json, say, show
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from builder.model import Cell, Matrix
 
 ANY_GPU = "any"
@@ -27,30 +26,28 @@ def list_(
     skip: opt.Skip = None,
     format_: Annotated[
         Literal["table", "id", "image", "github"],
-        typer.Option("--format", help="A table; bare ids; image names; or job matrices for GitHub Actions."),
+        opt.of("--format: A table; bare ids; image names; or job matrices for GitHub Actions."),
     ] = "table",
     json_: opt.Json = False,
 ) -> int:
     """Print the selection. Raises NothingSelectedError if a selector matches nothing."""
-    loaded = opt.load_all(matrices)
-    selection = opt.choose(loaded, select, skip)
+    loaded, selection = opt.selection(matrices, select, skip)
     name_of = Settings().image_name
-    write = sys.stdout.write
     match "json" if json_ else format_:
         case "id":
-            write("".join(f"{cell.id}\n" for cell in selection.chosen))
+            show(*(cell.id for cell in selection.chosen))
         case "image":
-            write("".join(f"{name_of(cell.matrix, cell.id)}\n" for cell in selection.chosen))
+            show(*(name_of(cell.matrix, cell.id) for cell in selection.chosen))
         case "github":
-            write(json.dumps(_job_matrices(selection.chosen, loaded)) + "\n")
+            show(json.dumps(_job_matrices(selection.chosen, loaded)))
         case "json":
             left_out = [{**describe(cell), "reason": reason} for cell, reason in selection.left_out]
             chosen = [{**describe(cell), "image": name_of(cell.matrix, cell.id)} for cell in selection.chosen]
             print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
         case "table":
-            write(_table(selection.chosen, selection.left_out))
+            show(*_table(selection.chosen, selection.left_out))
     for glob in selection.unmatched_skips:
-        sys.stderr.write(f"warning: --skip '{glob}' matches no cell\n")
+        say(f"warning: --skip '{glob}' matches no cell")
     return 0
 
 
@@ -93,17 +90,14 @@ def _chunks(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"include": jobs[at : at + GITHUB_LIMIT]} for at in range(0, len(jobs), GITHUB_LIMIT)]
 
 
-def _table(chosen: tuple[Cell, ...], left_out: tuple[tuple[Cell, str], ...]) -> str:
+def _table(chosen: tuple[Cell, ...], left_out: tuple[tuple[Cell, str], ...]) -> Iterator[str]:
     reasons = {id(cell): reason for cell, reason in left_out}
     cells = [*chosen, *(cell for cell, _ in left_out)]
     width = max((len(cell.id) for cell in cells), default=0)
-    lines = []
     for matrix in dict.fromkeys(cell.matrix for cell in cells):
-        lines.append(f"{matrix}:")
+        yield f"{matrix}:"
         for cell in (c for c in cells if c.matrix == matrix):
             reason = reasons.get(id(cell))
             mark, tail = ("*", str(cell.base)) if reason is None else ("-", reason)
-            lines.append(f"  {mark} {cell.id:<{width}}  {tail}")
-    total = len(cells)
-    lines.append(f"{len(chosen)} of {total} cell{'s' if total != 1 else ''} chosen")
-    return "\n".join(lines) + "\n"
+            yield f"  {mark} {cell.id:<{width}}  {tail}"
+    yield f"{len(chosen)} of {counted(cells, 'cell')} chosen"

@@ -1,16 +1,13 @@
-"""``rtbuild lock``: what cells resolve to, fixed."""
+"""``rtbuild lock``: bases by digest, wheels and Debian packages by hash."""
 
 from __future__ import annotations
 
-import sys
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from builder.cli import options as opt
-from builder.cli.walking import finish
-from builder.console import print_json, reporter
+from builder.cli.walking import finished
+from builder.console import counted, print_json, say
 from builder.pipeline import run as pipeline
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.settings import Settings
@@ -26,24 +23,19 @@ def lock(
     matrices: opt.Matrices = None,
     select: opt.Select = None,
     skip: opt.Skip = None,
-    check_: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 4 if a lock is missing or stale.")
-    ] = False,
-    upgrade: Annotated[bool, typer.Option("--upgrade", help="Lock everything anew.")] = False,
-    upgrade_package: Annotated[
-        list[str] | None, typer.Option("--upgrade-package", metavar="NAME", help="Lock these anew.")
-    ] = None,
+    check_: Annotated[bool, opt.of("--check: Change nothing; exit 4 if a lock is missing or stale.")] = False,
+    upgrade: Annotated[bool, opt.of("--upgrade: Lock everything anew.")] = False,
+    upgrade_package: Annotated[list[str] | None, opt.of("--upgrade-package NAME: Lock these anew.")] = None,
     mirror: opt.Mirror = None,
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
     json_: opt.Json = False,
 ) -> int:
     """Exit 4 with ``--check`` if a lock is missing or stale; then nothing is changed."""
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
+    loaded, cells = opt.choose(matrices, select, skip)
     if check_:
         refuse_stale({matrix.name: LockKeeper(matrix) for matrix in loaded}, cells)
-        sys.stderr.write(f"{len(cells)} cell{'s' if len(cells) != 1 else ''}: the lock is up to date\n")
+        say(f"{counted(cells, 'cell')}: the lock is up to date")
         if json_:
             print_json({"schema": 1, "cells": [{"id": cell.id, "locked": True} for cell in cells]})
         return 0
@@ -60,6 +52,4 @@ def lock_cells(
     json: bool = False,
 ) -> int:
     """Bring the locks of these cells up to date; the exit code."""
-    with reporter(terminal) as report:
-        results = pipeline.lock(matrices, cells, settings=settings, emit=report, cancel=threading.Event())
-    return finish(results, terminal, json=json)
+    return finished(terminal, partial(pipeline.lock, matrices, cells, settings=settings), json=json)

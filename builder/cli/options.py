@@ -6,7 +6,7 @@ import os
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -14,13 +14,24 @@ from builder.errors import UsageError
 
 if TYPE_CHECKING:
     from builder.console import Terminal
-    from builder.console.terminal import ColorChoice, ProgressChoice
     from builder.matrix import Selection
     from builder.model import Cell, Matrix
 
 
+def of(text: str, **more: Any) -> Any:
+    """An option as its help shows it, ``--key, -k METAVAR $VARIABLE: HELP``; without a flag, an argument."""
+    head, _, shown = text.partition(": ")
+    words = head.replace(",", "").split()
+    flags = [word for word in words if word[0] == "-"]
+    more["metavar"] = next((word for word in words if word[0] not in "-$"), None)
+    if not flags:
+        return typer.Argument(help=shown, **more)
+    more["envvar"] = next((word[1:] for word in words if word[0] == "$"), None)
+    return typer.Option(*flags, help=shown, **more)
+
+
 def _complete_matrix(incomplete: str) -> list[str]:
-    return sorted(str(p) for p in Path().glob("matrices/*.y*ml") if str(p).startswith(incomplete))
+    return [str(path) for path in matrix_files() if str(path).startswith(incomplete)]
 
 
 def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -38,109 +49,67 @@ def _complete_cell(ctx: typer.Context, incomplete: str) -> list[str]:
 
 Matrices = Annotated[
     list[Path] | None,
-    typer.Argument(
-        metavar="[MATRIX]...",
-        help="Matrix files; without any, matrices/*.yaml.",
+    of(
+        "MATRIX: Matrix files; without any, matrices/*.yaml.",
         autocompletion=_complete_matrix,
         show_default=False,
     ),
 ]
 Select = Annotated[
     list[str] | None,
-    typer.Option(
-        "--select",
-        "-s",
-        metavar="GLOB",
-        help="Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
+    of(
+        "--select, -s GLOB: Only cells whose id matches; may be repeated, braces work: '*-py3.{9,11}-*'.",
         autocompletion=_complete_cell,
     ),
 ]
-Skip = Annotated[
-    list[str] | None,
-    typer.Option("--skip", metavar="GLOB", help="Leave out cells whose id matches; may be repeated."),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout; talk stays on stderr.")]
+Skip = Annotated[list[str] | None, of("--skip GLOB: Leave out cells whose id matches; may be repeated.")]
+Json = Annotated[bool, of("--json: One JSON document on stdout; talk stays on stderr.")]
+ProgressWord = Literal["auto", "tty", "plain", "json", "none"]
 Progress = Annotated[
-    str,
-    typer.Option(
-        "--progress",
-        metavar="auto|tty|plain|json|none",
-        help="A live board, plain lines, JSON lines, or nothing.",
-        envvar="RTBUILD_PROGRESS",
+    ProgressWord,
+    of(
+        "--progress auto|tty|plain|json|none $RTBUILD_PROGRESS: "
+        "A live board, plain lines, JSON lines, or nothing."
     ),
 ]
-Color = Annotated[
-    str, typer.Option("--color", metavar="auto|always|never", help="Colour; NO_COLOR counts for auto.")
-]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; may be repeated.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing until the end.")]
-Results = Annotated[
-    Path, typer.Option("--results", help="Where reports and logs go.", envvar="RTBUILD_RESULTS")
-]
+ColorWord = Literal["auto", "always", "never"]
+Color = Annotated[ColorWord, of("--color auto|always|never: Colour; NO_COLOR counts for auto.")]
+Verbose = Annotated[int, of("--verbose, -v: Say more; may be repeated.", count=True)]
+Quiet = Annotated[bool, of("--quiet, -q: Say nothing until the end.")]
+Results = Annotated[Path, of("--results $RTBUILD_RESULTS: Where reports and logs go.")]
 Mirror = Annotated[
     list[str] | None,
-    typer.Option(
-        "--registry-mirror",
-        metavar="HOST=MIRROR",
-        help="Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR.",
+    of(
+        "--registry-mirror HOST=MIRROR: "
+        "Read images of HOST from MIRROR: docker.io=localhost:5000. Also RTBUILD_REGISTRY_MIRROR."
     ),
 ]
 Read = Annotated[
-    bool,
-    typer.Option(
-        "--read", help="Ask the package index and the registry what wheels and bases say of themselves."
-    ),
+    bool, of("--read: Ask the package index and the registry what wheels and bases say of themselves.")
 ]
-Deep = Annotated[
-    bool, typer.Option("--deep", help="With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.")
-]
-Context = Annotated[str | None, typer.Option("--context", metavar="NAME", help="The docker context to use.")]
-Builder = Annotated[
-    str | None,
-    typer.Option(
-        "--builder",
-        metavar="NAME",
-        help="The buildx builder to build with: docker-container, kubernetes, remote. Also BUILDX_BUILDER.",
-        envvar="BUILDX_BUILDER",
-    ),
-]
+Deep = Annotated[bool, of("--deep: With --read, up to 16 MiB of a wheel: GPU code, NumPy, cuDNN.")]
+Context = Annotated[str | None, of("--context NAME: The docker context to use.")]
 Push = Annotated[
     str | None,
-    typer.Option(
-        "--push",
-        metavar="REPOSITORY",
-        help="Push every image that was built to this repository, by digest and under an unlisted tag.",
-    ),
+    of("--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag."),
 ]
 BuiltBy = Annotated[
     list[str] | None,
-    typer.Option(
-        "--built-by",
-        metavar="KEY",
-        help="Take only images that this public key signed at `build`, or this machine made; repeatable.",
-        envvar="RTBUILD_BUILT_BY",
+    of(
+        "--built-by KEY $RTBUILD_BUILT_BY: "
+        "Take only images that this public key signed at `build`, or this machine made; repeatable."
     ),
 ]
-OneCell = Annotated[str, typer.Argument(help="A cell's id, or a glob that matches one.")]
-CellOrText = Annotated[
-    str,
-    typer.Argument(metavar="CELL|CAUSE|TEXT", help="A cell's id or glob; a cause's id; an error message."),
-]
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[FRAMEWORK]...", help="torch, 'tensorflow==2.15.*'; without one, it asks."),
-]
-Python = Annotated[str | None, typer.Option("--python", help="The Python: 3.11.")]
-Gpu = Annotated[str | None, typer.Option("--gpu", help="The card that it must run on: T4, H100.")]
-Offline = Annotated[bool, typer.Option("--offline", help="Do not ask the package index.")]
-Driver = Annotated[
-    str | None, typer.Option("--driver", help="The driver that images are to run on: 535, 535.104.05.")
-]
-Gpus = Annotated[
-    Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether the probe gets the GPUs.")
-]
+OneCell = Annotated[str, of("CELL: A cell's id, or a glob that matches one.")]
+Words = Annotated[list[str] | None, of("FRAMEWORK: torch, 'tensorflow==2.15.*'; without one, it asks.")]
+Python = Annotated[str | None, of("--python: The Python: 3.11.")]
+Gpu = Annotated[str | None, of("--gpu: The card that it must run on: T4, H100.")]
+Offline = Annotated[bool, of("--offline: Do not ask the package index.")]
+Driver = Annotated[str | None, of("--driver: The driver that images are to run on: 535, 535.104.05.")]
+GpusWord = Literal["auto", "all", "none"]
+Gpus = Annotated[GpusWord, of("--gpus: Whether the probe gets the GPUs.")]
 GPUS: dict[str, Literal["auto"] | bool] = {"auto": "auto", "all": True, "none": False}
-Locked = Annotated[bool, typer.Option("--locked", help="Refuse to go on if the lock is missing or stale.")]
+Locked = Annotated[bool, of("--locked: Refuse to go on if the lock is missing or stale.")]
 
 
 def matrix_files() -> list[Path]:
@@ -180,17 +149,30 @@ def load_all(given: list[Path] | None) -> list[Matrix]:
     return matrices
 
 
-def choose(matrices: list[Matrix], select: list[str] | None, skip: list[str] | None) -> Selection:
-    """The cells that the selectors leave, out of all matrices together."""
+def selection(
+    given: list[Path] | None, select: list[str] | None, skip: list[str] | None
+) -> tuple[list[Matrix], Selection]:
+    """The matrices, and the cells that the selectors leave out of all of them together."""
     from builder.matrix import select as pick
 
+    matrices = load_all(given)
     cells: list[Cell] = [cell for matrix in matrices for cell in matrix.cells]
-    return pick(cells, select=tuple(select or ()), skip=tuple(skip or ()))
+    return matrices, pick(cells, select=tuple(select or ()), skip=tuple(skip or ()))
+
+
+def choose(
+    given: list[Path] | None, select: list[str] | None, skip: list[str] | None
+) -> tuple[list[Matrix], tuple[Cell, ...]]:
+    """The matrices, and the chosen cells."""
+    matrices, found = selection(given, select, skip)
+    return matrices, found.chosen
 
 
 def choose_one(matrices: list[Matrix], text: str) -> Cell:
     """The one cell that an id or a glob names. UsageError for several."""
-    chosen = choose(matrices, [text], None).chosen
+    from builder.matrix import select
+
+    chosen = select([cell for matrix in matrices for cell in matrix.cells], select=(text,)).chosen
     if len(chosen) != 1:
         ids = ", ".join(cell.id for cell in chosen[:4]) + (", …" if len(chosen) > 4 else "")
         raise UsageError(
@@ -199,31 +181,13 @@ def choose_one(matrices: list[Matrix], text: str) -> Cell:
     return chosen[0]
 
 
-def progress(text: str, *, quiet: bool = False) -> ProgressChoice:
-    """``--progress`` checked; ``--quiet`` is another word for ``none``."""
-    choices: tuple[ProgressChoice, ...] = ("auto", "tty", "plain", "json", "none")
-    for choice in choices:
-        if text == choice:
-            return "none" if quiet else choice
-    raise UsageError(f"--progress '{text}' is not one of {', '.join(choices)}")
-
-
-def color(text: str) -> ColorChoice:
-    """``--color`` checked."""
-    choices: tuple[ColorChoice, ...] = ("auto", "always", "never")
-    for choice in choices:
-        if text == choice:
-            return choice
-    raise UsageError(f"--color '{text}' is not one of {', '.join(choices)}")
-
-
 def terminal(
-    progress_: str = "auto", color_: str = "auto", *, quiet: bool = False, verbose: int = 0
+    progress: ProgressWord = "auto", color: ColorWord = "auto", *, quiet: bool = False, verbose: int = 0
 ) -> Terminal:
-    """How to talk, out of the options that say it."""
+    """How to write messages, by the options about it; ``--quiet`` is another word for ``--progress none``."""
     from builder.console import Terminal
 
-    return Terminal.of(progress=progress(progress_, quiet=quiet), color=color(color_), verbose=verbose)
+    return Terminal.of(progress="none" if quiet else progress, color=color, verbose=verbose)
 
 
 def mirrors(given: list[str] | None) -> dict[str, str]:

@@ -6,16 +6,14 @@ import sys
 from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
 from typing import Annotated
 
-import typer
-
+from builder.cli import options as opt
 from builder.recipe.bundle import bundle
 
 
 def probe(
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it there; without, to stdout.")
-    ] = None,
+    output: Annotated[Path | None, opt.of("--output, -o: Write it there; without, to stdout.")] = None,
 ) -> int:
+    """Print the probe, or write it executable."""
     if output is None:
         sys.stdout.buffer.write(bundle())
     else:

@@ -1,18 +1,18 @@
-"""A matrix out of words: what ``rtbuild resolve`` proposes, as ``init`` and ``up`` write it."""
+"""A matrix from a framework's name: the best proposal of ``rtbuild resolve``, for ``init`` and ``up``."""
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
 import re
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder import resources
-from builder.cli.resolve import resolve
+from builder.cli import options as opt
+from builder.cli.resolve import machine, propose, wishes
+from builder.console import say
 from builder.errors import UsageError
+from builder.files import write_whole
+from builder.index.client import Index
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ _SCHEMA = "matrix.schema.json"
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixWish:
-    """What a first matrix is to hold."""
+    """The contents of a first matrix."""
 
     words: tuple[str, ...]
     """Requirements: ``torch``, ``tensorflow==2.15.*``."""
@@ -43,40 +43,33 @@ class MatrixWish:
 
 
 def matrix_text(wish: MatrixWish) -> str:
-    """One cell, the best that the resolver proposes; what it says of it goes to stderr.
+    """One cell, the best proposal.
 
     Raises:
         UsageError: A word is no requirement, or names a framework that rtbuild does not cover.
-        CellError: Nothing works here.
+        CellError: No cell is possible.
     """
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        resolve(
-            list(wish.words),
-            python=wish.python,
-            gpu=[wish.gpu] if wish.gpu else None,
-            driver=wish.driver,
-            limit=1,
-            name=wish.title,
-            offline=wish.offline,
-            json_=True,
-        )
-    text: str = json.loads(printed.getvalue())["matrix"]
+    on = machine([wish.gpu] if wish.gpu else [], opt.driver(wish.driver))
+    index = None if wish.offline else Index.from_user(once=True)
+    found = propose(wishes(wish.words), on, python=wish.python, limit=1, name=wish.title, index=index)
     if wish.jupyter:
-        text = text.replace("\ninclude:\n", "\ndefaults: {profile: colab}\n\ninclude:\n", 1)
-    return text
+        return found.text.replace("\ninclude:\n", "\ndefaults: {profile: colab}\n\ninclude:\n", 1)
+    return found.text
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise UsageError for a file that is there, unless ``force`` allows to replace it."""
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")
 
 
 def write_matrix(text: str, path: Path, *, force: bool) -> None:
-    """Write it with the line by which editors find its schema. UsageError if there is one already."""
-    if path.exists() and not force:
-        raise UsageError(f"{path} is there already", hint="--force replaces it; --name names another")
+    """Write it with the line by which editors find its schema. Raises UsageError if there is one already."""
+    refuse_existing(path, force=force)
     path.parent.mkdir(parents=True, exist_ok=True)
     project = path.parent.parent / "docs" / _SCHEMA
     if not project.is_file():
         (path.parent / _SCHEMA).write_text((resources.schemas() / _SCHEMA).read_text("utf-8"), "utf-8")
     where = f"../docs/{_SCHEMA}" if project.is_file() else _SCHEMA
-    beside = path.with_suffix(".part")
-    beside.write_text(f"# yaml-language-server: $schema={where}\n{text}", "utf-8")
-    beside.replace(path)
-    sys.stderr.write(f"{path} is written\n")
+    write_whole(path, f"# yaml-language-server: $schema={where}\n{text}".encode())
+    say(f"{path} is written")

@@ -7,8 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.errors import PublishRefusedError, UsageError
@@ -27,60 +25,37 @@ def publish(
     skip: opt.Skip = None,
     source: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="REPOSITORY",
-            help="Where images were pushed by `build --push`; by default as the matrix says.",
+        opt.of(
+            "--from REPOSITORY: Where images were pushed by `build --push`; by default as the matrix says."
         ),
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option(
-            "--to", metavar="REPOSITORY", help="Where they are published; by default as the matrix says."
-        ),
+        str | None, opt.of("--to REPOSITORY: Where they are published; by default as the matrix says.")
     ] = None,
     max_age: Annotated[
         str | None,
-        typer.Option(
-            "--max-age",
-            metavar="AGE",
-            help="How old a report may be: 30d, 12h. By default as the matrix says, else 30d.",
-        ),
+        opt.of("--max-age AGE: How old a report may be: 30d, 12h. By default as the matrix says, else 30d."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be published, and change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, opt.of("--dry-run: Show what would be published, and change nothing.")] = False,
     key: Annotated[
-        str | None,
-        typer.Option(
-            "--key", metavar="KEY", help="Sign the evidence by cosign with this key: a file, or a KMS URI."
-        ),
+        str | None, opt.of("--key KEY: Sign the evidence by cosign with this key: a file, or a KMS URI.")
     ] = None,
     keyless: Annotated[
-        bool, typer.Option("--keyless", help="Sign the evidence by cosign with the identity of the CI.")
+        bool, opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.")
     ] = False,
     built_by: opt.BuiltBy = None,
     reported_by: Annotated[
         list[str] | None,
-        typer.Option(
-            "--reported-by",
-            metavar="KEY",
-            help="Count only reports that this public key signed at `verify`; repeatable.",
-            envvar="RTBUILD_REPORTED_BY",
-        ),
+        opt.of("--reported-by KEY $RTBUILD_REPORTED_BY: As --built-by, for reports signed at `verify`."),
     ] = None,
     require_signed: Annotated[
         bool,
-        typer.Option(
-            "--require-signed",
-            help="Demand both; of whom nobody is named, the key itself has to have signed.",
-        ),
+        opt.of("--require-signed: Demand both; of whom nobody is named, the key itself has to have signed."),
     ] = False,
     overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Move also tags that another matrix or another tool has put."),
+        bool, opt.of("--overwrite: Move also tags that another matrix or another tool has put.")
     ] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Images at a time.")] = 2,
+    jobs: Annotated[int, opt.of("--jobs, -j: Images at a time.", min=1)] = 2,
     results: opt.Results = Path("results"),
     progress: opt.Progress = "auto",
     color: opt.Color = "auto",
@@ -114,8 +89,7 @@ def publish(
         jobs=jobs,
     )
     terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
+    loaded, cells = opt.choose(matrices, select, skip)
     started, command = datetime.now(UTC), command_line()
     with reporter(terminal) as report:
         rows = publish_cells(loaded, cells, order=order, emit=report, cancel=threading.Event())
@@ -135,7 +109,7 @@ def publish(
 def _people(
     signer: Signer | None, built_by: list[str] | None, reported_by: list[str] | None, *, both: bool
 ) -> tuple[People | None, People | None]:
-    """Whose signature an image and a report need. Raises UsageError."""
+    """The signers of whom an image and a report each need one. Raises UsageError."""
     from builder.evidence.signatures import People
 
     named = [
@@ -154,7 +128,7 @@ def _people(
 
 
 def exit_code(rows: Sequence[Publication]) -> int:
-    """What a publication comes to: a cell that was refused outweighs one that only failed."""
+    """The exit code of a publication: a cell that was refused outweighs one that only failed."""
     states = {row.state for row in rows}
     if "cancelled" in states:
         return INTERRUPTED

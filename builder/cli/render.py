@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from builder.cli import options as opt
-from builder.cli.walking import finish
-from builder.console import reporter
+from builder.cli.walking import finished
 from builder.pipeline import run as pipeline
 from builder.pipeline.settings import Settings
 
@@ -18,13 +15,13 @@ from builder.pipeline.settings import Settings
 def render(
     matrices: opt.Matrices = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where recipes go, a folder for each cell.")
+        Path, opt.of("--output, -o: The folder of the recipes, one folder for each cell.")
     ] = Path("recipes"),
     select: opt.Select = None,
     skip: opt.Skip = None,
     locked: opt.Locked = False,
     text_only: Annotated[
-        bool, typer.Option("--text-only", help="Without the large files that docker build would need.")
+        bool, opt.of("--text-only: Leave out the large files that docker build would need.")
     ] = False,
     mirror: opt.Mirror = None,
     progress: opt.Progress = "auto",
@@ -32,18 +29,7 @@ def render(
     json_: opt.Json = False,
 ) -> int:
     """Exit 1 if a recipe could not be written."""
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
+    loaded, cells = opt.choose(matrices, select, skip)
     settings = Settings(locked=locked, mirrors=opt.mirrors(mirror))
-    terminal = opt.terminal(progress, color)
-    with reporter(terminal) as report:
-        results = pipeline.render(
-            loaded,
-            cells,
-            output,
-            settings=settings,
-            text_only=text_only,
-            emit=report,
-            cancel=threading.Event(),
-        )
-    return finish(results, terminal, json=json_)
+    run = partial(pipeline.render, loaded, cells, output, settings=settings, text_only=text_only)
+    return finished(opt.terminal(progress, color), run, json=json_)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from builder.cli import options as opt
-from builder.console import print_json
+from builder.console import print_json, say
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
@@ -33,19 +31,8 @@ _USUAL_PYTHON = "3.12"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
-    """Where requirements stand: on the command line, and in files."""
-
-    arguments: Sequence[str] = ()
-    requirements: Sequence[Path] = ()
-    pyproject: Path | None = None
-    notebook: Path | None = None
-    environment: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class AskedMachine:
-    """What images are to run on. ``found`` says that it is this machine."""
+    """The cards and the driver that images must run on. ``found``: they are those of this machine."""
 
     gpus: tuple[str, ...] = ()
     driver: str | None = None
@@ -61,82 +48,82 @@ def machine(gpus: Sequence[str], driver: str | None) -> AskedMachine:
     return AskedMachine(gpus=tuple(names), driver=own, found=own is not None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProposedMatrix:
+    """A matrix of possible cells, and the answers of rules, index and resolver behind it."""
+
+    text: str
+    demand: Demand
+    asked: Wishes
+    offers: Mapping[str, Offer]
+    proofs: Proofs
+
+
 def resolve(
     requirements: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="REQUIREMENT...", help="Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."
-        ),
+        opt.of("REQUIREMENT: Frameworks, and what goes beside: 'tensorflow==2.15.*' numpy."),
     ] = None,
     requirement_file: Annotated[
-        list[Path] | None,
-        typer.Option("--requirement", "-r", metavar="FILE", help="A requirements.txt; may be repeated."),
+        list[Path] | None, opt.of("--requirement, -r FILE: A requirements.txt; may be repeated.")
     ] = None,
     pyproject: Annotated[
-        Path | None, typer.Option("--pyproject", metavar="FILE", help="The dependencies of a pyproject.toml.")
+        Path | None, opt.of("--pyproject FILE: The dependencies of a pyproject.toml.")
     ] = None,
     notebook: Annotated[
-        Path | None,
-        typer.Option("--notebook", metavar="FILE", help="The `!pip install` lines of a notebook."),
+        Path | None, opt.of("--notebook FILE: The `!pip install` lines of a notebook.")
     ] = None,
     conda_: Annotated[
         Path | None,
-        typer.Option(
-            "--conda",
-            metavar="FILE",
-            help="A conda environment to tell in wheels: environment.yml, or `conda list --export`.",
+        opt.of(
+            "--conda FILE: A conda environment to tell in wheels: environment.yml, `conda list --export`."
         ),
     ] = None,
-    python: Annotated[
-        str | None, typer.Option("--python", help="These Pythons only: 3.11, or '>=3.9,<3.12'.")
-    ] = None,
+    python: Annotated[str | None, opt.of("--python: These Pythons only: 3.11, or '>=3.9,<3.12'.")] = None,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(
-            "--gpu",
-            help="A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
-            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own.",
+        opt.of(
+            "--gpu: A GPU that images must run on, as nvidia-smi names it or by compute capability: T4, "
+            "'NVIDIA GeForce RTX 4090', 7.5; may be repeated. By default this machine's own."
         ),
     ] = None,
     driver: opt.Driver = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Cells at most.")] = 5,
-    name: Annotated[str, typer.Option("--name", help="The matrix's name.")] = "resolved",
+    limit: Annotated[int, opt.of("--limit: Cells at most.", min=1)] = 5,
+    name: Annotated[str, opt.of("--name: The matrix's name.")] = "resolved",
     offline: Annotated[
-        bool, typer.Option("--offline", help="Ask no package index: the tables alone, without the resolver.")
+        bool, opt.of("--offline: Ask no package index: the tables alone, without the resolver.")
     ] = False,
     json_: opt.Json = False,
 ) -> int:
     """Print a matrix of the cells; errors as of :func:`propose`."""
-    asked = wishes(
-        Sources(
-            arguments=tuple(requirements or ()),
-            requirements=tuple(requirement_file or ()),
-            pyproject=pyproject,
-            notebook=notebook,
-            environment=conda_,
-        )
-    )
-    return propose(
-        asked,
-        machine(gpu or (), opt.driver(driver)),
-        python=python,
-        limit=limit,
-        name=name,
-        index=None if offline else Index.from_user(once=True),
-        json=json_,
-    )
+    asked = wishes(requirements or (), requirement_file or (), pyproject, notebook, conda_)
+    on = machine(gpu or (), opt.driver(driver))
+    index = None if offline else Index.from_user(once=True)
+    found = propose(asked, on, python=python, limit=limit, name=name, index=index)
+    if json_:
+        print_json(document(found))
+    else:
+        say_origins(found, on)
+        sys.stdout.write(found.text)
+    return 0
 
 
-def wishes(sources: Sources) -> Wishes:
-    """All requirements, with notes on what was not taken over. Raises UsageError and CellError."""
-    found = reading.from_arguments(sources.arguments)
-    others = [reading.from_requirements(path) for path in sources.requirements]
-    if sources.pyproject is not None:
-        others.append(reading.from_pyproject(sources.pyproject))
-    if sources.notebook is not None:
-        others.append(reading.from_notebook(sources.notebook))
-    if sources.environment is not None:
-        others.append(_from_conda(sources.environment))
+def wishes(
+    arguments: Sequence[str],
+    files: Sequence[Path] = (),
+    pyproject: Path | None = None,
+    notebook: Path | None = None,
+    environment: Path | None = None,
+) -> Wishes:
+    """All requirements, with notes on those left out. Raises UsageError and CellError."""
+    found = reading.from_arguments(arguments)
+    others = [reading.from_requirements(path) for path in files]
+    if pyproject is not None:
+        others.append(reading.from_pyproject(pyproject))
+    if notebook is not None:
+        others.append(reading.from_notebook(notebook))
+    if environment is not None:
+        others.append(_from_conda(environment))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -159,20 +146,13 @@ def _from_conda(path: Path) -> Wishes:
 
 
 def propose(
-    asked: Wishes,
-    on: AskedMachine,
-    *,
-    python: str | None,
-    limit: int,
-    name: str,
-    index: Index | None,
-    json: bool,
-) -> int:
-    """Print a matrix of at most ``limit`` cells, best first. ``index`` None: the facts alone are asked.
+    asked: Wishes, on: AskedMachine, *, python: str | None, limit: int, name: str, index: Index | None
+) -> ProposedMatrix:
+    """A matrix of at most ``limit`` cells, the best first. ``index`` None: the facts alone are asked.
 
     Raises:
-        UsageError: A requirement names nothing that is on record, or nothing that the index has.
-        CellError: Nothing is possible: which two demands clash, and which one to give up.
+        UsageError: A requirement is neither on record nor in the index.
+        CellError: No cell is possible: which two demands clash, and which one to give up.
     """
     known = tables.load()
     frameworks, companions = split(asked, known, python or asked.python)
@@ -202,13 +182,8 @@ def propose(
             + "\n".join(f"  {line}" for text in proofs.refused[:3] for line in text.splitlines()[:8]),
             hint="loosen a requirement that the resolver names, or the Python",
         )
-    matrix = to_matrix_yaml([one.proposal for one in proofs.standing], name)
-    if json:
-        print_json(_document(demand, asked, offers, proofs, matrix))
-        return 0
-    _say(demand, on, asked, offers, proofs)
-    sys.stdout.write(matrix)
-    return 0
+    text = to_matrix_yaml([one.proposal for one in proofs.standing], name)
+    return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proofs=proofs)
 
 
 def _refuse_absent(demand: Demand, known: Facts, offers: Mapping[str, Offer]) -> None:
@@ -239,20 +214,15 @@ def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
             f"{names} brings no framework that is on record",
             hint=f"name one beside: {', '.join(sorted(known.frameworks))}",
         )
-    added = reading.from_arguments(found).wishes
-    place = f"brought by {names}"
-    return Demand(
-        frameworks=tuple(reading.NamedRequirement(parsed=wish.parsed, place=place) for wish in added),
-        companions=demand.companions,
-        gpus=demand.gpus,
-        driver=demand.driver,
-        python=demand.python,
-        index=demand.index,
+    added = tuple(
+        reading.NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
+        for wish in reading.from_arguments(found).wishes
     )
+    return replace(demand, frameworks=added)
 
 
 def _origin(name: str, offers: Mapping[str, Offer], known: Facts) -> tuple[str, str]:
-    """Where the versions of a framework come from, ``index`` or ``facts``, and why."""
+    """The source of a framework's versions, ``index`` or ``facts``, and why."""
     mine = [offers[project] for project in distributions_of(name, known) if project in offers]
     if not mine:
         return "facts", "the index was not asked"
@@ -264,31 +234,29 @@ def _origin(name: str, offers: Mapping[str, Offer], known: Facts) -> tuple[str, 
 
 
 def distributions_of(name: str, known: Facts) -> list[str]:
-    """The projects on an index that one framework may come from."""
+    """The projects of an index with releases of one framework."""
     return distributions(reading.from_arguments([name]).wishes, known)
 
 
-def _say(
-    demand: Demand, on: AskedMachine, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs
-) -> None:
-    write = sys.stderr.write
+def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
+    """Say where the versions come from, and how each cell was judged."""
     known = tables.load()
-    for note in asked.notes:
-        write(f"note: {note}\n")
+    for note in found.asked.notes:
+        say(f"note: {note}")
     if on.found:
-        write(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)\n")
-    for wish in demand.frameworks:
-        origin, why = _origin(wish.name, offers, known)
+        say(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)")
+    for wish in found.demand.frameworks:
+        origin, why = _origin(wish.name, found.offers, known)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
-        write(f"{wish}{beside}: versions from the {origin}: {why}\n")
-    for number, one in enumerate(proofs.standing, 1):
+        say(f"{wish}{beside}: versions from the {origin}: {why}")
+    for number, one in enumerate(found.proofs.standing, 1):
         cell = one.proposal.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell, known)}"
-        what = ", ".join((*cell.frameworks, python, str(cell.base)))
-        write(f"{number}. {what}: {one.proposal.outcome.answer}; {_proven(one)}\n")
+        parts = ", ".join((*cell.frameworks, python, str(cell.base)))
+        say(f"{number}. {parts}: {one.proposal.outcome.answer}; {_proven(one)}")
         for finding in one.proposal.findings:
             if finding.outcome is Outcome.WARNS:
-                write(f"   {finding.rule}: {finding.message}\n")
+                say(f"   {finding.rule}: {finding.message}")
 
 
 def _proven(one: Proof) -> str:
@@ -297,11 +265,10 @@ def _proven(one: Proof) -> str:
     return f"the resolver finds {one.wheels} wheels for it"
 
 
-def _document(
-    demand: Demand, asked: Wishes, offers: Mapping[str, Offer], proofs: Proofs, matrix: str
-) -> dict[str, Any]:
-    known = tables.load()
-    origins = {str(wish): _origin(wish.name, offers, known) for wish in demand.frameworks}
+def document(found: ProposedMatrix) -> dict[str, Any]:
+    """For ``--json``."""
+    demand, known = found.demand, tables.load()
+    origins = {str(wish): _origin(wish.name, found.offers, known) for wish in demand.frameworks}
     return {
         "schema": 1,
         "requirements": [
@@ -309,7 +276,7 @@ def _document(
             for text, (origin, why) in origins.items()
         ],
         "beside": [str(wish) for wish in demand.companions],
-        "notes": asked.notes,
+        "notes": found.asked.notes,
         "gpus": list(demand.gpus),
         "driver": demand.driver,
         "proposals": [
@@ -321,7 +288,7 @@ def _document(
                 "cell": one.proposal.cell.inputs() | {"gpus": list(one.proposal.cell.gpus)},
                 "findings": [finding.as_json() for finding in one.proposal.findings],
             }
-            for one in proofs.standing
+            for one in found.proofs.standing
         ],
-        "matrix": matrix,
+        "matrix": found.text,
     }

@@ -9,15 +9,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from builder import resources
-from builder.cli import options as opt  # noqa: TC001 - typer reads annotations when it runs
+from builder.cli import options as opt
 from builder.cli.images import ImageOrCell, find_image, is_colab
 from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
-from builder.console import print_json
+from builder.console import print_json, say, show
 from builder.engine.engine import Engine
 from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
@@ -37,43 +35,27 @@ def run(
     image: ImageOrCell,
     matrices: opt.Matrices = None,
     jupyter: Annotated[
-        bool, typer.Option("--jupyter", help="Start Jupyter: what images of the profile colab do anyway.")
+        bool, opt.of("--jupyter: Start Jupyter: what images of the profile colab do anyway.")
     ] = False,
-    shell: Annotated[bool, typer.Option("--shell", help="Start bash: what other images do anyway.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Run cudnn-verify, and end.")] = False,
-    port: Annotated[
-        int, typer.Option("--port", min=1024, max=65535, help="Jupyter's port on 127.0.0.1.")
-    ] = 8888,
+    shell: Annotated[bool, opt.of("--shell: Start bash: what other images do anyway.")] = False,
+    verify: Annotated[bool, opt.of("--verify: Run cudnn-verify, and end.")] = False,
+    port: Annotated[int, opt.of("--port: Jupyter's port on 127.0.0.1.", min=1024, max=65535)] = 8888,
     content: Annotated[
-        Path | None,
-        typer.Option(
-            "--content", metavar="DIR", help="The folder to work in, /content there; by default this one."
-        ),
+        Path | None, opt.of("--content DIR: The folder to work in, /content there; by default this one.")
     ] = None,
-    no_content: Annotated[bool, typer.Option("--no-content", help="Mount no folder to work in.")] = False,
+    no_content: Annotated[bool, opt.of("--no-content: Mount no folder to work in.")] = False,
     volume: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--volume", "-v", metavar="HOST:CONTAINER", help="One more folder; as docker run has it."
-        ),
+        list[str] | None, opt.of("--volume, -v HOST:CONTAINER: One more folder; as docker run has it.")
     ] = None,
     env: Annotated[
-        list[str] | None,
-        typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable; without a value, your own."),
+        list[str] | None, opt.of("--env, -e NAME[=VALUE]: A variable; without a value, your own.")
     ] = None,
     publish: Annotated[
-        list[str] | None,
-        typer.Option("--publish", "-p", metavar="HOST:CONTAINER", help="One more port, on 127.0.0.1."),
+        list[str] | None, opt.of("--publish, -p HOST:CONTAINER: One more port, on 127.0.0.1.")
     ] = None,
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="UID:GID", help="Whose files it writes; by default yours.")
-    ] = None,
-    gpus: Annotated[
-        Literal["auto", "all", "none"], typer.Option("--gpus", help="Whether it gets the GPUs.")
-    ] = "auto",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the docker command, and start nothing.")
-    ] = False,
+    user: Annotated[str | None, opt.of("--user UID:GID: Whose files it writes; by default yours.")] = None,
+    gpus: Annotated[opt.GpusWord, opt.of("--gpus: Whether it gets the GPUs.")] = "auto",
+    dry_run: Annotated[bool, opt.of("--dry-run: Print the docker command, and start nothing.")] = False,
     context: opt.Context = None,
     json_: opt.Json = False,
 ) -> int:
@@ -100,20 +82,18 @@ def run(
         )
         planned = plan(wish, machine)
     document = _document(stored.reference, planned)
+    if not dry_run and planned.port is not None and machine.local:
+        _refuse_taken(planned.port)
+    for note in planned.notes:
+        say(f"! {note}")
     if dry_run:
-        for note in planned.notes:
-            _say(f"! {note}")
         if json_:
             print_json(document)
         else:
-            sys.stdout.write(shlex.join(planned.command) + "\n")
+            show(shlex.join(planned.command))
         return 0
-    if planned.port is not None and machine.local:
-        _refuse_taken(planned.port)
     for folder in planned.folders:
         _make(folder, planned)
-    for note in planned.notes:
-        _say(f"! {note}")
     return _outcome(planned, _start(planned, document if json_ else None))
 
 
@@ -166,9 +146,6 @@ def _make(folder: Path, planned: LaunchPlan) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if planned.user is not None and os.getuid() == 0 and folder.stat().st_uid != planned.user[0]:
         os.chown(folder, *planned.user)
-
-
-# -- running
 
 
 def _start(planned: LaunchPlan, document: dict[str, Any] | None) -> int:
@@ -282,8 +259,3 @@ def _document(image: str, planned: LaunchPlan) -> dict[str, Any]:
         "address": None,
         "notes": list(planned.notes),
     }
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()

@@ -5,24 +5,22 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from builder import resources
+from builder.cli import options as opt
+from builder.console import show
 from builder.errors import UsageError
 
 _ENDING = ".schema.json"
 
 
 def schema(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="matrix, lock, report, run, publication …")
-    ] = None,
+    name: Annotated[str | None, opt.of("NAME: matrix, lock, report, run, publication …")] = None,
 ) -> int:
     """Print a document's JSON schema; without a name, the names."""
     folder = resources.schemas()
     names = sorted(path.name.removesuffix(_ENDING) for path in folder.glob(f"*{_ENDING}"))
     if name is None:
-        sys.stdout.write("".join(f"{one}\n" for one in names))
+        show(*names)
         return 0
     if name not in names:
         raise UsageError(f"there is no schema '{name}'", hint=f"there are: {', '.join(names)}")

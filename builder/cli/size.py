@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from builder import resources
 from builder.cli import options as opt
-from builder.console import human_bytes, print_json
+from builder.console import counted, human_bytes, print_json, show
 from builder.errors import StaleLockError
 from builder.image.sizes import measure
 from builder.index.client import cache_path
@@ -30,9 +27,7 @@ _FILES = 10
 def size(
     cell: opt.OneCell,
     matrices: opt.Matrices = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="CELL", help="What it shares with another cell.")
-    ] = None,
+    against: Annotated[str | None, opt.of("--against CELL: What it shares with another cell.")] = None,
     json_: opt.Json = False,
 ) -> int:
     """Exit 1 if a library of CUDA is in the cell twice."""
@@ -47,13 +42,13 @@ def size(
         if json_:
             print_json(_compared_document(*compared))
         else:
-            _write(_compared(*compared))
+            show(*_compared(*compared))
         return 0
     sharing = _sharing(loaded, keepers, one)
     if json_:
         print_json({"schema": 1, "cell": one.cell.id, **_document(found, sharing)})
     else:
-        _write(_page(one.cell.id, found, sharing))
+        show(*_page(one.cell.id, found, sharing))
     return 1 if found.doubled else 0
 
 
@@ -71,7 +66,7 @@ def _measure(pinned: Pinned) -> CellSize:
 
 
 def _sharing(matrices: list[Matrix], keepers: Mapping[str, LockKeeper], one: Pinned) -> dict[str, int]:
-    """How many other locked cells have each of the cell's wheels and its base."""
+    """The number of other locked cells with each of the cell's wheels, and with its base."""
     counts: dict[str, int] = {}
     others: list[Cell] = [c for m in matrices for c in m.cells if c.excluded is None and c.id != one.cell.id]
     for cell in others:
@@ -114,7 +109,7 @@ def _page(name: str, size: CellSize, sharing: dict[str, int]) -> Iterator[str]:
     yield f"  {'layer':<44} {'unpacked':>10} {'compressed':>10}  shared with"
     for number, layer in enumerate(size.layers):
         others = _shared(layer, number, sharing)
-        with_ = f"{others} other cell{'s' if others != 1 else ''}" if others else ""
+        with_ = counted(others, "other cell") if others else ""
         yield f"  {_row(layer.title, layer.unpacked, layer.compressed, known=layer.made)}  {with_}".rstrip()
     yield f"  {_row('in all', size.unpacked, size.compressed, known=all(one.made for one in size.layers))}"
     if not all(layer.made for layer in size.layers):
@@ -170,7 +165,7 @@ def _split(size: CellSize, other: CellSize) -> tuple[list[LayerSize], list[Layer
 
 
 def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
-    """Packages that differ: what, and how many bytes unpacked in each. The largest difference first."""
+    """Packages that differ: the versions, and bytes unpacked in each; the largest difference first."""
     mine = {package.name: package for package in size.packages}
     theirs = {package.name: package for package in other.packages}
     found = []
@@ -221,7 +216,3 @@ def _cut(text: str) -> str:
 
 def _signed(count: int) -> str:
     return f"{'+' if count >= 0 else '-'}{human_bytes(abs(count))}"
-
-
-def _write(lines: Iterator[str]) -> None:
-    sys.stdout.write("\n".join(lines) + "\n")

@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from builder import __version__, resources
 from builder.cli import options as opt
 from builder.cli.build import build_cells
 from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
 from builder.cli.run import run
+from builder.console import say
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import UsageError
 from builder.oci.registry import Registry
@@ -26,17 +25,12 @@ def up(
     python: opt.Python = None,
     gpu: opt.Gpu = None,
     driver: opt.Driver = None,
-    shell: Annotated[bool, typer.Option("--shell", help="A shell instead of Jupyter.")] = False,
-    port: Annotated[
-        int, typer.Option("--port", min=1024, max=65535, help="Jupyter's port on 127.0.0.1.")
-    ] = 8888,
-    save: Annotated[bool, typer.Option("--save", help="Write the matrix and its lock to matrices/.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write the matrix, and build nothing.")] = False,
+    shell: Annotated[bool, opt.of("--shell: A shell instead of Jupyter.")] = False,
+    port: Annotated[int, opt.of("--port: Jupyter's port on 127.0.0.1.", min=1024, max=65535)] = 8888,
+    save: Annotated[bool, opt.of("--save: Write the matrix and its lock to matrices/.")] = False,
+    dry_run: Annotated[bool, opt.of("--dry-run: Write the matrix, and build nothing.")] = False,
     repository: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="REPOSITORY", help="Pull the image if its tag is there; else build it."
-        ),
+        str | None, opt.of("--from REPOSITORY: Pull the image if its tag is there; else build it.")
     ] = None,
     offline: opt.Offline = False,
     context: opt.Context = None,
@@ -71,7 +65,7 @@ def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str 
     if gpu is None and cards:
         gpu = cards[0].compute_capability or cards[0].name
     for name, value in (("card", gpu), ("driver", driver or own)):
-        sys.stderr.write(f"{name}: {value or 'none here: any that the facts allow'}\n")
+        say(f"{name}: {value or 'none here: any that the facts allow'}")
     return gpu, driver or own
 
 
@@ -96,7 +90,7 @@ def _published(repository: str, cell: str) -> str | None:
     tag = f"{repository}:{cell}"
     digest = Registry.from_user().digest_of(tag)
     if digest is None:
-        sys.stderr.write(f"there is no {tag}: building it\n")
+        say(f"there is no {tag}: building it")
         return None
-    sys.stderr.write(f"{tag} is taken as it is; its evidence: rtbuild audit {tag} --key KEY\n")
+    say(f"{tag} is taken as it is; its evidence: rtbuild audit {tag} --key KEY")
     return f"{repository}@{digest}"

@@ -10,13 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from uv import find_uv_bin
 
 from builder import resources
 from builder.cli import options as opt
 from builder.cli.lock import lock_cells
-from builder.console import print_json
+from builder.console import print_json, say
 from builder.errors import CommandError, StaleLockError, UsageError
 from builder.lock import lock_path, pinned_cell, read_lock
 from builder.pipeline.settings import Settings
@@ -33,13 +32,11 @@ _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nv
 
 
 def venv(
-    cell: Annotated[
-        str, typer.Argument(metavar="[CELL]", help="A cell's id or glob, or a matrix file.")
-    ] = "*",
+    cell: Annotated[str, opt.of("CELL: A cell's id or glob, or a matrix file.")] = "*",
     matrices: opt.Matrices = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The environment's folder.")] = Path(".venv"),
+    output: Annotated[Path, opt.of("--output, -o: The environment's folder.")] = Path(".venv"),
     locked: opt.Locked = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the environment that is there.")] = False,
+    force: Annotated[bool, opt.of("--force: Replace the environment that is there.")] = False,
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
@@ -55,9 +52,7 @@ def venv(
     if json_:
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
     _say(chosen, output, report)
-    return (
-        1 if report["verdict"] in ("broken", "unsupported-gpu") else 5 if report["verdict"] == "host" else 0
-    )
+    return {"broken": 1, "unsupported-gpu": 1, "host": 5}.get(report["verdict"], 0)
 
 
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:
@@ -101,19 +96,8 @@ def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
     indexes = [word for url in cell.index for word in ("--index", url)]
     _uv(
         [
-            "pip",
-            "install",
-            "--python",
-            str(python),
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary",
-            ":all:",
-            "--index-strategy",
-            "unsafe-best-match",
-            *indexes,
-            "-r",
-            str(wanted),
+            *("pip", "install", "--python", str(python), "--no-deps", "--require-hashes"),
+            *("--only-binary", ":all:", "--index-strategy", "unsafe-best-match", *indexes, "-r", str(wanted)),
         ]
     )
     return python
@@ -121,7 +105,7 @@ def _make(pinned: Pinned, output: Path, *, force: bool) -> Path:
 
 def _uv(arguments: Sequence[str]) -> None:
     command = [find_uv_bin(), *arguments]
-    sys.stderr.write(f"+ uv {shlex.join(arguments)}\n")
+    say(f"+ uv {shlex.join(arguments)}")
     done = subprocess.run(command, stdout=sys.stderr, check=False)
     if done.returncode != 0:
         raise CommandError(
@@ -133,7 +117,7 @@ def _uv(arguments: Sequence[str]) -> None:
 
 
 def _verified(python: Path, output: Path) -> dict[str, Any]:
-    """What the probe says inside; the loader's path is set in ``activate`` if it needs one."""
+    """The probe's report; ``activate`` sets the loader's path if a framework needs it."""
     probe = output / "bin" / "cudnn-verify"
     text = kept_bundle(resources.cache()).partition(b"\n")[2]
     probe.write_bytes(b"#!" + os.fsencode(python.absolute()) + b"\n" + text)
@@ -172,11 +156,9 @@ def _ask(python: Path, probe: Path, variables: dict[str, str]) -> dict[str, Any]
 
 
 def _say(cell: Cell, output: Path, report: dict[str, Any]) -> None:
-    sys.stderr.write(f"{cell.id}: {report['verdict']}: {report['summary']}\n")
+    say(f"{cell.id}: {report['verdict']}: {report['summary']}")
     for command in report.get("commands") or ():
-        sys.stderr.write(f"  $ {command['text']}\n")
+        say(f"  $ {command['text']}")
     if report["verdict"] == "unverified":
-        sys.stderr.write(
-            "UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.\n"
-        )
-    sys.stderr.write(f"source {shlex.quote(str(output / 'bin' / 'activate'))}\n")
+        say("UNVERIFIED: no GPU here, so no convolution ran. Nothing here may be called known to work.")
+    say(f"source {shlex.quote(str(output / 'bin' / 'activate'))}")

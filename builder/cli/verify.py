@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-
-import typer
 
 from builder.cli import options as opt
 from builder.cli.walking import recorded
@@ -19,34 +18,24 @@ def verify(
     select: opt.Select = None,
     skip: opt.Skip = None,
     gpus: opt.Gpus = "auto",
-    again: Annotated[
-        bool, typer.Option("--again", help="Run the probe even if its report is there already.")
-    ] = False,
+    again: Annotated[bool, opt.of("--again: Run the probe even if its report is there already.")] = False,
     from_: Annotated[
         str | None,
-        typer.Option(
-            "--from",
-            metavar="REPOSITORY",
-            help="Pull the images by digest from where `build --push` put them, and report there.",
+        opt.of(
+            "--from REPOSITORY: Pull the images by digest from where `build --push` put them; report there."
         ),
     ] = None,
     built_by: opt.BuiltBy = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            "--key",
-            metavar="KEY",
-            help="Sign the reports by cosign with this key: a file, or a KMS URI.",
-            envvar="RTBUILD_VERIFY_KEY",
+        opt.of(
+            "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."
         ),
     ] = None,
     report: Annotated[
-        bool,
-        typer.Option("--report/--no-report", help="With --from: put the report beside the image, too."),
+        bool, opt.of("--report/--no-report: With --from: put the report beside the image, too.")
     ] = True,
-    remove: Annotated[
-        bool, typer.Option("--rm", help="With --from: remove each image here after its verification.")
-    ] = False,
+    remove: Annotated[bool, opt.of("--rm: With --from: remove each image here once it is verified.")] = False,
     results: opt.Results = Path("results"),
     context: opt.Context = None,
     progress: opt.Progress = "auto",
@@ -57,7 +46,7 @@ def verify(
 ) -> int:
     """Unlike ``build``, exit 5 if a cell stays unverified."""
     if from_ is None and (remove or not report or built_by):
-        raise UsageError("--rm, --no-report and --built-by are about images that --from pulled")
+        raise UsageError("--rm, --no-report and --built-by are about images that --from pulls")
     settings = Settings(
         gpus=opt.GPUS[gpus],
         no_cache=again,
@@ -69,12 +58,7 @@ def verify(
         built_by=tuple(built_by or ()),
         key=key,
     )
-    loaded = opt.load_all(matrices)
-    cells = opt.choose(loaded, select, skip).chosen
-    return recorded(
-        opt.terminal(progress, color, quiet=quiet, verbose=verbose),
-        settings,
-        lambda emit, cancel: pipeline.verify(loaded, cells, settings=settings, emit=emit, cancel=cancel),
-        require_verified=True,
-        json=json_,
-    )
+    loaded, cells = opt.choose(matrices, select, skip)
+    run = partial(pipeline.verify, loaded, cells, settings=settings)
+    terminal = opt.terminal(progress, color, quiet=quiet, verbose=verbose)
+    return recorded(terminal, run, results, require_verified=True, json=json_)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
-import typer
-
+from builder.cli import options as opt
+from builder.console import say
 from builder.dispatch.node import verify_digest as verify
 from builder.errors import UsageError
 from builder.oci.registry import Registry
 
 
 def verify_digest(
-    image: Annotated[str, typer.Argument(metavar="REPOSITORY@DIGEST")],
-    card: Annotated[str, typer.Option("--card", help="The class of GPU that this machine should have.")],
+    image: Annotated[str, opt.of("REPOSITORY@DIGEST: The image to verify.")],
+    card: Annotated[str, opt.of("--card: The class of GPU that this machine should have.")],
     runtime: Annotated[
-        Literal["auto", "docker", "podman", "apptainer"],
-        typer.Option("--runtime", help="What runs the container."),
+        Literal["auto", "docker", "podman", "apptainer"], opt.of("--runtime: What runs the container.")
     ] = "auto",
-    seconds: Annotated[int, typer.Option("--timeout", min=10, help="Time limit in seconds.")] = 2400,
+    seconds: Annotated[int, opt.of("--timeout: Time limit in seconds.", min=10)] = 2400,
 ) -> int:
     """Exit as the probe's verdict says."""
     repository, at, digest = image.partition("@")
@@ -33,5 +31,5 @@ def verify_digest(
         tool=None if runtime == "auto" else runtime,
         seconds=seconds,
     )
-    sys.stderr.write(f"{found.message}{', the report is beside the image' if found.attached else ''}\n")
+    say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
     return found.exit_code

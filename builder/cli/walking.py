@@ -1,4 +1,4 @@
-"""How the commands whose cells walk end: summary, record, exit code."""
+"""How the commands over cells run and end: events, summary, record, exit code."""
 
 from __future__ import annotations
 
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.console import Terminal
-    from builder.pipeline.schedule import Emit
-    from builder.pipeline.settings import Settings
+
+    Run = Callable[..., list[CellResult]]
+
+
+def walk(terminal: Terminal, run: Run) -> list[CellResult]:
+    """The results of ``run(emit=…, cancel=…)``, its events reported as the terminal wants them."""
+    with reporter(terminal) as report:
+        return run(emit=report, cancel=threading.Event())
 
 
 def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) -> int:
-    """What a run comes to. An image's fault outweighs a machine's."""
+    """The exit code of a run. A fault of an image outweighs one of the machine."""
     outcomes = {result.outcome for result in results}
     if CellOutcome.CANCELLED in outcomes:
         return INTERRUPTED
@@ -34,42 +40,31 @@ def exit_code(results: Sequence[CellResult], *, require_verified: bool = False) 
     return 0
 
 
-def finish(results: Sequence[CellResult], terminal: Terminal, *, json: bool) -> int:
-    """Say how a run ended; the exit code."""
+def finished(terminal: Terminal, run: Run, *, json: bool) -> int:
+    """Run, and say how it ended; the exit code."""
+    results = walk(terminal, run)
     if json:
-        print_json(_document(results, datetime.now(UTC)))
+        print_json(run_document(results, command=command_line(), started=datetime.now(UTC)))
     terminal.say(run_summary(results, terminal))
     return exit_code(results)
 
 
-def _document(results: Sequence[CellResult], started: datetime) -> dict[str, Any]:
-    return run_document(results, command=command_line(), started=started)
-
-
-def recorded(
-    terminal: Terminal,
-    settings: Settings,
-    line: Callable[[Emit, threading.Event], list[CellResult]],
-    *,
-    require_verified: bool,
-    json: bool,
-) -> int:
-    """Run ``line``, write its record and the files for CI, and say how it ended; the exit code."""
-    started = datetime.now(UTC)
-    with reporter(terminal) as report:
-        results = line(report, threading.Event())
-    document = _document(results, started)
-    where = record(document, settings.results)
+def recorded(terminal: Terminal, run: Run, folder: Path, *, require_verified: bool, json: bool) -> int:
+    """Run, write the record and the files for CI into ``folder``, and say how it ended; the exit code."""
+    command, started = command_line(), datetime.now(UTC)
+    results = walk(terminal, run)
+    document = run_document(results, command=command, started=started)
+    where = record(document, folder)
     if json:
         print_json(document)
     terminal.say(run_summary(results, terminal))
     terminal.say(f"report: {where}")
-    job_files(cases_of(results), terminal, settings.results, command=document["command"], started=started)
+    job_files(cases_of(results), terminal, folder, command=command, started=started)
     return exit_code(results, require_verified=require_verified)
 
 
 def record(document: dict[str, Any], folder: Path) -> str:
-    """Where the run's record lies, or why it does not: a run is what it is without one."""
+    """The path of the run's record, or why there is none: that does not change what the run comes to."""
     try:
         return str(write_record(document, folder))
     except OSError as error:
@@ -79,7 +74,7 @@ def record(document: dict[str, Any], folder: Path) -> str:
 def job_files(
     cases: Sequence[Case], terminal: Terminal, folder: Path, *, command: str, started: datetime
 ) -> None:
-    """What CI systems read. A run is what it is without them, so a folder that takes none is only said."""
+    """Write the files that CI systems read; if the folder takes none, only a warning says so."""
     try:
         write_job_files(cases, title=command, command=command, started=started, results=folder)
     except OSError as error:

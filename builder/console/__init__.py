@@ -6,7 +6,16 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from builder.console.summary import error_text, run_summary
-from builder.console.terminal import Terminal, human_bytes, human_seconds, print_json, print_json_rows
+from builder.console.terminal import (
+    Terminal,
+    counted,
+    human_bytes,
+    human_seconds,
+    print_json,
+    print_json_rows,
+    say,
+    show,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Terminal",
+    "counted",
     "error_text",
     "human_bytes",
     "human_seconds",
@@ -22,6 +32,8 @@ __all__ = [
     "print_json_rows",
     "reporter",
     "run_summary",
+    "say",
+    "show",
 ]
 
 

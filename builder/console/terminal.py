@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from builder.console.fitting import speaks_unicode, terminal_width, wrapped
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from rich.console import Console
 
 ColorChoice = Literal["auto", "always", "never"]
@@ -78,6 +80,23 @@ class Terminal:
     def style(self, text: str, code: str) -> str:
         """``text`` in an ANSI style (``1`` bold, ``31`` red …) if colour is on."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.color else text
+
+
+def say(text: str) -> None:
+    """Write a line to stderr, at once."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def show(*lines: str) -> None:
+    """Write lines to stdout."""
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def counted(things: int | Sized, noun: str) -> str:
+    """``1 cell``, ``2 cells``."""
+    count = things if isinstance(things, int) else len(things)
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def print_json(document: Any) -> None:

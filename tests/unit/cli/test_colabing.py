@@ -30,7 +30,7 @@ def parity(missing: int) -> Parity:
 
 
 def test_the_figures_then_each_exception() -> None:
-    lines = _table("an-image", parity(2), verbose=False).splitlines()
+    lines = list(_table("an-image", parity(2), verbose=False))
     assert lines[0] == "an-image against Colab 2025.07"
     assert lines[2].split()[:4] == ["same", "Python", "3.11.13", "3.11.2"]
     assert lines[3].split()[:4] == ["missing", "torch", "2.6.0+cu124", "-"]
@@ -42,6 +42,6 @@ def test_the_figures_then_each_exception() -> None:
 
 @pytest.mark.parametrize(("verbose", "shown"), [(False, 40), (True, 60)])
 def test_long_tables_are_cut_and_say_so(verbose: bool, shown: int) -> None:
-    text = _table("x", parity(60), verbose=verbose)
-    assert sum(line.startswith("  missing  m") for line in text.splitlines()) == shown
-    assert ("and 20 more: --verbose" in text) is not verbose
+    lines = list(_table("x", parity(60), verbose=verbose))
+    assert sum(line.startswith("  missing  m") for line in lines) == shown
+    assert ("  and 20 more: --verbose" in lines) is not verbose

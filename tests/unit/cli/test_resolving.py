@@ -83,11 +83,17 @@ def wheel(version: str, python: str = "311", name: str = "torch") -> str:
 
 
 def resolve(*requirements: str, index: Offered | None, gpus=(), driver=None, **options) -> int:
-    asked = command.wishes(command.Sources(arguments=requirements, environment=options.pop("conda", None)))
-    defaults = {"python": None, "limit": 5, "name": "resolved", "json": False}
-    return command.propose(
-        asked, command.AskedMachine(gpus=gpus, driver=driver), index=index, **(defaults | options)
-    )
+    on = command.AskedMachine(gpus=gpus, driver=driver)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "machine", lambda *_: on)
+        patch.setattr(command.Index, "from_user", lambda **_: index)
+        return command.resolve(
+            list(requirements),
+            conda_=options.pop("conda", None),
+            offline=index is None,
+            json_=options.pop("json", False),
+            **options,
+        )
 
 
 def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path) -> None:
