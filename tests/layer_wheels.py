@@ -276,16 +276,13 @@ def stack(
     store: LayerStore,
     wheel_paths: Mapping[str, Path],
     rootfs_tar: Path | None = None,
-    source: Any = None,
     **options: Any,
 ) -> Stacked:
     """Make what is missing of a lock's layers, as a build does it."""
     lease = store.lease()
     try:
         begun = plan(lock, store=store, lease=lease)
-        made, base = make_missing(
-            begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, source=source, **options
-        )
+        made, base = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
         check_collisions(made)
     except BaseException:
         lease.release()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from builder.digests import sha256_of
-from builder.errors import CellError, RegistryError
+from builder.errors import CellError
 from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
@@ -20,8 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import BaseSource, Compression
+    from builder.layers.types import Compression
     from builder.model import Cell, RegistryBase, RootfsBase
+    from builder.oci.registry import Registry
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What BuildKit gives an image that starts ``FROM scratch``: the plain way begins like that."""
@@ -51,17 +50,6 @@ def rootfs_base(layer: Layer, cell: Cell) -> BaseLayers:
     return BaseLayers(layers=(layer,), config=config)
 
 
-def rootfs_layer(
-    tar: Path, target: Path, base: RootfsBase, cell: Cell, advance: Callable[[int], None]
-) -> Record:
-    """Write a rootfs's tar file as a layer; ``advance`` is told of each piece's size in bytes.
-
-    Raises :class:`~builder.errors.CellError` for a rootfs that would hide wheels below it.
-    """
-    refuse_hidden(tar, base)
-    return tar_layer(tar, target, f"rootfs {base.suite}", cell.options.compression, advance)
-
-
 def refuse_hidden(tar: Path, base: RootfsBase) -> None:
     """Raise CellError for a system that owns anything at or below ``/opt/runtime``, where the wheels are."""
     with open_layer(tar, _OCI_LAYER) as archive:
@@ -82,7 +70,7 @@ def refuse_hidden(tar: Path, base: RootfsBase) -> None:
 def tar_layer(
     tar: Path, target: Path, title: str, compression: Compression, advance: Callable[[int], None]
 ) -> Record:
-    """The same for any tar stream."""
+    """Write a tar file as a layer; ``advance`` is told of each piece's size in bytes."""
     with tar.open("rb") as source, target.open("wb") as blob:
         writer = BlobWriter(blob, compression, tar.stat().st_size)
         try:
@@ -95,56 +83,26 @@ def tar_layer(
     return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
 
 
-def registry_layers(base: RegistryBase, *, source: BaseSource, store: LayerStore, lease: Lease) -> BaseLayers:
+def registry_layers(base: RegistryBase, *, registry: Registry, store: LayerStore, lease: Lease) -> BaseLayers:
     """A registry image's layers, fetched if the store lacks them.
 
     Raises :class:`~builder.errors.RegistryError` if what came is not what the digests say.
     """
-    manifest = _document(base, source.manifest(base.digest), base.digest)
-    config = _config(base, manifest["config"], source=source, store=store, lease=lease)
-    layers: list[Layer] = []
-    for described, diff_id in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
-        layer = _described(base, described, diff_id)
-        record, _ = store.obtain(
-            f"blob-{layer.digest.removeprefix('sha256:')}",
-            lease,
-            lambda target, layer=layer: _fetch(layer, target, source),  # type: ignore[misc]
-        )
-        layers.append(record.layer)
+
+    def obtain(layer: Layer) -> Layer:
+        def fetch(target: Path) -> Record:
+            registry.fetch_blob(base.reference, layer.digest, target)
+            return Record(layer=layer)
+
+        return store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch)[0].layer
+
+    manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
+    digest, size = str(manifest["config"]["digest"]), int(manifest["config"]["size"])
+    obtain(Layer(title="image config", digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
+    config = json.loads(store.blob(digest).read_bytes())
+    pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
+    layers = [obtain(_described(base, described, diff_id)) for described, diff_id in pairs]
     return BaseLayers(layers=tuple(layers), config=config)
-
-
-def _config(
-    base: RegistryBase, described: Mapping[str, Any], *, source: BaseSource, store: LayerStore, lease: Lease
-) -> dict[str, Any]:
-    digest = str(described["digest"])
-    layer = Layer(
-        title="image config",
-        digest=digest,
-        diff_id=digest,
-        size=int(described["size"]),
-        unpacked=0,
-        media_type="",
-    )
-    store.obtain(
-        f"blob-{digest.removeprefix('sha256:')}", lease, lambda target: _fetch(layer, target, source)
-    )
-    return _document(base, store.blob(digest).read_bytes(), digest)
-
-
-def _document(base: RegistryBase, content: bytes, digest: str) -> dict[str, Any]:
-    if sha256_of(content) != digest:
-        raise RegistryError(
-            f"{base.reference}: the registry gave something else for {digest}",
-            hint="a proxy or mirror in between may have changed it; try again, or use another registry",
-        )
-    try:
-        document = json.loads(content)
-    except ValueError as problem:
-        raise RegistryError(f"{base.reference}: {digest} is no JSON document: {problem}") from problem
-    if not isinstance(document, dict):
-        raise RegistryError(f"{base.reference}: {digest} is no JSON object")
-    return document
 
 
 def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -> Layer:
@@ -162,17 +120,3 @@ def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -
         unpacked=0,
         media_type=media_type,
     )
-
-
-def _fetch(layer: Layer, target: Path, source: BaseSource) -> Record:
-    source.blob(layer.digest, target)
-    actual = hashlib.sha256()
-    with target.open("rb") as blob:
-        while chunk := blob.read(CHUNK):
-            actual.update(chunk)
-    if "sha256:" + actual.hexdigest() != layer.digest:
-        raise RegistryError(
-            f"{layer.title}: the registry gave something else for {layer.digest}",
-            hint="a proxy or mirror in between may have changed it; try again",
-        )
-    return Record(layer=layer)

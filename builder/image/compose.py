@@ -12,28 +12,21 @@ from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.image.config import final_config
-from builder.image.finish import Finisher, added_layers, layer_keys
+from builder.image.finish import added_layers
 from builder.image.stack import check_collisions
 from builder.layers.locking import disk_errors, locked
 from builder.layers.store import Record
-from builder.layers.types import BaseLayers, SystemLayers
+from builder.oci.spec import INDEX, MANIFEST
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from builder.image.finish import Workbench
-    from builder.image.stack import Plan
-    from builder.layers.store import Lease
-    from builder.layers.types import Layer, Runner
-    from builder.recipe.values import Recipe
+    from builder.image.finish import Assembly
+    from builder.layers.types import BaseLayers, Layer
 
-MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
-_INDEX = "application/vnd.oci.image.index.v1+json"
 _REF = "org.opencontainers.image.ref.name"
-_NO_SYSTEM = SystemLayers()
 _LOADED = "io.containerd.image.name"
 """https://github.com/containerd/containerd/blob/main/core/images/annotations.go"""
 
@@ -80,49 +73,19 @@ class ComposedImage:
         return sum(layer.unpacked for layer in self.layers)
 
 
-def compose_image(
-    recipe: Recipe,
-    made: Plan,
-    base: BaseLayers,
-    *,
-    blob: Callable[[Layer], Path],
-    fetched: Callable[[str, Lease], Record | None],
-    progress: Callable[[str], None],
-    cancel: threading.Event,
-    bench: Workbench,
-    runner: Runner,
-    system: SystemLayers = _NO_SYSTEM,
-) -> ComposedImage:
-    """Put the image of ``recipe`` together: every layer of ``made`` is known, what the recipe adds is made.
+def compose_image(work: Assembly) -> ComposedImage:
+    """Put an image together: every layer of the plan is known, what the recipe adds is made.
 
-    ``blob`` gives the file of a layer that has to be looked into; ``fetched`` a layer of that key from
-    elsewhere; ``system`` are the layers that an engine made of the base's packages. Raises
-    :class:`~builder.errors.CellError` if two packages fight over a path, and
+    Raises :class:`~builder.errors.CellError` if two packages fight over a path, and
     :class:`~builder.errors.MissingToolError` if this machine cannot run the recipe's steps.
     """
-    check_collisions(made)
-    wheels = [made.known[group].record.layer for group in made.groups]
-    below = BaseLayers(layers=(*base.layers, *made.interpreter, *system.layers), config=base.config)
-    work = Finisher(
-        recipe=recipe,
-        base=below,
-        wheels=wheels,
-        store=made.store,
-        lease=made.lease,
-        cancel=cancel,
-        bench=bench,
-        runner=runner,
-        blob=blob,
-        fetched=fetched,
-        progress=progress,
-    )
+    check_collisions(work.plan)
     added, count = added_layers(work)
-    stacked = made.stacked(base.layers)
-    config = final_config(recipe, base, stacked, system, added)
-    layers = (*stacked, *system.layers, *added)
-    steps = layer_keys(recipe, below.layers, wheels)
-    made_of = {one.key: one.record for one in made.every}
-    made_of |= {key: Record(layer=layer) for key, layer in zip(steps.values(), added, strict=True)}
+    stacked = work.plan.stacked(work.base.layers)
+    config = final_config(work.recipe, work.base, stacked, work.system, tuple(added.values()))
+    layers = (*stacked, *work.system.layers, *added.values())
+    made_of = {one.key: one.record for one in work.plan.every}
+    made_of |= {key: Record(layer=layer) for key, layer in added.items()}
     return ComposedImage(
         manifest=_manifest(config, layers), config=config, layers=layers, made_of=made_of, made=count
     )
@@ -230,7 +193,7 @@ def _entry(annotations: dict[str, str], image: ComposedImage) -> dict[str, Any]:
 
 
 def _index(entries: list[dict[str, Any]]) -> bytes:
-    return canonical_json({"schemaVersion": 2, "mediaType": _INDEX, "manifests": entries})
+    return canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries})
 
 
 def _refuse_foreign(folder: Path) -> None:

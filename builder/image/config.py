@@ -50,7 +50,7 @@ def final_config(
     layers = (*stacked, *system.layers, *added)
     document = {
         **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
-        "config": _ordered(_configured(settings_of(base), recipe.settings), _CONFIG_ORDER),
+        "config": _ordered(_configured(base, recipe.settings), _CONFIG_ORDER),
         "created": created,
         "history": [_ordered(entry, _HISTORY_ORDER) for entry in history],
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
@@ -58,18 +58,19 @@ def final_config(
     return go_json(dict(sorted(document.items())))
 
 
-def settings_of(base: BaseLayers) -> dict[str, Any]:
-    """What a base says about how it is run."""
-    return dict(base.config.get("config") or {})
+def environment_of(base: BaseLayers) -> dict[str, str]:
+    """The variables that a base gives to whatever runs in it."""
+    return dict(pair.partition("=")[::2] for pair in (base.config.get("config") or {}).get("Env") or ())
 
 
-def _configured(config: dict[str, Any], settings: Sequence[RecipeSetting]) -> dict[str, Any]:
-    environment_ = dict(pair.partition("=")[::2] for pair in config.get("Env") or ())
+def _configured(base: BaseLayers, settings: Sequence[RecipeSetting]) -> dict[str, Any]:
+    config = dict(base.config.get("config") or {})
+    environment = environment_of(base)
     labels = dict(config.get("Labels") or {})
     for one in settings:
         match one.kind:
             case "ENV":
-                environment_[one.name] = str(one.value)
+                environment[one.name] = str(one.value)
             case "LABEL":
                 labels[one.name] = str(one.value)
             case "CMD":
@@ -83,7 +84,7 @@ def _configured(config: dict[str, Any], settings: Sequence[RecipeSetting]) -> di
                 config["Healthcheck"] = {"Test": ["CMD", *one.value], **times}
             case "USER":
                 config["User"] = one.value
-    config["Env"] = [f"{name}={text}" for name, text in environment_.items()]
+    config["Env"] = [f"{name}={text}" for name, text in environment.items()]
     if labels:
         config["Labels"] = dict(sorted(labels.items()))
     return config

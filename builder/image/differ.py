@@ -9,16 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
-import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, Self
 
-import zstandard
-
 from builder.errors import CellError
 from builder.image.reasons import reason_of
+from builder.layers.codec import decompressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -120,14 +118,8 @@ class SavedImage:
         """The bytes of the layer's tar stream, whatever they are compressed with."""
         with self._open(self.layers[number]) as raw:
             head = raw.peek(4)[:4]  # type: ignore[attr-defined]
-            stream: IO[bytes]
-            if head.startswith(_ZSTD):
-                stream = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-            elif head.startswith(_GZIP):
-                stream = _Gunzip(raw)  # type: ignore[assignment]
-            else:
-                stream = raw
-            yield stream
+            kinds = {_ZSTD: "zstd", _GZIP: "gzip"}
+            yield decompressed(raw, next((kinds[one] for one in kinds if head.startswith(one)), "tar"))  # type: ignore[arg-type]
 
     def _open(self, name: str) -> IO[bytes]:
         found = self._tar.extractfile(name)
@@ -138,23 +130,6 @@ class SavedImage:
     def _read(self, name: str) -> bytes:
         with self._open(name) as file:
             return file.read()
-
-
-class _Gunzip:
-    """Reads gzip from a stream, faster than :mod:`gzip` by leaving out what is not needed here."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw, self._zlib, self._held = raw, zlib.decompressobj(31), b""
-
-    def read(self, size: int = -1) -> bytes:
-        while size < 0 or len(self._held) < size:
-            piece = self._raw.read(_CHUNK)
-            if not piece:
-                break
-            self._held += self._zlib.decompress(piece)
-        size = len(self._held) if size < 0 else size
-        data, self._held = self._held[:size], self._held[size:]
-        return data
 
 
 def compare(first: SavedImage, second: SavedImage) -> ImageDifference:

@@ -12,19 +12,20 @@ import shutil
 import threading
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
 from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
-from builder.image.config import settings_of
+from builder.image.config import environment_of
 from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
 from builder.layers.codec import codec
 from builder.layers.locking import disk_errors
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, Runner
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
 from builder.sandbox import environment
 from builder.wheels.excerpt import excerpt_of, is_library
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from builder.image.runner import Runner
+    from builder.image.stack import Elsewhere, Plan
     from builder.layers.pack import Pack
     from builder.layers.store import LayerStore, Lease
     from builder.recipe.values import Recipe, RecipeFile, RecipeStep
@@ -42,49 +45,67 @@ _EXPANSION = 4
 """How much larger a layer is unpacked, where only its size is known."""
 _LOOKED_AT = 512 << 20
 """Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
+_NO_SYSTEM = SystemLayers()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finisher:
-    """What the steps of one recipe need."""
+class Assembly:
+    """What one image is put together from, and who helps."""
 
     recipe: Recipe
+    plan: Plan
+    """With every layer of the wheels known."""
     base: BaseLayers
-    wheels: Sequence[Layer]
-    store: LayerStore
-    lease: Lease
+    system: SystemLayers = _NO_SYSTEM
+    """The layers that an engine made of the base's packages."""
     cancel: threading.Event
     bench: Workbench
     runner: Runner
     blob: Callable[[Layer], Path]
-    """Where a layer of the base or of the wheels is; called only where a step has to run."""
-    fetched: Callable[[str, Lease], Record | None] = field(default=lambda _key, _lease: None)
-    """A layer of that key from elsewhere, such as a registry; None if there is none."""
+    """The file of a layer of base or wheels; called only if a step has to run."""
+    elsewhere: Elsewhere | None = None
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
+    @cached_property
+    def below(self) -> tuple[Layer, ...]:
+        """The layers of the system that the steps run in, lowest first."""
+        return (*self.base.layers, *self.plan.interpreter, *self.system.layers)
 
-def added_layers(work: Finisher) -> tuple[tuple[Layer, ...], int]:
-    """The recipe's own layers, lowest first, and how many of them were made now.
+    @cached_property
+    def wheels(self) -> tuple[Layer, ...]:
+        return tuple(self.plan.known[group].record.layer for group in self.plan.groups)
+
+    @property
+    def store(self) -> LayerStore:
+        return self.plan.store
+
+    @property
+    def lease(self) -> Lease:
+        return self.plan.lease
+
+
+def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
+    """The recipe's own layers by their keys, lowest first, and how many of them were made now.
 
     Raises :class:`~builder.errors.MissingToolError` if this machine cannot run the steps.
     """
-    keys = layer_keys(work.recipe, work.base.layers, work.wheels)
+    keys = layer_keys(work.recipe, work.below, work.wheels)
     found = {name: work.store.find(key, work.lease) for name, key in keys.items()}
-    for name, key in keys.items():
-        found[name] = found[name] or work.fetched(key, work.lease)
-    missing = [name for name, record in found.items() if record is None]
+    if work.elsewhere is not None:
+        found = {name: record or work.elsewhere(keys[name]) for name, record in found.items()}
+    missing = {name: keys[name] for name, record in found.items() if record is None}
     if missing:
         work.runner.check()  # before anything is laid out
         with disk_errors(work.store.root):
             try:
-                made = _made(work, {name: keys[name] for name in missing}, memory=True)
+                made = _made(work, missing, memory=True)
             except MemoryFullError:
-                made = _made(work, {name: keys[name] for name in missing}, memory=False)
+                made = _made(work, missing, memory=False)
         found |= made
-    return tuple(record.layer for record in found.values() if record is not None), len(missing)
+    return {keys[name]: one.layer for name, one in found.items() if one is not None}, len(missing)
 
 
-def _made(work: Finisher, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
+def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
     """The folders with these keys, each as a layer in the store."""
     with_wheels = any(_sees_wheels(step) for name in keys for step in work.recipe.steps_of(name))
     with work.bench.system(work, alone=with_wheels, memory=memory) as scratch:
@@ -108,7 +129,7 @@ class Workbench:
         self._open.close()
 
     @contextmanager
-    def system(self, work: Finisher, *, alone: bool, memory: bool) -> Iterator[Scratch]:
+    def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
         """The base of ``work``, with nothing below ``/out``; nobody else has it until the block ends.
 
         ``alone`` where it will be changed: then it is of no use to anybody later.
@@ -117,7 +138,7 @@ class Workbench:
             with workplace(self._store.folder("tmp"), _need(work), memory=memory) as folder:
                 yield _lay_base(work, folder)
             return
-        name = digest_of([layer.diff_id for layer in work.base.layers])
+        name = digest_of([layer.diff_id for layer in work.below])
         with self._guard:
             if name not in self._bases:
                 with ExitStack() as undo:
@@ -134,15 +155,15 @@ class Workbench:
                 shutil.rmtree(scratch.root / "out", ignore_errors=True)
 
 
-def _need(work: Finisher) -> int:
+def _need(work: Assembly) -> int:
     """Bytes that the systems of these steps take: the base, what is looked at, and what is made of that."""
-    base = sum(layer.unpacked or _EXPANSION * layer.size for layer in work.base.layers)
+    base = sum(layer.unpacked or _EXPANSION * layer.size for layer in work.below)
     return base + _LOOKED_AT
 
 
-def _lay_base(work: Finisher, folder: Path) -> Scratch:
+def _lay_base(work: Assembly, folder: Path) -> Scratch:
     scratch = Scratch(folder / "root", work.cancel)
-    for layer in work.base.layers:
+    for layer in work.below:
         work.progress(f"looking into {layer.title}")
         scratch.unpack(work.blob(layer), layer.media_type)
     return scratch
@@ -185,7 +206,7 @@ def _sees_wheels(step: RecipeStep) -> bool:
     return step.reads != "nothing"
 
 
-def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
+def _run(work: Assembly, names: Sequence[str], scratch: Scratch) -> None:
     """Run the steps that make these folders, in the recipe's order."""
     needed = {step for name in names for step in work.recipe.steps_of(name)}
     packs = _lay_wheels(work, scratch) if any(map(_sees_wheels, needed)) else []
@@ -203,22 +224,17 @@ def _run(work: Finisher, names: Sequence[str], scratch: Scratch) -> None:
             _run_step(work, step, scratch)
 
 
-def _run_step(work: Finisher, step: RecipeStep, scratch: Scratch) -> None:
+def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
     work.runner.run(
         step.script,
         scratch.root,
         what=f"the step `{step.name}`",
-        env=environment(_given(work)),
+        env=environment(environment_of(work.base)),
         cancel=work.cancel,
     )
 
 
-def _given(work: Finisher) -> dict[str, str]:
-    """The environment that the base gives to every step."""
-    return dict(pair.partition("=")[::2] for pair in settings_of(work.base).get("Env") or ())
-
-
-def _lay_wheels(work: Finisher, scratch: Scratch) -> list[Pack]:
+def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
     """The folders and libraries of the wheels, and where their sources can be had."""
     packs = []
     for layer in work.wheels:
@@ -232,9 +248,9 @@ def _lay_wheels(work: Finisher, scratch: Scratch) -> list[Pack]:
     return packs
 
 
-def _compile(work: Finisher, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
+def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
-    parts = parts_of(packs, made_by=compiler(step, scratch.root, _given(work)))
+    parts = parts_of(packs, made_by=compiler(step, scratch.root, environment_of(work.base)))
     missing = lay_known(parts, scratch, store=work.store, lease=work.lease)
     wanted = {file.path for part in missing for file in part.files}
     if wanted:
@@ -244,7 +260,7 @@ def _compile(work: Finisher, step: RecipeStep, scratch: Scratch, packs: Sequence
     keep_compiled(missing, scratch.root, store=work.store, lease=work.lease)
 
 
-def _keep(work: Finisher, key: str, name: str, folder: Path) -> Record:
+def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:
     if not folder.is_dir():
         raise CellError(f"the recipe's steps left no /out/{name}", hint="this is a fault of the template")
     compression = work.recipe.cell.options.compression

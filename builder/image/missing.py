@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from builder.digests import canonical_json
 from builder.errors import CancelledError
-from builder.image.base import registry_layers, rootfs_base, rootfs_key, rootfs_layer, tar_layer
+from builder.image.base import refuse_hidden, registry_layers, rootfs_base, rootfs_key, tar_layer
 from builder.image.stack import Known, as_listed, layer_keys_of, pip_of, python_key, python_title
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.image.stack import Group, Plan
-    from builder.layers.types import BaseLayers, BaseSource, Progress
+    from builder.layers.types import BaseLayers
     from builder.model import Wheel
+    from builder.oci.registry import Registry
 
 
 class MissingLayers:
@@ -44,7 +45,7 @@ class MissingLayers:
         given: What is known, and what is missing.
         rootfs: Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing.
         python: The tar of a standalone Python, if its layer is missing.
-        source: Where the layers of a registry's base come from.
+        registry: Gives the layers of a registry's base.
         progress: Told of each layer's title, and how many bytes of how many are done.
         ready: Told of each layer as soon as it is known, from the thread that made it.
         lowest: Told of the lowest layers of the image as far as all of them are known, if they are more.
@@ -56,20 +57,20 @@ class MissingLayers:
         *,
         rootfs: Callable[[], Path] | None = None,
         python: Path | None = None,
-        source: BaseSource | None = None,
+        registry: Registry | None = None,
         workers: int = 2,
-        progress: Progress | None = None,
+        progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None,
         cancel: threading.Event | None = None,
-        ready: Callable[[Layer], None] | None = None,
-        lowest: Callable[[tuple[Layer, ...]], None] | None = None,
+        ready: Callable[[Layer], None] = lambda _layer: None,
+        lowest: Callable[[tuple[Layer, ...]], None] = lambda _layers: None,
     ) -> None:
         self._given = given
         self._rootfs = rootfs
         self._python = python
-        self._source = source
+        self._registry = registry
         self._progress = progress
         self._cancel = cancel or threading.Event()
-        self._ready = ready or (lambda _layer: None)
+        self._ready = ready
         self._lowest = lowest
         self._failed = threading.Event()
         self._guard = threading.Lock()
@@ -122,7 +123,7 @@ class MissingLayers:
         ), self._base.result()
 
     def _tell_lowest(self) -> None:
-        if self._lowest is None or self._base is None:
+        if self._base is None:
             return
         groups, at = self._given.groups, self._given.base_at
         layers: list[Layer] = []
@@ -151,14 +152,12 @@ class MissingLayers:
             if self._cancel.is_set() or self._failed.is_set():
                 raise CancelledError(f"{title} was not finished")
             done += size
-            if self._progress is not None:
-                self._progress(title, done, total)
+            self._progress(title, done, total)
 
         return advance
 
-    def _layer_of_python(self, tar: Path) -> Known:
-        given, pinned = self._given, self._given.pinned
-        key, title, compression = python_key(pinned), python_title(pinned), pinned.cell.options.compression
+    def _of_tar(self, key: str, title: str, tar: Path) -> Known:
+        given, compression = self._given, self._given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
         record, new = given.store.obtain(
             key, given.lease, lambda target: tar_layer(tar, target, title, compression, advance)
@@ -167,25 +166,21 @@ class MissingLayers:
         return Known(key=key, record=record, new=new)
 
     def _layers_of_base(self) -> BaseLayers:
-        given, base = self._given, self._given.pinned.base
+        given, pinned = self._given, self._given.pinned
         if self._python_known is None and self._python is not None:
-            self._python_known = self._layer_of_python(self._python)
-        if not isinstance(base, RootfsBase):
-            if self._source is None:
+            self._python_known = self._of_tar(python_key(pinned), python_title(pinned), self._python)
+        if not isinstance(pinned.base, RootfsBase):
+            if self._registry is None:
                 raise TypeError("a registry's base comes from somewhere")
-            return registry_layers(base, source=self._source, store=given.store, lease=given.lease)
+            return registry_layers(pinned.base, registry=self._registry, store=given.store, lease=given.lease)
         if self._base_known is None:
             if self._rootfs is None:
                 raise TypeError("a rootfs has to be made by somebody")
             tar = self._rootfs()
-            advance = self._meter(f"rootfs {base.suite}", tar.stat().st_size)
-            key, cell = rootfs_key(base, given.pinned.cell), given.pinned.cell
-            record, new = given.store.obtain(
-                key, given.lease, lambda target: rootfs_layer(tar, target, base, cell, advance)
-            )
-            self._ready(record.layer)
-            self._base_known = Known(key=key, record=record, new=new)
-        return rootfs_base(self._base_known.record.layer, given.pinned.cell)
+            refuse_hidden(tar, pinned.base)
+            key = rootfs_key(pinned.base, pinned.cell)
+            self._base_known = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
+        return rootfs_base(self._base_known.record.layer, pinned.cell)
 
     def _next(self) -> None:
         """Make the costliest layer whose wheels are there, unless another makes it meanwhile."""

@@ -18,7 +18,7 @@ from builder.documents import shown
 from builder.errors import CellError
 from builder.facts.elf import needs_of
 from builder.facts.versions import key
-from builder.layers.codec import gzip_reader
+from builder.layers.codec import decompressed
 from builder.layers.tar import MTIME
 from builder.layers.untar import TarReader
 
@@ -130,7 +130,7 @@ def _read(archive: Path, what: str) -> dict[str, _Kept]:
             start = shown(file.read(40).decode("latin-1").strip(), most=40)
             raise _wrong(what, f"it is no gzip archive, and begins with {start!r}")
         file.seek(0)
-        reader = TarReader(gzip_reader(file), what)
+        reader = TarReader(decompressed(file, "gzip"), what)
         for entry in reader:
             name = _name(entry, what)
             size += entry.size

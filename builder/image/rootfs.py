@@ -7,7 +7,6 @@ packages, the same date and the same mmdebstrap the tar is the same, byte for by
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
-from builder.image.debian_archive import write_archive
+from builder.layers.locking import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,8 +56,7 @@ def cached_rootfs(base: RootfsBase, *, cache: Path, fetch: Callable[[Sequence[De
     folder = cache / "rootfs"
     folder.mkdir(parents=True, exist_ok=True)
     tar, recorded = folder / f"{key}.tar", folder / f"{key}.sha256"
-    with (folder / f"{key}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / f"{key}.lock"):
         if tar.is_file() and recorded.is_file() and recorded.read_text("ascii") == file_sha256(tar):
             return tar
         recorded.unlink(missing_ok=True)
@@ -100,7 +98,7 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
         folder = Path(work)
         folder.chmod(0o755)  # in a user namespace apt reads it as another user
         archive, finish, log = folder / "archive", folder / "finish", folder / "log"
-        write_archive(base.debs, debs, archive)
+        _write_archive(base.debs, debs, archive)
         shutil.copyfile(SCRIPT, finish)
         finish.chmod(0o755)
         command = _command(base, archive=archive, finish=finish)
@@ -126,6 +124,40 @@ def make(base: RootfsBase, debs: Sequence[Path], out: Path) -> Path:
     _check_packages(base, out)
     _add_dev(base, out)
     return out
+
+
+def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> None:
+    """Copy ``files``, those of ``debs`` in their order, into ``folder``, an archive that apt can read.
+
+    https://wiki.debian.org/DebianRepository/Format#Flat_Repository_Format
+    Every file is compared with the lock, since apt is then told to trust the archive. Raises CellError.
+    """
+    folder.mkdir()
+    folder.chmod(0o755)
+    paragraphs = []
+    for deb, source in zip(debs, files, strict=True):
+        file = folder / f"{deb.sha256}.deb"
+        shutil.copyfile(source, file)
+        file.chmod(0o644)
+        found = file_sha256(file)
+        if found != deb.sha256:
+            raise CellError(
+                f"{source.name} has SHA-256 {found}, the lock says {deb.sha256}",
+                hint="remove it from the cache to download it again",
+            )
+        paragraphs.append(_paragraph(deb, file))
+    index = folder / "Packages"
+    index.write_text("\n".join(paragraphs), "utf-8")
+    index.chmod(0o644)
+
+
+def _paragraph(deb: Deb, file: Path) -> str:
+    """The package's own control fields and where the file is."""
+    done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise CellError(f"{deb.package} {deb.version} is no Debian package: {done.stderr.strip()}")
+    control = done.stdout.rstrip("\n")
+    return f"{control}\nFilename: ./{file.name}\nSize: {file.stat().st_size}\nSHA256: {deb.sha256}\n"
 
 
 def _version() -> str:
@@ -156,7 +188,7 @@ def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
         f"--customize-hook={finish}",
         base.suite,
         "-",
-        # Trusted because write_archive has just compared every package with the lock's SHA-256.
+        # Trusted because _write_archive has just compared every package with the lock's SHA-256.
         f"deb [trusted=yes] copy://{archive} ./",
     ]
 

@@ -1,8 +1,8 @@
-"""The runner of a recipe's steps that needs no engine: namespaces on this machine."""
+"""Who runs a recipe's steps: namespaces on this machine, or an engine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from builder.sandbox import require, run_script
 
@@ -12,8 +12,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+class Runner(Protocol):
+    """Runs steps of recipes: in namespaces on this machine, or in an engine."""
+
+    def check(self) -> None:
+        """Raise :class:`~builder.errors.MissingToolError` if no step can be run."""
+        ...
+
+    def run(
+        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
+    ) -> None:
+        """Run ``script`` as root, with ``root`` as the root folder and without network.
+
+        Raises :class:`~builder.errors.CommandError` if the script fails, and
+        :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+        """
+        ...
+
+
 class Namespaces:
-    """A :class:`~builder.layers.types.Runner`."""
+    """A :class:`Runner` that needs no engine."""
 
     def check(self) -> None:
         require()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -24,7 +25,7 @@ from builder.wheels.convert import LAYOUT
 from builder.wheels.fits import check_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from builder.layers.store import LayerStore, Lease, Record
     from builder.layers.types import Layer
@@ -42,12 +43,8 @@ Group = tuple["Wheel", ...]
 """Wheels that share a layer."""
 
 
-class Elsewhere(Protocol):
-    """Where ready-made layers may be had that this machine has not made, such as a registry."""
-
-    def find(self, key: str, lease: Lease) -> Record | None:
-        """The layer made of ``key``, a key of the store; None if it is not there either."""
-        ...
+Elsewhere = Callable[[str], "Record | None"]
+"""Gives the layer of a key of the store, if another place has it, such as a registry."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +124,7 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
                 return Known(key=key, record=found)
         if elsewhere is not None:
             for key in keys:
-                found = elsewhere.find(key, lease)
+                found = elsewhere(key)
                 if found is not None:
                     return Known(key=key, record=found)
         return None

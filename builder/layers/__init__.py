@@ -4,6 +4,6 @@ Nothing is compressed or hashed twice.
 """
 
 from builder.layers.store import LayerStore
-from builder.layers.types import BaseLayers, BaseSource, Compression, Layer, Progress
+from builder.layers.types import BaseLayers, Layer
 
-__all__ = ["BaseLayers", "BaseSource", "Compression", "Layer", "LayerStore", "Progress"]
+__all__ = ["BaseLayers", "Layer", "LayerStore"]

@@ -10,7 +10,7 @@ import gzip
 import importlib
 import importlib.metadata
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import zstandard
 
@@ -21,9 +21,11 @@ try:
     isal_zlib: Any = importlib.import_module("isal.isal_zlib")
     isal_gzip: Any = importlib.import_module("isal.igzip")
     _isal_version = importlib.metadata.version("isal")
+    INFLATE_ERRORS: tuple[type[Exception], ...] = (isal_zlib.error, zlib.error)
 except ImportError:  # not x86-64, or installed without it
     isal_zlib = isal_gzip = None
     _isal_version = ""
+    INFLATE_ERRORS = (zlib.error,)
 
 ZSTD_LEVEL = 1
 """Twice as fast as level 3 on NVIDIA's libraries, for layers 5 to 10 % larger."""
@@ -31,47 +33,12 @@ _IGZIP_LEVEL = 2
 _ZLIB_LEVEL = 1
 _GZIP = 31  # window bits: a gzip header without name and time
 _RAW = -15
+_BUFFER = 1 << 20
 
 
-class Inflater(Protocol):
-    """A decompressor of raw deflate."""
-
-    error: type[Exception]
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-    def flush(self) -> bytes: ...
-
-
-class Compressor(Protocol):
-    """Takes a stream in pieces and gives back what is ready of the compressed one."""
-
-    def compress(self, data: bytes, /) -> bytes: ...
-    def flush(self) -> bytes: ...
-
-
-class _Inflater:
-    def __init__(self) -> None:
-        library: Any = isal_zlib or zlib
-        self.error: type[Exception] = library.error
-        self._stream = library.decompressobj(_RAW)
-        self.decompress = self._stream.decompress
-        self.flush = self._stream.flush
-
-    @property
-    def eof(self) -> bool:
-        return bool(self._stream.eof)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._stream.unused_data)
-
-
-def inflater() -> Inflater:
-    return _Inflater()
+def inflater() -> Any:
+    """A decompressor of raw deflate; it raises one of :data:`INFLATE_ERRORS`."""
+    return (isal_zlib or zlib).decompressobj(_RAW)
 
 
 def crc32(data: bytes, value: int = 0) -> int:
@@ -87,19 +54,18 @@ def codec(compression: Compression) -> str:
     return f"zlib-{zlib.ZLIB_RUNTIME_VERSION}-{_ZLIB_LEVEL}"
 
 
-def gzip_reader(file: BinaryIO) -> BinaryIO:
-    """The content of a gzip file as a stream."""
-    stream: BinaryIO = (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb")
-    return stream
+def decompressed(file: BinaryIO, media_type: str) -> Any:
+    """The content of ``file`` as a stream: the file itself if its media type is neither zstd's nor gzip's."""
+    if media_type.endswith("zstd"):
+        return zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER, read_across_frames=True)
+    return (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb") if media_type.endswith("gzip") else file
 
 
-def compressor(compression: Compression, size: int) -> Compressor:
-    """A fresh compressor for a stream of ``size`` bytes."""
+def compressor(compression: Compression, size: int) -> Any:
+    """A fresh compressor for a stream of ``size`` bytes: ``compress`` takes pieces, ``flush`` ends it."""
     if compression == "zstd":
         # One thread: more give other bytes, and less throughput here, where the other core has its own layer.
-        stream: Compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compressobj(size=size)
-    elif isal_zlib is not None:
-        stream = isal_zlib.compressobj(_IGZIP_LEVEL, isal_zlib.DEFLATED, _GZIP)
-    else:
-        stream = zlib.compressobj(_ZLIB_LEVEL, zlib.DEFLATED, _GZIP)
-    return stream
+        return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compressobj(size=size)
+    if isal_zlib is not None:
+        return isal_zlib.compressobj(_IGZIP_LEVEL, isal_zlib.DEFLATED, _GZIP)
+    return zlib.compressobj(_ZLIB_LEVEL, zlib.DEFLATED, _GZIP)

@@ -20,9 +20,10 @@ from builder.digests import canonical_json, sha256_of
 from builder.documents import MalformedError, parse_json, parse_object
 from builder.errors import RegistryError
 from builder.layers.blob import CHUNK
-from builder.layers.codec import gzip_reader
+from builder.layers.codec import decompressed
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
+from builder.oci.spec import MANIFEST, is_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,10 +31,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 CONFIG_TYPE = "application/vnd.rtbuild.layer.v1+json"
-MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 _CODEC = re.compile(r"-(?:(zstd)|igzip|zlib)-[^-]+-\d+$")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def shared_key(key: str) -> str:
@@ -91,7 +90,7 @@ def manifest_of(layer: Layer, config: bytes, signed: tuple[bytes, str] | None) -
         {
             **notes,
             "schemaVersion": 2,
-            "mediaType": MANIFEST_TYPE,
+            "mediaType": MANIFEST,
             "artifactType": CONFIG_TYPE,
             "config": {
                 "mediaType": CONFIG_TYPE,
@@ -109,7 +108,7 @@ def config_digest(manifest: dict[str, Any], where: str) -> str:
     if not isinstance(described, dict) or described.get("mediaType") != CONFIG_TYPE:
         raise _strange(where, "its manifest describes something else")
     digest = str(described.get("digest"))
-    if not _DIGEST.fullmatch(digest):
+    if not is_digest(digest):
         raise _strange(where, "its manifest names no config")
     return digest
 
@@ -130,7 +129,7 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
             "it was made of something else": document["key"] == shared_key(key),
             "its manifest and its config do not agree": (layer.digest, layer.size, layer.media_type)
             == (described["digest"], described["size"], described["mediaType"]),
-            "its digests are none": _DIGEST.fullmatch(layer.digest) and _DIGEST.fullmatch(layer.diff_id),
+            "its digests are none": is_digest(layer.digest) and is_digest(layer.diff_id),
             "it is compressed in another way": layer.media_type in MEDIA_TYPES.values(),
         }
         details = dict(document["details"])
@@ -148,17 +147,11 @@ def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Recor
 
 def check_content(layer: Layer, blob: Path, where: str) -> None:
     """Unpack a blob and compare its content with the diff id. Raises RegistryError if it differs."""
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     try:
-        with blob.open("rb") as file:
-            if layer.media_type == MEDIA_TYPES["zstd"]:
-                stream: Any = zstandard.ZstdDecompressor().stream_reader(file, read_size=CHUNK)
-            else:
-                stream = gzip_reader(file)
-            with stream:
-                while piece := stream.read(CHUNK):
-                    digest.update(piece)
-                    size += len(piece)
+        with blob.open("rb") as file, decompressed(file, layer.media_type) as stream:
+            while piece := stream.read(CHUNK):
+                digest.update(piece)
     except (zstandard.ZstdError, OSError, EOFError) as problem:
         raise _strange(where, f"its blob cannot be unpacked: {problem}") from problem
     if f"sha256:{digest.hexdigest()}" != layer.diff_id:

@@ -15,7 +15,6 @@ process held is free again, because the kernel says so.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from builder import temporary
+from builder.digests import file_sha256
 from builder.layers import memory
 from builder.layers.locking import disk_errors, locked, try_lock
 from builder.layers.types import Layer
@@ -31,8 +31,6 @@ from builder.layers.types import Layer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
-
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,15 +215,12 @@ class LayerStore:
 
     def _hash_is_right(self, digest: str) -> bool:
         """Read and hash the blob; remove it where it is not what its name says."""
-        actual = hashlib.sha256()
         try:
             stamp = _stamp(self.blob(digest))
-            with self.blob(digest).open("rb") as blob:
-                while chunk := blob.read(_CHUNK):
-                    actual.update(chunk)
+            actual = file_sha256(self.blob(digest))
         except FileNotFoundError:
             return False
-        if "sha256:" + actual.hexdigest() != digest:
+        if f"sha256:{actual}" != digest:
             self._discard(digest, stamp)
             return False
         self._remember(digest, stamp)

@@ -15,7 +15,7 @@ import zstandard
 
 from builder.documents import shown
 from builder.errors import CellError
-from builder.layers.codec import gzip_reader
+from builder.layers.codec import decompressed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -205,9 +205,4 @@ def _text(field: bytes) -> str:
 def open_layer(blob: Path, media_type: str) -> Iterator[TarReader]:
     """The entries of a layer's blob, whatever it is compressed with."""
     with blob.open("rb") as file:
-        stream: Any = file
-        if media_type.endswith("zstd"):
-            stream = zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER)
-        elif media_type.endswith("gzip"):
-            stream = gzip_reader(file)
-        yield TarReader(stream, f"the layer {blob.name[:12]}")
+        yield TarReader(decompressed(file, media_type), f"the layer {blob.name[:12]}")

@@ -57,7 +57,7 @@ COPY --from=system /out/ /out/
 
 
 class EngineSteps:
-    """A :class:`~builder.layers.types.Runner`: the root folder is sent to the engine, ``/out`` comes back."""
+    """A :class:`~builder.image.runner.Runner`: the root folder is sent to the engine, ``/out`` comes back."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -10,18 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
-from builder.image.compose import MANIFEST, archive_parts, compose_image, write_layout
+from builder.image.compose import archive_parts, compose_image, write_layout
+from builder.image.finish import Assembly
 from builder.image.missing import MissingLayers
 from builder.image.runner import Namespaces
 from builder.image.stack import plan
 from builder.layers.types import SystemLayers
 from builder.model import Image
 from builder.oci.copying import push_image
+from builder.oci.spec import MANIFEST
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed
 from builder.pipeline.sharing import share_composed
-from builder.pipeline.stacking import BaseFrom, fetch_wheels, python_tar, rootfs_tar
+from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
 from builder.pipeline.uploads import Uploads, sign_pushed
 
@@ -30,10 +32,10 @@ if TYPE_CHECKING:
     from builder.engine.images import StoredImage
     from builder.image.compose import ComposedImage
     from builder.image.finish import Workbench
-    from builder.image.stack import Plan
+    from builder.image.runner import Runner
+    from builder.image.stack import Elsewhere, Plan
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import Lease
-    from builder.layers.types import Runner
     from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -116,7 +118,7 @@ class Maker:
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
-                planned = plan(pinned, store=site.layers, lease=lease, elsewhere=site.shared)
+                planned = plan(pinned, store=site.layers, lease=lease, elsewhere=self._elsewhere)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 # First: a Python that does not fit is refused before gigabytes of wheels come.
@@ -126,7 +128,7 @@ class Maker:
                         planned,
                         rootfs=lambda: rootfs_tar(walk, site, pinned.base),
                         python=python,
-                        source=BaseFrom(site.registry, pinned.base),
+                        registry=site.registry,
                         progress=tell,
                         cancel=walk.cancel,
                         ready=uploads.begin,
@@ -150,17 +152,23 @@ class Maker:
 
             system = system_layers(walk, site, site.engine, recipe=recipe, base=base, lease=lease, log=log)
         return compose_image(
-            recipe,
-            planned,
-            base,
-            blob=partial(self._blob, walk, lease),
-            fetched=site.shared.find if site.shared is not None else lambda _key, _lease: None,
-            progress=lambda text: walk.progress(text, quiet=False),
-            cancel=walk.cancel,
-            bench=self.bench,
-            runner=self.runner,
-            system=system,
+            Assembly(
+                recipe=recipe,
+                plan=planned,
+                base=base,
+                system=system,
+                blob=partial(self._blob, walk, lease),
+                elsewhere=self._elsewhere,
+                progress=lambda text: walk.progress(text, quiet=False),
+                cancel=walk.cancel,
+                bench=self.bench,
+                runner=self.runner,
+            )
         )
+
+    @property
+    def _elsewhere(self) -> Elsewhere | None:
+        return self.site.shared.find if self.site.shared is not None else None
 
     def _kept(self, walk: Walk, recipe: Recipe, image: ComposedImage, lease: Lease) -> Image:
         """The image as a value; with an engine, as that has it."""

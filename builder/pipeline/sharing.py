@@ -13,6 +13,7 @@ from builder.digests import sha256_of
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import Layer, shared
+from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,12 +50,11 @@ class SharedLayers:
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _publishing: threading.Lock = field(default_factory=threading.Lock)
 
-    def find(self, key: str, lease: Lease) -> Record | None:
+    def find(self, key: str) -> Record | None:
         """The layer that is made of ``key``, described and not downloaded; None if it is not there.
 
         Raises RegistryError if the registry does not answer.
         """
-        del lease  # nothing of it is in the store yet
         tag = shared.shared_tag(key)
         if tag not in self._listed():
             return None
@@ -142,9 +142,7 @@ class SharedLayers:
             file.write(config)
             file.flush()
             self.registry.push_blob(self.repository, sha256_of(config), Path(file.name))
-        self.registry.put_manifest(
-            f"{self.repository}:{shared.shared_tag(key)}", manifest, shared.MANIFEST_TYPE
-        )
+        self.registry.put_manifest(f"{self.repository}:{shared.shared_tag(key)}", manifest, MANIFEST)
 
     def _listed(self) -> frozenset[str]:
         """All tags, asked for once: one question in the place of two for every layer of every cell."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.model import Pinned, RegistryBase, Wheel
-    from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
@@ -81,23 +79,3 @@ def rootfs_tar(walk: Walk, site: Site, base: RegistryBase | RootfsBase) -> Path:
     walk.progress(f"Debian {base.suite} out of {len(base.debs)} packages", quiet=False)
     cache = site.settings.cache
     return cached_rootfs(base, cache=cache, fetch=partial(site.debian.fetch, cache=cache, stop=walk.cancel))
-
-
-@dataclass(frozen=True)
-class BaseFrom:
-    """The registry client as the layer room wants it: blobs of one base. Nothing is asked of a rootfs."""
-
-    registry: Registry
-    base: RegistryBase | RootfsBase
-
-    @property
-    def _reference(self) -> str:
-        if isinstance(self.base, RootfsBase):
-            raise TypeError("a rootfs is in no registry")
-        return self.base.reference
-
-    def manifest(self, digest: str) -> bytes:
-        return self.registry.manifest(f"{self._reference.partition('@')[0]}@{digest}").content
-
-    def blob(self, digest: str, dest: Path) -> None:
-        self.registry.fetch_blob(self._reference, digest, dest)

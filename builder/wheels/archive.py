@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from builder.documents import shown
 from builder.errors import CellError
-from builder.layers.codec import crc32, inflater
+from builder.layers.codec import INFLATE_ERRORS, crc32, inflater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +103,7 @@ class Archive:
             for piece in self._raw(member):
                 yield inflate.decompress(piece)
             yield inflate.flush()
-        except inflate.error as problem:
+        except INFLATE_ERRORS as problem:
             raise self.error(f"{member.name} is damaged: {problem}") from problem
         if not inflate.eof or inflate.unused_data:
             raise self.error(f"{member.name} is damaged: its compressed data does not end where it should")

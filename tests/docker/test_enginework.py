@@ -12,7 +12,7 @@ import tiny
 from builder.engine.engine import Engine
 from builder.errors import CommandError, MissingToolError
 from builder.image.compose import compose_image
-from builder.image.finish import Workbench
+from builder.image.finish import Assembly, Workbench
 from builder.image.missing import MissingLayers
 from builder.image.runner import Namespaces
 from builder.image.stack import plan
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.image.compose import ComposedImage
-    from builder.layers.types import Runner
+    from builder.image.runner import Runner
 
 pytestmark = pytest.mark.docker
 
@@ -76,15 +76,15 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
         made, base = missing.finish()
     with Workbench(store) as bench:
         image = compose_image(
-            recipe,
-            made,
-            base,
-            blob=lambda layer: store.blob(layer.digest),
-            fetched=lambda _key, _lease: None,
-            progress=lambda _text: None,
-            cancel=threading.Event(),
-            bench=bench,
-            runner=runner,
+            Assembly(
+                recipe=recipe,
+                plan=made,
+                base=base,
+                blob=lambda layer: store.blob(layer.digest),
+                cancel=threading.Event(),
+                bench=bench,
+                runner=runner,
+            )
         )
     lease.release()
     return image

@@ -22,7 +22,7 @@ from layer_wheels import Builder, make_missing, pinned
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.image.compose import ComposedImage, compose_image, write_layout
 from builder.image.config import go_json
-from builder.image.finish import Workbench
+from builder.image.finish import Assembly, Workbench
 from builder.image.runner import Namespaces
 from builder.image.scratch import Scratch
 from builder.image.stack import plan
@@ -121,15 +121,15 @@ class Bench:
         self.looked.clear()
         with self.workbench or Workbench(self.store) as bench:
             image = compose_image(
-                self.recipe(lock, **changes),
-                made,
-                base,
-                blob=self.blob,
-                fetched=lambda _key, _lease: None,
-                progress=lambda _text: None,
-                cancel=threading.Event(),
-                bench=bench,
-                runner=Namespaces(),
+                Assembly(
+                    recipe=self.recipe(lock, **changes),
+                    plan=made,
+                    base=base,
+                    blob=self.blob,
+                    cancel=threading.Event(),
+                    bench=bench,
+                    runner=Namespaces(),
+                )
             )
         lease.release()
         return image
