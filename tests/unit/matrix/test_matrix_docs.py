@@ -5,9 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from builder.errors import MatrixError
 from builder.matrix import keys, nodes, reader, source
 from builder.matrix.bases import SUITES
 from builder.matrix.expand import MOST_CELLS
@@ -41,14 +38,6 @@ def test_the_example_of_named_lists_works(load_text):
         ("sci", 1),
         ("learn", 2),
     ]
-
-
-def test_the_message_shown_is_the_message_given(load_text):
-    text = "version: 1\naxes:\n" + "\n" * 13 + "  pyhton: [3.8, 3.9]\n"
-    with pytest.raises(MatrixError) as caught:
-        load_text(text, "tf28.yaml")
-    shown = re.search(r"tf28.yaml(:16:3: error: .*?)…", TEXT, re.DOTALL)[1]
-    assert shown.replace("\n  ", "\n") in str(caught.value)
 
 
 def test_every_key_is_in_its_table():
