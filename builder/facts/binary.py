@@ -14,7 +14,7 @@ import struct
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from builder.facts.elf import program_headers
+from builder.elf import LOAD_SEGMENT, elf_segments, reader_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,8 +146,8 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
     at = content.find(text)
     if at < 0 or content[:4] != b"\x7fELF":
         return
-    loaded = [header for header in program_headers(content) if header[0] == 1]
-    segments = [(place, address, size, flags & 1) for _, flags, place, address, _, size in loaded]
+    loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT]
+    segments = [(one.offset, one.address, one.length, one.flags & 1) for one in loaded]
     starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
     wanted = {
         start - place + address

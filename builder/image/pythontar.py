@@ -9,12 +9,12 @@ from __future__ import annotations
 import io
 import posixpath
 import re
-import struct
 import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
 from builder.documents import shown
+from builder.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
 from builder.errors import CellError
 from builder.facts.elf import needs_of
 from builder.facts.versions import key
@@ -35,7 +35,6 @@ FOLDER = "opt/python"
 _TOP = "python"
 _MOST_FILES, _MOST_BYTES = 50_000, 1 << 30
 """The largest archive of 2026 has 6,000 files and 0.3 GiB."""
-_INTERP = 3
 """The segment that names a program's loader."""
 _LOADERS = {
     62: ("linux/amd64", "/lib64/ld-linux-x86-64.so.2"),
@@ -209,22 +208,15 @@ def _check(kept: Mapping[str, _Kept], wanted: str, platform: str, what: str) -> 
 
 def _program(content: bytes, what: str) -> tuple[int, str]:
     """ELF's number of the machine, and the loader that a program asks for."""
-    whole = content[:6] == b"\x7fELF\x02\x01"
-    machine, loader = 0, ""
+    read = reader_of(content)
+    machine = elf_machine(read)
     try:
-        (machine,) = struct.unpack_from("<H", content, 18)
-        (table,) = struct.unpack_from("<Q", content, 32)
-        size, count = struct.unpack_from("<HH", content, 54)
-        headers = [
-            struct.unpack_from("<IIQQQQ", content, table + n * size) for n in range(count if whole else 0)
-        ]
-        asked = [
-            content[start : start + length] for kind, _, start, _, _, length in headers if kind == _INTERP
-        ]
+        segments = elf_segments(read) if machine is not None else []
+        asked = [read(one.offset, one.length) for one in segments if one.kind == INTERP_SEGMENT]
         loader = asked[0].rstrip(b"\0").decode("ascii") if asked else ""
-    except (struct.error, UnicodeDecodeError):
-        whole = False
-    if not whole:
+    except ValueError:
+        machine, loader = None, ""
+    if machine is None:
         raise _wrong(what, "its Python is no program for Linux on a machine of 64 bits")
     return machine, loader
 

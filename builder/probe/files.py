@@ -7,7 +7,7 @@ import errno
 import os
 import re
 
-from .elf import WAITS
+from .library_files import WAITS
 from .machine_limits import on_noexec_mount
 from .protocol import stage
 from .scene import look_around

@@ -7,9 +7,9 @@ import glob
 import os
 import re
 
-from .elf import names_inside, read_elf
 from .fw_common import Framework, check_framework
 from .fw_judge import judge_framework
+from .library_files import names_inside, read_elf
 from .protocol import stage
 from .sublibraries import required_sublibraries
 from .versions import numbers

@@ -3,10 +3,10 @@
 import glob
 import os
 
-from .elf import read_elf
 from .fw_common import Framework, check_framework
 from .fw_judge import judge_framework
 from .fw_onnx_model import conv_model
+from .library_files import read_elf
 from .maps import is_cuda_library
 from .protocol import stage
 from .sublibraries import shim_major

@@ -3,10 +3,10 @@
 import os
 import re
 
-from .elf import read_elf
 from .fw_common import Framework, check_framework
 from .fw_judge import judge_framework
 from .fw_tensorflow1 import graph_convolve, graph_fused, graph_train
+from .library_files import read_elf
 from .maps import mapped_paths
 from .protocol import stage
 from .tensorflow_names import tensorflow_opens, tf_table

@@ -18,8 +18,8 @@ from .counter import (
 )
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
-from .elf import elf_problem
 from .explain import by_machine, by_packages, last_words
+from .library_files import elf_problem
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
 from .runner import execute

@@ -11,7 +11,7 @@ import re
 import time
 
 from .distributions import read_distributions, read_record, read_text, search_folders
-from .elf import elf_problem, section_spans
+from .library_files import elf_problem, section_spans
 from .protocol import COUNTER_LAYER, stage
 
 _HASH_LIMIT = 64 << 20

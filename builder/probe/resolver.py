@@ -8,8 +8,8 @@ DT_RPATH (PyTorch's) beats LD_LIBRARY_PATH and one with DT_RUNPATH (cuDNN's and 
 import os
 import sys
 
-from .elf import read_elf
 from .ldcache import default_folders, read_cache
+from .library_files import read_elf
 
 
 class Loader(object):

@@ -4,7 +4,7 @@ import os
 import re
 
 from .distributions import read_text
-from .elf import names_inside
+from .library_files import names_inside
 from .versions import numbers
 
 _SETS = {

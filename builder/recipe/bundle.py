@@ -2,7 +2,7 @@
 
 As SQLite's amalgamation does it: the modules in the order of their imports, relative imports taken out,
 each under a header that names it. The rules that make this possible (flat package, ``from .module import
-name`` only, every top-level name unique) are checked here.
+name`` only, ``from ..module`` for what rtbuild shares with it, every top-level name unique) are checked here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def bundle(folder: Path | None = None) -> bytes:
     """The probe as one file; raises :class:`BundleError` if the sources break a rule."""
     folder = resources.probe() if folder is None else folder
     modules = {}
-    for path in sorted(folder.glob("*.py")):
+    for path in sources(folder):
         if path.name != "__init__.py":
             modules[path.stem] = _read(path.stem, _with_data(path))
     order = list(_in_order(modules))
@@ -89,13 +89,22 @@ def bundle(folder: Path | None = None) -> bytes:
     return text.encode()
 
 
+def sources(folder: Path) -> list[Path]:
+    """The probe's modules, and those of rtbuild that it shares: ``from ..elf import``."""
+    own = sorted(folder.glob("*.py"))
+    texts = [path.read_text(encoding="utf-8") for path in own]
+    shared = sorted({name for text in texts for name in re.findall(r"(?m)^from \.\.(\w+) import", text)})
+    return own + [path for name in shared if (path := folder.parent / f"{name}.py").is_file()]
+
+
 def kept_bundle(cache: Path) -> bytes:
     """:func:`bundle`, put together once for the same sources: that takes a third of a second each time.
 
     Kept below ``cache/probe`` with its own hash, so that half a file is not taken for the whole.
     """
-    sources = [*sorted(p for p in resources.probe().iterdir() if p.is_file()), Path(__file__)]
-    key = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sources))
+    data = sorted(p for p in resources.probe().iterdir() if p.is_file() and p.suffix != ".py")
+    read = [*sources(resources.probe()), *data, Path(__file__)]
+    key = hashlib.sha256(b"".join(hashlib.sha256(path.read_bytes()).digest() for path in read))
     kept = cache / "probe" / key.hexdigest()
     with contextlib.suppress(FileNotFoundError):
         digest, _, text = kept.read_bytes().partition(b"\n")
@@ -156,7 +165,7 @@ def _read(name: str, source: str) -> _Module:
 
 def _relative(name: str, node: ast.ImportFrom) -> str:
     place = f"{name}.py:{node.lineno}"
-    if node.level != 1 or not node.module or "." in node.module:
+    if node.level > 2 or not node.module or "." in node.module:
         raise BundleError(f"{place}: the probe is a flat package, use `from .module import name`")
     if any(alias.asname or alias.name == "*" for alias in node.names):
         raise BundleError(f"{place}: no alias and no star, names stay what they are in one file")

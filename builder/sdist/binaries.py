@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import posixpath
-import struct
 from typing import TYPE_CHECKING
 
+from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
-from builder.facts import elf
+from builder.facts.elf import needs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-# e_machine, by https://refspecs.linuxfoundation.org/elf/gabi4+/ch4.eheader.html and its registry
-_MACHINES = {"x86_64": 62, "aarch64": 183}
 _MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
 
@@ -34,9 +32,9 @@ def loaded(
     for name, (data, _) in sorted(content.items()):
         if data[:4] != b"\x7fELF":
             continue
-        if not _is_of(data, machine):
+        if elf_machine(reader_of(data)) != ELF_MACHINES[machine]:
             raise CellError(f"{what}: {name} is code of another machine than {machine}", hint=_HINT)
-        needs = elf.needs_of(data)
+        needs = needs_of(data)
         if needs is None:
             continue
         for library in needs.libraries:
@@ -53,11 +51,6 @@ def loaded(
             f"{what}: neither the wheel nor a Debian package has {'; '.join(absent[:8])}", hint=_HINT
         )
     return tuple(sorted(found))
-
-
-def _is_of(data: bytes, machine: str) -> bool:
-    """True for code of ``machine``: 64 bits, little-endian."""
-    return data[4:6] == b"\x02\x01" and struct.unpack_from("<H", data, 18)[0] == _MACHINES[machine]
 
 
 def _find(library: str, paths: Iterable[str], root: Path, machine: str) -> str | None:

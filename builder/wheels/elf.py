@@ -7,12 +7,10 @@ of a file of hundreds of megabytes. The rest of such a file need not be on a dis
 
 from __future__ import annotations
 
-import struct
+from builder import elf
 
-_LOAD, _DYNAMIC, _INTERP, _NOTE, _PROPERTY = 1, 2, 3, 4, 0x6474E553
-_KEPT = frozenset({_DYNAMIC, _INTERP, _NOTE, _PROPERTY})
-_STRTAB, _STRSZ = 5, 10
-_HEADER, _SEGMENT = 64, 56
+_PROPERTY = 0x6474E553
+_KEPT = frozenset({elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, _PROPERTY})
 _HEAD = 32 << 20
 """Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
 
@@ -30,7 +28,7 @@ class Skeleton:
         self._position = 0
         self._head = b""
         """The start, as long as the names may stand in it."""
-        self._segments: list[tuple[int, int, int, int]] = []
+        self._segments: list[elf.Segment] = []
         self._wanted: list[Range] = []
         self._dynamic: Range | None = None
         self._found = b""
@@ -64,17 +62,17 @@ class Skeleton:
 
     def _begin(self, head: bytes) -> None:
         if head[:4] != b"\x7fELF":
-            self._wanted = [(0, min(_HEADER, len(head)))]
+            self._wanted = [(0, min(elf.ELF_HEADER, len(head)))]
             return
         segments = _segments(head)
         if segments is None:
             self._given_up = True
             return
         self._segments = segments
-        self._wanted = [(0, _HEADER + _SEGMENT * len(segments))]
-        self._wanted += [(offset, length) for kind, offset, _, length in segments if kind in _KEPT]
+        self._wanted = [(0, elf.ELF_HEADER + elf.ELF_SEGMENT * len(segments))]
+        self._wanted += [(one.offset, one.length) for one in segments if one.kind in _KEPT]
         self._dynamic = next(
-            ((offset, length) for kind, offset, _, length in segments if kind == _DYNAMIC), None
+            ((one.offset, one.length) for one in segments if one.kind == elf.DYNAMIC_SEGMENT), None
         )
 
     def _scan(self, piece: bytes) -> None:
@@ -106,25 +104,20 @@ def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
     return piece[start - position : end - position] if start < end else b""
 
 
-def _segments(head: bytes) -> list[tuple[int, int, int, int]] | None:
-    """Kind, offset, address and length in the file of each segment; None if this cannot tell."""
-    if len(head) < _HEADER or head[4:6] != b"\x02\x01":  # 64 bits, little-endian
+def _segments(head: bytes) -> list[elf.Segment] | None:
+    """The table of segments; None if it does not stand right behind the header, as it usually does."""
+    read = elf.reader_of(head)
+    try:
+        behind = elf.elf_machine(read) is not None and int.from_bytes(read(32, 8), "little") == elf.ELF_HEADER
+        return elf.elf_segments(read) if behind else None
+    except ValueError:
         return None
-    (table,) = struct.unpack_from("<Q", head, 32)
-    entry, count = struct.unpack_from("<HH", head, 54)
-    if table != _HEADER or entry != _SEGMENT or table + entry * count > len(head):
-        return None
-    fields = (struct.unpack_from("<IIQQQQ", head, table + entry * number) for number in range(count))
-    return [(kind, offset, address, length) for kind, _, offset, address, _, length in fields]
 
 
-def _names(dynamic: bytes, segments: list[tuple[int, int, int, int]]) -> Range | None:
+def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range | None:
     """Where the dynamic section's names stand in the file."""
-    values = dict(struct.iter_unpack("<QQ", dynamic[: len(dynamic) // 16 * 16]))
-    address, length = values.get(_STRTAB), values.get(_STRSZ)
-    if address is None or length is None:
+    values = dict(elf.dynamic_entries(dynamic))
+    try:
+        return elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
+    except (KeyError, ValueError):
         return None
-    for kind, offset, start, size in segments:
-        if kind == _LOAD and start <= address < start + size:
-            return offset + address - start, length
-    return None

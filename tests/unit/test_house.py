@@ -13,7 +13,7 @@ import pytest
 BUILDER = Path(__file__).resolve().parents[2] / "builder"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("__init__", "model", "errors", "digests", "documents", "files", "resources", "temporary"),
+    ("__init__", "elf", "model", "errors", "digests", "documents", "files", "resources", "temporary"),
     ("net", "matrix", "oci", "index", "debian", "sandbox"),
     ("facts", "lock", "recipe"),
     ("layers", "wheels", "image", "sdist", "resolve"),

@@ -14,7 +14,7 @@ from builder import resources
 from builder.probe.causes import CAUSES, causes_page, read_checks
 from builder.probe.main import VERSION
 from builder.probe.run import COUNTER_TESTS
-from builder.recipe.bundle import BundleError, bundle
+from builder.recipe.bundle import BundleError, bundle, sources
 
 
 def test_the_same_bytes_every_time(probe):
@@ -77,6 +77,8 @@ def test_version_and_hash_are_its_own(probe):
         ({"a": "import os\n", "b": "os = 1\n"}, "os is defined in b.py and in an import"),
         ({"a": "from .b import x\nz = 1\n", "b": "from .a import z\nx = 1\n"}, "a circle of imports"),
         ({"a": "from .nowhere import x\n"}, "unknown modules: ['nowhere']"),
+        ({"a": "from ..nowhere import x\n"}, "unknown modules: ['nowhere']"),
+        ({"a": "from ...b import x\n"}, "a.py:1: the probe is a flat package"),
     ],
 )
 def test_a_source_that_breaks_a_rule_is_refused(tmp_path, sources, message):
@@ -93,6 +95,18 @@ def test_modules_come_after_what_they_need(tmp_path):
     scope = {}
     exec(compile(bundle(tmp_path), "bundled", "exec"), scope)
     assert scope["value"] == 2
+
+
+def test_a_module_is_shared_with_the_package_around_it(tmp_path):
+    (tmp_path / "probe").mkdir()
+    (tmp_path / "probe/a.py").write_text("from ..shared import deep\n\nvalue = deep + 1\n")
+    (tmp_path / "shared.py").write_text("deep = 1\n")
+    scope = {}
+    exec(compile(bundle(tmp_path / "probe"), "bundled", "exec"), scope)
+    assert scope["value"] == 2
+    assert {path.name for path in sources(resources.probe()) if path.parent != resources.probe()} == {
+        "elf.py"
+    }
 
 
 def test_the_page_of_causes_is_generated(generated):

@@ -1,4 +1,4 @@
-"""What an ELF file says about itself, read without loading it: a truncated library kills whoever maps it."""
+"""What is wrong with a library file, found without loading it: a truncated one kills whoever maps it."""
 
 import mmap
 import os
@@ -6,10 +6,10 @@ import re
 import stat
 import struct
 
-_MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64le": 21}
+from ..elf import ELF_MACHINES, LOAD_SEGMENT, elf_links, elf_machine, elf_segments
+
 WAITS = "a named pipe or a device"
 _SHT_NOBITS = 8
-_DT_NEEDED, _DT_STRTAB, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 14, 15, 29
 
 
 def elf_problem(path):
@@ -42,7 +42,7 @@ def read_elf(path):
             else error.strerror or str(error)
         )
         facts["skipped"] = True
-    except (struct.error, ValueError, IndexError, OverflowError, MemoryError):
+    except (struct.error, ValueError, OverflowError, MemoryError):
         facts["problem"] = "its ELF header makes no sense"
     return facts
 
@@ -65,59 +65,26 @@ def _read_header(stream, facts):
     if head[5] != 1:
         facts["problem"], facts["skipped"] = "a big-endian library", True
         return
-    machine, offset, sections = struct.unpack_from("<H", head, 18)[0], *struct.unpack_from("<QQ", head, 32)
-    wanted = _MACHINES.get(os.uname()[4].lower())
+
+    def read(at, length):
+        stream.seek(at)
+        return stream.read(length)
+
+    machine, wanted = elf_machine(read), ELF_MACHINES.get(os.uname()[4].lower())
     if wanted is not None and machine != wanted:
         facts["problem"], facts["skipped"] = "for another machine (ELF machine %d)" % machine, True
         return
-    size, count, section_size, section_count = struct.unpack_from("<HHHH", head, 54)
-    if sections and sections + section_size * section_count > facts["size"]:
-        missing = sections + section_size * section_count - facts["size"]
+    sections, (size, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
+    segments = elf_segments(read)
+    ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
+    missing = (sections and sections + size * count) - facts["size"]
+    missing = missing if missing > 0 else max(ends + [0]) - facts["size"]
+    if missing > 0:
         facts["problem"] = "truncated: at least %d bytes are missing" % missing
         return
-    stream.seek(offset)
-    table = stream.read(size * count)
-    segments = [struct.unpack_from("<IIQQQQQQ", table, index * size) for index in range(count)]
-    for kind, _, place, _, _, length, _, _ in segments:
-        if kind == 1 and place + length > facts["size"]:
-            facts["problem"] = "truncated: at least %d bytes are missing" % (place + length - facts["size"])
-            return
-    _read_dynamic(stream, segments, facts)
-
-
-def _read_dynamic(stream, segments, facts):
-    loads = [(s[3], s[2], s[5]) for s in segments if s[0] == 1]
-    dynamic = [s for s in segments if s[0] == 2]
-    if not dynamic:
-        return
-    stream.seek(dynamic[0][2])
-    data = stream.read(dynamic[0][5])
-    entries = []
-    for place in range(0, len(data) - 15, 16):
-        tag, value = struct.unpack_from("<qQ", data, place)
-        if tag == 0:
-            break
-        entries.append((tag, value))
-    tables = [value for tag, value in entries if tag == _DT_STRTAB]
-    if not tables:
-        return
-    for address, place, length in loads:
-        if address <= tables[0] < address + length:
-            strings = place + tables[0] - address
-            break
-    else:
-        return
-
-    def text(value):
-        stream.seek(strings + value)
-        return stream.read(4096).split(b"\0", 1)[0].decode("utf-8", "replace")
-
-    names = {_DT_SONAME: "soname", _DT_RPATH: "rpath", _DT_RUNPATH: "runpath"}
-    for tag, value in entries:
-        if tag == _DT_NEEDED:
-            facts["needed"].append(text(value))
-        elif tag in names:
-            facts[names[tag]] = text(value)
+    links = elf_links(read, segments)
+    if links is not None:
+        facts.update(needed=links.needed, soname=links.soname, rpath=links.rpath, runpath=links.runpath)
 
 
 def section_spans(path):
