@@ -8,13 +8,14 @@ import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 _PRIVATE = 0o600
+_Read = TypeVar("_Read")
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -42,6 +43,14 @@ def write_cached(path: Path, document: Mapping[str, Any], *, indent: int | None 
     """Write JSON into a cache, for this user alone. A cache that cannot be written costs only time."""
     with contextlib.suppress(OSError):
         write_whole(path, json.dumps(document, indent=indent, sort_keys=True).encode(), mode=_PRIVATE)
+
+
+def read_cached(path: Path | None, read: Callable[[dict[str, Any]], _Read | None]) -> _Read | None:
+    """The result of ``read`` on JSON in a cache; None if the file is absent, damaged or of another form."""
+    try:
+        return None if path is None else read(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 @contextlib.contextmanager

@@ -17,7 +17,6 @@ from builder.console import print_json, say
 from builder.errors import UsageError
 from builder.facts import tables
 from builder.facts.coverage import as_text, coverage
-from builder.facts.document import markdown
 from builder.facts.edit import apply
 from builder.facts.families import FAMILIES
 from builder.facts.refresh import origin_of, refresh
@@ -85,7 +84,7 @@ def run(
 ) -> int:
     """Print the differences, and write them unless ``check``; with ``check`` exit 1 if there is one.
 
-    In a checkout ``docs/facts.md``, which is made from the tables, is written anew as well.
+    In a checkout the pages that are made from the tables are out of date then, which a note says.
 
     Raises:
         UsageError: There is no table of that framework; or this user may not write the tables.
@@ -135,7 +134,7 @@ def _diff(name: str, old: str, new: str) -> list[str]:
 
 
 def _write(where: Path, texts: dict[str, str]) -> None:
-    """Write the tables that change, and the page that is made from them."""
+    """Write the tables that change."""
     try:
         changed = {
             name: text
@@ -144,10 +143,8 @@ def _write(where: Path, texts: dict[str, str]) -> None:
         }
         for name, text in changed.items():
             write_whole(where / name, text.encode())
-        page = where.parents[2] / "docs" / "facts.md"
-        if changed and page.is_file():
-            tables.read.cache_clear()
-            page.write_text(markdown(tables.load(where)), "utf-8")
+        if changed and (where.parents[2] / "docs" / "facts.md").is_file():
+            sys.stderr.write("note: `make golden` writes docs/facts.md, which is made from the tables\n")
     except OSError as problem:
         raise UsageError(
             f"the tables in {where} cannot be written: {problem.strerror}",

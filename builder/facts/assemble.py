@@ -6,26 +6,27 @@ and ``read`` names for each value where it was read. Nothing here asks a network
 
 from __future__ import annotations
 
-import email.parser
 import hashlib
 import json
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.facts.versions import at_least, key, lower_bound, more_exact, pinned, requirement, short
-from builder.index.target import MACHINES, glibc_of
+from builder.facts.wheel import metadata_of
+from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from packaging.requirements import Requirement
+    from packaging.tags import Tag
 
     from builder.facts.told import Told
+    from builder.facts.wheel import Metadata
     from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]
@@ -80,18 +81,12 @@ def releases(distribution: str, files: Iterable[IndexFile], since: str) -> dict[
     """The final releases from ``since`` on that have a wheel for Linux, by version."""
     found: dict[str, WheelRelease] = {}
     for file in files:
-        try:
-            _, version, _, tags = parse_wheel_filename(file.name)
-        except InvalidWheelFilename:
+        wheel = wheel_name(file.name)
+        if wheel is None or wheel.version.is_prerelease or wheel.version < Version(since):
             continue
-        linux = any(
-            t.platform == "any"
-            or t.platform.endswith(("linux_x86_64", "linux_aarch64"))
-            or "manylinux" in t.platform
-            for t in tags
-        )
-        if linux and not version.is_prerelease and version >= Version(since):
-            found.setdefault(str(version), WheelRelease(distribution, str(version))).files.append(file)
+        version, platforms = str(wheel.version), {tag.platform for tag in wheel.tags}
+        if any(name == "any" or "manylinux" in name or name.startswith("linux_") for name in platforms):
+            found.setdefault(version, WheelRelease(distribution, version)).files.append(file)
     return {version: one for version, one in found.items() if one.platforms}
 
 
@@ -101,31 +96,11 @@ def total(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:8]
 
 
-@dataclass(frozen=True)
-class Metadata:
-    """``METADATA`` of a wheel, as far as it decides anything."""
-
-    python: SpecifierSet | None
-    requires: tuple[str, ...]
-    extras: tuple[str, ...]
-
-
-def metadata_of(text: str | None) -> Metadata:
-    message = email.parser.Parser().parsestr(text or "", headersonly=True)
-    try:
-        python = SpecifierSet(str(message["Requires-Python"])) if message["Requires-Python"] else None
-    except InvalidSpecifier:
-        python = None
-    requires = tuple(str(line) for line in message.get_all("Requires-Dist") or ())
-    extras = tuple(canonicalize_name(str(name)) for name in message.get_all("Provides-Extra") or ())
-    return Metadata(python, requires, extras)
-
-
-def pythons(release: WheelRelease, platform: str, admitted: SpecifierSet | None) -> list[str]:
+def pythons(release: WheelRelease, platform: str, admitted: str | None) -> list[str]:
     """CPython versions that a release has wheels for on a platform, without free-threaded builds."""
     found = set()
     for file in release.on(platform):
-        for tag in parse_wheel_filename(file.name)[3]:
+        for tag in _tags(file):
             match = re.fullmatch(r"cp3(\d+)", tag.interpreter)
             if tag.abi == "abi3" and match:
                 found |= {f"3.{minor}" for minor in range(int(match[1]), 16)}
@@ -133,13 +108,17 @@ def pythons(release: WheelRelease, platform: str, admitted: SpecifierSet | None)
                 found.add(f"3.{match[1]}")
             elif tag.interpreter in {"py3", "py2.py3"}:
                 found |= {f"3.{minor}" for minor in range(5, 16)}
-    fits = (name for name in found if admitted is None or admitted.contains(f"{name}.99"))
-    return sorted(fits, key=key)
+    return sorted((name for name in found if takes(admitted, name)), key=key)
+
+
+def _tags(file: IndexFile) -> frozenset[Tag]:
+    wheel = wheel_name(file.name)
+    return wheel.tags if wheel is not None else frozenset()
 
 
 def glibc(release: WheelRelease, platform: str) -> str | None:
     """The oldest glibc that one of its wheels for the platform accepts, by their tags."""
-    tags = (tag for file in release.on(platform) for tag in parse_wheel_filename(file.name)[3])
+    tags = (tag for file in release.on(platform) for tag in _tags(file))
     return min(filter(None, (glibc_of(tag.platform) for tag in tags)), key=key, default=None)
 
 
@@ -176,22 +155,9 @@ def _plain(parsed: Requirement) -> str:
 def _holds(parsed: Requirement, extra: str, python: str) -> bool:
     if parsed.marker is None:
         return not extra
-    environment = {
-        "extra": extra,
-        "python_version": python,
-        "python_full_version": f"{python}.9",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-        "implementation_version": f"{python}.9",
-        "platform_system": "Linux",
-        "sys_platform": "linux",
-        "platform_machine": "x86_64",
-        "os_name": "posix",
-    }
     # an extra's name is compared as it is written, and it can be written with _ or -
-    return parsed.marker.evaluate(environment) or (
-        bool(extra) and parsed.marker.evaluate(environment | {"extra": extra.replace("-", "_")})
-    )
+    spelt = {extra, extra.replace("-", "_")}
+    return any(parsed.marker.evaluate(environment(f"{python}.9", extra=name)) for name in spelt)
 
 
 def is_nvidia(line: str) -> bool:

@@ -1,4 +1,4 @@
-"""Which versions the user's package index has, and whether it has a wheel for what is proposed."""
+"""Files and versions of projects on the user's package indexes, several at a time. Raises nothing."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
-from builder.errors import PackageIndexError
+from builder.errors import RtbuildError
+from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from packaging.utils import BuildTag
-    from packaging.version import Version
-
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
+
+    Files = tuple[IndexFile, ...] | str
+    """A project's files, or why they are not known."""
 
 MACHINES = ("x86_64", "any")
 _THREADS = 4
@@ -36,41 +37,47 @@ class Offer:
         return tuple(self.wheels)
 
 
-def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
-    """One question for each project, several at a time; by canonical name. Raises nothing."""
+def page(name: str, index: Index, url: str | None = None) -> Files:
+    """The files that all of the user's indexes have of a project, or the one at ``url``."""
+    try:
+        return index.offers(name) if url is None else index.offers_of(url.rstrip("/"), name)
+    except RtbuildError as problem:
+        return problem.message
+
+
+def pages(names: Iterable[str], index: Index) -> dict[str, Files]:
+    """The pages of several projects, by canonical name."""
     wanted = sorted({canonicalize_name(name) for name in names})
     with ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(wanted, pool.map(lambda name: offer(name, index), wanted), strict=True))
+        return dict(zip(wanted, pool.map(lambda name: page(name, index), wanted), strict=True))
+
+
+def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
+    """The wheels of several projects, by canonical name."""
+    return {name: _offer(files) for name, files in pages(names, index).items()}
 
 
 def offer(name: str, index: Index, url: str | None = None) -> Offer:
-    """What all of the user's indexes have of a project, or the one at ``url``."""
-    try:
-        files = index.offers(name) if url is None else index.offers_of(url.rstrip("/"), name)
-    except PackageIndexError as problem:
-        return Offer(unknown=problem.message)
+    """The wheels that all of the user's indexes have of a project, or the one at ``url``."""
+    return _offer(page(name, index, url))
+
+
+def _offer(files: Files) -> Offer:
+    if isinstance(files, str):
+        return Offer(unknown=files)
     wheels: dict[str, list[str]] = {}
     for file in files:
-        version = version_of(file)
+        version = _version_of(file)
         if version is not None:
             wheels.setdefault(version, []).append(file.name)
     return Offer(wheels={version: tuple(found) for version, found in wheels.items()})
 
 
-def version_of(file: IndexFile) -> str | None:
+def _version_of(file: IndexFile) -> str | None:
     """The version of a released, standing wheel for Linux on x86-64; None for any other file."""
-    parsed = parsed_wheel(file.name)
-    if parsed is None or file.yanked is not None:
+    wheel = wheel_name(file.name)
+    if wheel is None or file.yanked is not None or wheel.version.is_prerelease:
         return None
-    version, _, platforms = parsed
-    fits = any(platform.endswith(MACHINES) and not platform.startswith("macos") for platform in platforms)
-    return str(version) if fits and not version.is_prerelease else None
-
-
-def parsed_wheel(file: str) -> tuple[Version, BuildTag, frozenset[str]] | None:
-    """Version, build and platforms out of a wheel's name; None for what is no wheel's name."""
-    try:
-        _, version, build, tags = parse_wheel_filename(file)
-    except InvalidWheelFilename:
-        return None
-    return version, build, frozenset(tag.platform for tag in tags)
+    platforms = {tag.platform for tag in wheel.tags}
+    fits = any(name.endswith(MACHINES) and not name.startswith("macos") for name in platforms)
+    return str(wheel.version) if fits else None

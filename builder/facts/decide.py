@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from builder.facts.finding import Finding, Outcome, Source
+from builder.facts.finding import Finding, Source, warns
 from builder.facts.versions import agree, key
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Va
     if agree(truth.text, table.text):
         return truth if len(key(truth.text)) >= len(key(table.text)) else table
     notes.append(
-        Finding(
+        warns(
             "disagreement",
-            Outcome.WARNS,
             f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
             f"{table.text}; what was read decides",
-            (truth, table),
+            truth,
+            table,
         )
     )
     return truth

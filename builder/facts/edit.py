@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from builder.facts.tables import FactsError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 Plain = str | list[str]
 
@@ -52,58 +52,28 @@ def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:
     Raises:
         FactsError: The text is not laid out as one row a line, so that something else would change, too.
     """
-    wanted = tomllib.loads(text)
-    lines = text.splitlines()
-    places = _rows(lines)
-    if len(places) != len(wanted["rows"]):
-        raise FactsError("a table of facts has one row a line")
-    for change in changes:
-        _set(lines, places[change.row], wanted["rows"][change.row], change.key, change.new)
-    for number in sorted({change.row for change in changes}):
-        row = wanted["rows"][number]
-        if origin.id not in row["sources"]:
-            names = [origin.id, *row["sources"]] if origin.first else [*row["sources"], origin.id]
-            _set(lines, places[number], row, "sources", names)
-    if changes:
-        lines = _dated(lines, wanted["sources"], origin)
-    done = "\n".join(lines) + "\n"
-    if tomllib.loads(done) != wanted:
+    if not changes:
+        return text
+    document = tomllib.loads(text)
+    rows, lines = document["rows"], text.splitlines()
+    places = [number for number, line in enumerate(lines) if line.startswith("  { ")]
+    if [lines[place] for place in places] != [_line(row) for row in rows]:
         raise FactsError("a table of facts is laid out in a way that cannot be changed in place")
-    return done
+    for change in changes:
+        row = rows[change.row]
+        row[change.key] = change.new
+        sources = row.pop("sources")  # which stay the last
+        if origin.id not in sources:
+            sources = [origin.id, *sources] if origin.first else [*sources, origin.id]
+        lines[places[change.row]] = _line(row | {"sources": sources})
+        row["sources"] = sources
+    done = "\n".join(lines) + "\n"
+    head = f"[sources.{origin.id}]\n"
+    if origin.id not in document["sources"]:
+        return f'{done}\n{head}reference = {json.dumps(origin.reference)}\ndate = "{origin.date}"\n'
+    return re.sub(rf'(?ms)^({re.escape(head)}.*?^date = ")[^"]*', rf"\g<1>{origin.date}", done, count=1)
 
 
-def _rows(lines: Sequence[str]) -> list[int]:
-    start = lines.index("rows = [")
-    end = lines.index("]", start)
-    return [number for number in range(start + 1, end) if lines[number].lstrip().startswith("{")]
-
-
-def _set(lines: list[str], place: int, row: dict[str, Any], key: str, value: Plain) -> None:
-    entry = f"{key} = {json.dumps(value, ensure_ascii=False)}"
-    string = r'"(?:[^"\\]|\\.)*"'
-    pattern = rf"(?<=[{{,] ){key} = (?:{string}|\[(?:{string}|[^\]\"])*\])"
-    if key in row:
-        lines[place] = re.sub(pattern, lambda _: entry, lines[place], count=1)
-    else:
-        lines[place] = lines[place].replace(", sources =", f", {entry}, sources =", 1)
-    row[key] = value
-
-
-def _dated(lines: list[str], sources: dict[str, Any], origin: Origin) -> list[str]:
-    """The lines with the source's date set, or with the source added at the end."""
-    if origin.id not in sources:
-        sources[origin.id] = {"reference": origin.reference, "date": origin.date}
-        return [
-            *lines,
-            "",
-            f"[sources.{origin.id}]",
-            f"reference = {json.dumps(origin.reference)}",
-            f'date = "{origin.date}"',
-        ]
-    sources[origin.id]["date"] = origin.date
-    start = lines.index(f"[sources.{origin.id}]")
-    for number in range(start + 1, len(lines)):
-        if lines[number].startswith("date = "):
-            lines[number] = f'date = "{origin.date}"'
-            break
-    return lines
+def _line(row: Mapping[str, Any]) -> str:
+    """A row as these tables have it."""
+    return "  { " + ", ".join(f"{k} = {json.dumps(v, ensure_ascii=False)}" for k, v in row.items()) + " },"

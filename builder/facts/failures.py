@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder import resources
 from builder.digests import digest_of
-from builder.files import write_cached
+from builder.files import read_cached, write_cached
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +38,9 @@ def recall(cell: Cell) -> str | None:
     """What was said of these very requirements in the last :data:`DAYS` days, on one line."""
     if not (resources.cache() / "lockfail").is_dir():
         return None
-    try:
-        document = json.loads(_path(cell).read_text("utf-8"))
-        fresh = 0 <= time.time() - document["when"] <= DAYS * 86400
-        return " ".join(str(document["said"]).split())[:600] if fresh else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return read_cached(_path(cell), _fresh)
+
+
+def _fresh(document: dict[str, Any]) -> str | None:
+    fresh = 0 <= time.time() - document["when"] <= DAYS * 86400
+    return " ".join(str(document["said"]).split())[:600] if fresh else None

@@ -13,11 +13,11 @@ from builder.facts.assemble import (
     is_nvidia,
     least,
     lines_for,
-    metadata_of,
     pythons,
     seal,
 )
 from builder.facts.versions import key, requirement, short
+from builder.facts.wheel import metadata_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

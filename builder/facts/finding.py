@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -125,6 +126,16 @@ class Finding:
             document["nearest"] = dict(self.nearest.changes)
             document["nearest_yaml"] = self.nearest.yaml
         return document
+
+
+def _finding(outcome: Outcome, rule: str, message: str, *values: Value) -> Finding:
+    return Finding(rule, outcome, message, values)
+
+
+possible = functools.partial(_finding, Outcome.POSSIBLE)
+warns = functools.partial(_finding, Outcome.WARNS)
+unknown = functools.partial(_finding, Outcome.UNKNOWN)
+impossible = functools.partial(_finding, Outcome.IMPOSSIBLE)
 
 
 def summary(findings: Iterable[Finding]) -> Outcome:

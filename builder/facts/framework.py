@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from builder.facts.decide import decide
 from builder.facts.finding import Source, Value
 from builder.facts.versions import canonical, pinned, requirement
+from builder.index.target import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +80,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     if wheel is not None and plugin is not None:
         # jax itself is Python only: what is compiled lies in its plug-in
         wheel = replace(wheel, cuda=plugin.cuda, cudnn=plugin.cudnn, architectures=plugin.architectures)
-    active = _active_pins(row, plugin or wheel, extras, name)
+    active = _active_pins(row, plugin or wheel, extras, name, cell.python)
 
     installed = () if cell.dependencies == "listed" else active
 
@@ -137,13 +138,13 @@ def _plugin_beside(cell: Cell) -> str:
 
 
 def _active_pins(
-    row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str
+    row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str, python: str
 ) -> tuple[tuple[Requirement, Source], ...]:
     # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
     if wheel is not None and wheel.requires and wheel.name != "jax":
         source = Source("wheel", wheel.reference)
         extras |= {"with-cuda"} if name == "jax" else set()
-        return tuple(_nvidia(wheel.requires, extras, source))
+        return tuple(_nvidia(wheel.requires, extras, source, python))
     if row is None:
         return ()
     asked = dict.fromkeys(line for extra in ("", *sorted(extras)) for line in row.extras.get(extra, ()))
@@ -152,21 +153,15 @@ def _active_pins(
 
 
 def _nvidia(
-    lines: tuple[str, ...], extras: frozenset[str], source: Source
+    lines: tuple[str, ...], extras: frozenset[str], source: Source, python: str
 ) -> Iterator[tuple[Requirement, Source]]:
     """Of a wheel's ``Requires-Dist``, those on NVIDIA's wheels that hold on Linux with these extras."""
-    environments = [{"extra": extra} for extra in ("", *sorted(extras))]
+    environments = [environment(f"{python}.0", extra=extra) for extra in ("", *sorted(extras))]
     for line in lines:
         parsed = requirement(line)
         if parsed is None or not parsed.name.startswith(("nvidia-", "nvidia_")):
             continue
-        linux = {
-            "platform_system": "Linux",
-            "sys_platform": "linux",
-            "platform_machine": "x86_64",
-            "os_name": "posix",
-        }
-        if parsed.marker is None or any(parsed.marker.evaluate(linux | env) for env in environments):
+        if parsed.marker is None or any(parsed.marker.evaluate(values) for values in environments):
             yield parsed, source
 
 

@@ -237,7 +237,7 @@ def read_table(folder: Path, stem: str) -> FrameworkTable:
         raise FactsError(f"releases/{stem}.json: {type(problem).__name__}: {problem}") from problem
     read = {(row.version, row.variant) for row in found}
     whole = [one for row in found for one in _with_variants(_with_added(row, added), variants, read)]
-    values = plain(FrameworkTable, text, stem, besides={"rows", "variants"})
+    values = plain({key: value for key, value in text.items() if isinstance(value, str)}, stem)
     return FrameworkTable(rows=tuple(whole), date=generated["date"], **values)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
@@ -17,7 +16,7 @@ from builder.facts.told import kept, place_of
 from builder.facts.versions import requirement
 from builder.facts.wheel import with_deep
 from builder.facts.wheelcache import cached_truth
-from builder.files import write_cached
+from builder.files import read_cached, write_cached
 from builder.model import RegistryBase
 from builder.oci.spec import parse_reference
 
@@ -69,38 +68,13 @@ class Memory:
     def base(self, reference: str, platform: str) -> BaseTruth | None:
         key = (reference, platform)
         if key not in self._bases:
-            self._bases[key] = self._read_base(reference, platform)
+            self._bases[key] = read_cached(self._path(reference, platform), _lately)
         return self._bases[key]
 
     def keep(self, reference: str, platform: str, base: BaseTruth) -> None:
         """Remember a registry's answer."""
-        document = {
-            "schema": _SCHEMA,
-            "read": int(time.time()),
-            "reference": base.reference,
-            "digest": base.digest,
-            "env": dict(base.env),
-            "exists": base.exists,
-            "system": base.system,
-        }
+        document = {"schema": _SCHEMA, "read": int(time.time()), **vars(base), "env": dict(base.env)}
         write_cached(self._path(reference, platform), document, indent=1)
-
-    def _read_base(self, reference: str, platform: str) -> BaseTruth | None:
-        try:
-            document = json.loads(self._path(reference, platform).read_text("utf-8"))
-            age = time.time() - document["read"]
-            days = BASE_DAYS if document["exists"] else MISSING_DAYS
-            if document["schema"] != _SCHEMA or not 0 <= age <= days * 86400:
-                return None
-            return BaseTruth(
-                reference=document["reference"],
-                digest=document["digest"],
-                env=tuple(sorted(document["env"].items())),
-                exists=document["exists"],
-                system=document["system"],
-            )
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None  # absent or damaged: it is read again when it is asked for
 
     def mirror(self, reference: str) -> str | None:
         """The mirror that is asked for an image in its registry's place."""
@@ -110,6 +84,15 @@ class Memory:
         mirror = self.mirror(reference) or ""
         name = hashlib.sha256(f"{reference}\n{platform}\n{mirror}".encode()).hexdigest()
         return self._base_folder / f"{name}.json"
+
+
+def _lately(document: dict[str, Any]) -> BaseTruth | None:
+    """A registry's answer that still counts."""
+    age, schema = time.time() - document.pop("read"), document.pop("schema")
+    days = BASE_DAYS if document["exists"] else MISSING_DAYS
+    if schema != _SCHEMA or not 0 <= age <= days * 86400:
+        return None
+    return BaseTruth(**document | {"env": tuple(sorted(document["env"].items()))})
 
 
 def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:

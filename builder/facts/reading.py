@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import ImageMissingError, RtbuildError
 from builder.facts import BaseTruth, truth_of_base
+from builder.facts.availability import page
 from builder.facts.deep import read_deep
 from builder.facts.memory import base_reference, framework_wheels, together
 from builder.facts.unlocked import choose, distributions
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from builder.facts import Truth, WheelTruth
+    from builder.facts.availability import Files
     from builder.facts.memory import Memory
     from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
     from builder.model import Cell, Pinned
     from builder.oci.registry import Registry
 
@@ -63,14 +64,14 @@ def read(
     1 MiB is read of a wheel, and with ``deep`` 16 MiB.
     """
     started = time.monotonic()
-    names = {(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)}
-    pages = sorted(names)
+    pages = sorted({(name, cell.index) for cell, pinned in pairs for name in _distributions(cell, pinned)})
     bases = sorted(
         {(name, cell.platform) for cell, pinned in pairs if (name := base_reference(cell, pinned))}
     )
     with ThreadPoolExecutor(_THREADS) as pool:
         asked = pool.map(lambda base: _base(base[0], base[1], registry, memory), bases)
-        offered = dict(zip(pages, pool.map(lambda page: _page(page[0], page[1], index), pages), strict=True))
+        read_pages = pool.map(lambda item: page(item[0], index.with_extra(item[1])), pages)
+        offered = dict(zip(pages, read_pages, strict=True))
         wanted = [_wheels_of(cell, pinned, offered) for cell, pinned in pairs]
         wheels = {
             (wheel.file, wheel.sha256): (wheel, cell.index)
@@ -106,7 +107,7 @@ def _distributions(cell: Cell, pinned: Pinned | None) -> tuple[str, ...]:
     return tuple(canonicalize_name(wheel.name) for wheel in framework_wheels(cell, pinned))
 
 
-Offered = Mapping[tuple[str, tuple[str, ...]], "tuple[IndexFile, ...] | str"]
+Offered = Mapping[tuple[str, tuple[str, ...]], "Files"]
 
 
 def _wheels_of(cell: Cell, pinned: Pinned | None, offered: Offered) -> tuple[list[Wheel], list[str]]:
@@ -145,23 +146,15 @@ def _base(
     return base, ()
 
 
-def _page(name: str, extra: tuple[str, ...], index: Index) -> tuple[IndexFile, ...] | str:
-    """A project's files, or why they are not known."""
-    try:
-        return index.with_extra(extra).offers(name)
-    except RtbuildError as problem:
-        return problem.message
-
-
 def _wheel(
-    wheel: Wheel, page: tuple[IndexFile, ...] | str, index: Index, memory: Memory, *, deep: bool
+    wheel: Wheel, files: Files, index: Index, memory: Memory, *, deep: bool
 ) -> tuple[WheelTruth | None, tuple[str, ...], int]:
     """A wheel's truth, what could not be read, and the bytes that it took."""
     known = memory.wheel(wheel) if wheel.sha256 else None
-    if isinstance(page, str):
+    if isinstance(files, str):
         # a wheel never changes, so what is known of it needs no index
-        return known, () if known else (f"{wheel.file} could not be read: {page}",), 0
-    offered = [file for file in page if file.name == wheel.file and file.sha256 in {None, wheel.sha256}]
+        return known, () if known else (f"{wheel.file} could not be read: {files}",), 0
+    offered = [file for file in files if file.name == wheel.file and file.sha256 in {None, wheel.sha256}]
     if not offered and wheel.source is not None:
         return known, () if known else (f"{wheel.file} is built from sources, and was not looked into",), 0
     if not offered:

@@ -7,13 +7,9 @@ day on which it was read. An unknown key, an unknown source id or a number where
 
 from __future__ import annotations
 
-import functools
-import sys
 import tomllib
-import types
-import typing
-from dataclasses import MISSING, dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from packaging.specifiers import SpecifierSet
 
@@ -62,48 +58,26 @@ def rows(
 
 
 def row(kind: type[R], raw: dict[str, Any], sources: dict[str, Source], where: str) -> R:
-    values = plain(kind, raw, where, besides={"sources"})
-    names = raw.get("sources")
+    names = raw.pop("sources", None)
     if not names:
         raise FactsError(f"{where}: a row without a source")
     missing = [name for name in names if name not in sources]
     if missing:
         raise FactsError(f"{where}: no such source: {', '.join(missing)}")
-    return kind(sources=tuple(sources[name] for name in names), **values)
+    try:
+        return kind(sources=tuple(sources[name] for name in names), **plain(raw, where))
+    except TypeError as problem:
+        raise FactsError(f"{where}: {problem}") from problem
 
 
-def plain(kind: type, raw: dict[str, Any], where: str, besides: set[str]) -> dict[str, Any]:
-    """The values of ``raw`` as the dataclass wants them; anything else is an error."""
-    types_of, required = _shape(kind)
-    unknown = set(raw) - set(types_of) - besides
-    missing = required - set(raw) - besides
-    if unknown or missing:
-        raise FactsError(f"{where}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")
-    return {
-        key: _value(types_of[key], value, f"{where}.{key}")
-        for key, value in raw.items()
-        if key not in besides
-    }
-
-
-@functools.cache
-def _shape(kind: type) -> tuple[dict[str, Any], frozenset[str]]:
-    required = frozenset(f.name for f in fields(kind) if f.default is MISSING)
-    names = {"Mapping": dict, "Source": Source, "SpecifierSet": SpecifierSet}
-    return typing.get_type_hints(kind, {**vars(sys.modules[kind.__module__]), **names}), required
-
-
-def _value(wanted: Any, value: Any, where: str) -> Any:
-    if typing.get_origin(wanted) in {typing.Union, types.UnionType}:
-        wanted = next(part for part in typing.get_args(wanted) if part is not type(None))
-    if wanted is SpecifierSet:
-        return SpecifierSet(value)
-    if typing.get_origin(wanted) is Literal:
-        if value in typing.get_args(wanted):
-            return value
-    elif typing.get_origin(wanted) is tuple:
+def plain(raw: dict[str, Any], where: str) -> dict[str, Any]:
+    """The values as dataclasses of facts have them: text, flags, and lists of text as tuples."""
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-    elif isinstance(value, wanted):
-        return value
-    raise FactsError(f"{where}: {value!r} is not {wanted}")
+            values[key] = tuple(value)
+        elif isinstance(value, str | bool):
+            values[key] = SpecifierSet(value) if key == "versions" and isinstance(value, str) else value
+        else:
+            raise FactsError(f"{where}.{key}: {value!r} is not text, a flag or a list of text")
+    return values

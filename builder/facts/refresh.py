@@ -7,33 +7,25 @@ changed. The releases of frameworks are :mod:`.survey`'s.
 from __future__ import annotations
 
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
 from builder.errors import RtbuildError
-from builder.facts.availability import version_of
+from builder.facts.availability import ask
 from builder.facts.base import TAG
 from builder.facts.edit import Change, Origin, Plain
 from builder.facts.versions import key, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
     from builder.oci.registry import Registry
 
-_THREADS = 4
 IMAGE = "nvidia/cuda"
 LISTING = ("index", "listing of the default package index")
 REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub")
-
-Files = dict[str, list["IndexFile"]]
-"""Wheels for Linux on x86-64 by released version."""
 
 
 @dataclass
@@ -70,9 +62,12 @@ def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     """Compare the tables in ``folder`` with what can be read. Writes nothing; no server makes it fail."""
     found = Refresh()
     wheels = tomllib.loads((folder / "nvidia-wheels.toml").read_text("utf-8"))["rows"]
-    pages = _pages({row["name"] for row in wheels}, index, found)
+    offers = ask((row["name"] for row in wheels), index)
+    for name, offer in offers.items():
+        if not offer.wheels:
+            found.note(f"{name} was not read: {offer.unknown or 'the package index lists no wheel of it'}")
     for number, row in enumerate(wheels):
-        _versions("nvidia-wheels.toml", number, row, pages.get(row["name"]), found)
+        _versions("nvidia-wheels.toml", number, row, offers[row["name"]].wheels, found)
     _tags(tomllib.loads((folder / "tags.toml").read_text("utf-8"))["rows"], registry, found)
     return found
 
@@ -83,30 +78,9 @@ def _label(file: str, row: Mapping[str, Any]) -> str:
     return " ".join([file.removesuffix(".toml"), *(word for word in words if isinstance(word, str) and word)])
 
 
-def _pages(names: Iterable[str], index: Index, found: Refresh) -> dict[str, Files]:
-    def page(name: str) -> Files | str:
-        try:
-            files: Files = {}
-            for file in index.offers(name):
-                version = version_of(file)
-                if version is not None:
-                    files.setdefault(version, []).append(file)
-        except RtbuildError as problem:
-            return f"{name} was not read: {problem.message}"
-        return files or f"{name} was not read: the package index lists no wheel of it"
-
-    wanted = sorted({canonicalize_name(name) for name in names})
-    with ThreadPoolExecutor(_THREADS) as pool:
-        answers = dict(zip(wanted, pool.map(page, wanted), strict=True))
-    for answer in answers.values():
-        if isinstance(answer, str):
-            found.note(answer)
-    return {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
-
-
-def _versions(file: str, number: int, row: Mapping[str, Any], files: Files | None, found: Refresh) -> None:
+def _versions(file: str, number: int, row: Mapping[str, Any], files: Collection[str], found: Refresh) -> None:
     """The versions of one of NVIDIA's wheels, newest first, from the oldest that the row has."""
-    if files is None:
+    if not files:
         return
     oldest = min(row["versions"], key=key)
     versions = sorted((v for v in files if key(v) >= key(oldest)), key=key, reverse=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from builder.errors import RtbuildError
 from builder.facts.assemble import releases, total
+from builder.facts.availability import pages
 from builder.facts.deep import read_deep
 from builder.facts.families import FAMILIES
 
@@ -130,20 +130,15 @@ def table_text(table: ReleaseTable) -> str:
 def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, WheelRelease]], bool]:
     """What the index has of a family, and whether all of its pages could be read."""
 
-    def page(item: tuple[str, str]) -> Sequence[IndexFile] | str:
-        try:
-            return index.offers(item[0])
-        except RtbuildError as problem:
-            return f"{item[0]} was not read: {problem.message}"
-
-    with ThreadPoolExecutor(_THREADS) as pool:
-        pages = list(pool.map(page, family.distributions.items()))
-    failed = [page for page in pages if isinstance(page, str)]
+    found_pages = pages(family.distributions, index)
+    failed = [
+        f"{name} was not read: {files}" for name, files in found_pages.items() if isinstance(files, str)
+    ]
     found.notes += failed
     listed = {
-        name: releases(name, page, since)
-        for (name, since), page in zip(family.distributions.items(), pages, strict=True)
-        if not isinstance(page, str)
+        name: releases(name, files, since)
+        for name, since in family.distributions.items()
+        if not isinstance(files := found_pages[name], str)
     }
     return listed, not failed
 

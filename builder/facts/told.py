@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder import resources
-from builder.files import write_cached
+from builder.files import read_cached, write_cached
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,17 +41,11 @@ def place_of(sha256: str | None, cache: Path | None, kind: Kind) -> Path | None:
 
 
 def kept(place: Path | None) -> Told | None:
-    if place is None:
-        return None
-    try:
-        document = json.loads(place.read_text("utf-8"))
-        if document.pop("schema") != _SCHEMA:
-            return None
-        told = Told(**document)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # absent or damaged: read again
-    told.transferred = 0
-    return told
+    return read_cached(place, _told)
+
+
+def _told(document: dict[str, Any]) -> Told | None:
+    return Told(**document | {"transferred": 0}) if document.pop("schema") == _SCHEMA else None
 
 
 def keep(place: Path, told: Told) -> None:

@@ -13,7 +13,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.facts import tables
-from builder.facts.availability import parsed_wheel
 from builder.facts.base import system_of, tag_of
 from builder.facts.truth import Truth
 from builder.facts.versions import requirement
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
     from packaging.tags import Tag
     from packaging.version import Version
 
+    from builder.facts.availability import Files
     from builder.index.simple_api import IndexFile
     from builder.model import Cell
 
-    Page = Callable[[str, tuple[str, ...]], tuple[IndexFile, ...] | str]
-    """A project's files, or why they are not known, by name and a cell's own indexes."""
+    Page = Callable[[str, tuple[str, ...]], Files]
+    """A project's files by its name and a cell's own indexes."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def choose(cell: Cell, page: Page) -> Iterator[Chosen]:
                 yield _one(beside, page(name, cell.index), fitting, cell)
 
 
-def _one(
-    parsed: Requirement, files: tuple[IndexFile, ...] | str, fitting: dict[Tag, int], cell: Cell
-) -> Chosen:
+def _one(parsed: Requirement, files: Files, fitting: dict[Tag, int], cell: Cell) -> Chosen:
     name = canonicalize_name(parsed.name)
     if isinstance(files, str):
         return Chosen(name, why=f"{name} could not be read: {files}")
@@ -102,6 +100,6 @@ def _one(
 def _wheels(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]:
     """Final releases that nobody took back."""
     for file in files:
-        parsed = parsed_wheel(file.name)
-        if parsed is not None and not parsed[0].is_prerelease and file.yanked is None:
-            yield parsed[0], file
+        wheel = target.wheel_name(file.name)
+        if wheel is not None and not wheel.version.is_prerelease and file.yanked is None:
+            yield wheel.version, file

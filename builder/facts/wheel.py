@@ -9,15 +9,16 @@ from __future__ import annotations
 import email.parser
 import email.policy
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 from builder.facts.elf import Needs, needs_of
 from builder.facts.inside import add, values_of
 from builder.facts.truth import WheelTruth
 from builder.facts.versions import key, pinned, requirement, short
+from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,7 @@ def truth_from_members(
 ) -> WheelTruth:
     """A wheel's truth from what was read of it. What is absent or does not parse stays None."""
     name, version, tags = _from_name(file)
-    requires_python, requires = _from_metadata(metadata)
+    said = metadata_of(metadata)
     values = values_of(name.replace("tensorflow-cpu", "tensorflow"), members)
     linked = next((needs for path in _LINKED if (needs := needs_of(members.get(path, b"")))), Needs())
     gpu = values.get("gpu")
@@ -80,11 +81,11 @@ def truth_from_members(
         version=local if isinstance(local, str) and local.split("+")[0] == version else version,
         file=file,
         sha256=sha256,
-        requires_python=requires_python,
-        requires=requires,
+        requires_python=said.python,
+        requires=said.requires,
         tags=tags,
         cuda=values.get("cuda"),
-        cudnn=_pinned_cudnn(values.get("cudnn") or _linked_cudnn(linked), requires, name),
+        cudnn=_pinned_cudnn(values.get("cudnn") or _linked_cudnn(linked), said.requires, name),
         architectures=tuple(values.get("architectures", ())),
         numpy_abi=values.get("numpy_abi"),
         gpu=gpu,
@@ -116,21 +117,32 @@ def _linked_cudnn(linked: Needs) -> str | None:
 
 
 def _from_name(file: str) -> tuple[str, str, tuple[str, ...]]:
-    try:
-        name, version, _, tags = parse_wheel_filename(file)
-    except InvalidWheelFilename:
+    wheel = wheel_name(file)
+    if wheel is None:
         parts = file.removesuffix(".whl").split("-")
         return canonicalize_name(parts[0]), parts[1] if len(parts) > 1 else "", ()
-    return name, str(version), tuple(sorted(str(tag) for tag in tags))
+    return wheel.name, str(wheel.version), tuple(sorted(str(tag) for tag in wheel.tags))
 
 
-def _from_metadata(metadata: bytes | None) -> tuple[str | None, tuple[str, ...]]:
-    if metadata is None:
-        return None, ()
-    message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(metadata, headersonly=True)
-    requires = tuple(str(line) for line in message.get_all("Requires-Dist") or ())
-    python = message.get("Requires-Python")
-    return (str(python) if python else None), requires
+@dataclass(frozen=True)
+class Metadata:
+    """The fields of a wheel's ``METADATA`` that decide anything."""
+
+    python: str | None
+    requires: tuple[str, ...]
+    extras: tuple[str, ...]
+
+
+def metadata_of(text: str | bytes | None) -> Metadata:
+    """The fields, empty for a wheel without ``METADATA``."""
+    content = text if isinstance(text, bytes) else (text or "").encode()
+    message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(content, headersonly=True)
+
+    def lines(name: str) -> tuple[str, ...]:
+        return tuple(str(line) for line in message.get_all(name) or ())
+
+    extras = tuple(canonicalize_name(name) for name in lines("Provides-Extra"))
+    return Metadata(next(iter(lines("Requires-Python")), None) or None, lines("Requires-Dist"), extras)
 
 
 def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str | None:

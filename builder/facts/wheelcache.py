@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder import resources
 from builder.facts.wheel import members_of, truth_from_members
-from builder.files import write_cached
+from builder.files import read_cached, write_cached
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,31 +21,29 @@ _SCHEMA = 1
 class WheelCache:
     """Members by the hash of their wheel: a wheel never changes, so nothing here goes stale."""
 
-    def __init__(self, folder: Path, sha256: str | None) -> None:
-        self.path = folder / sha256[:2] / f"{sha256}.json" if sha256 else None
+    def __init__(self, folder: Path | None, sha256: str | None) -> None:
+        where = folder or resources.cache() / "wheelmeta"
+        self.path = where / sha256[:2] / f"{sha256}.json" if sha256 else None
 
     def read(self) -> dict[str, bytes | None]:
-        if self.path is None:
-            return {}
-        try:
-            document = json.loads(self.path.read_text("utf-8"))
-            if document["schema"] != _SCHEMA:
-                return {}
-            members: Mapping[str, str | None] = document["members"]
-            return {name: None if text is None else base64.b64decode(text) for name, text in members.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, binascii.Error):
-            return {}  # absent or damaged: read again, and written anew
+        return read_cached(self.path, _members) or {}
 
     def write(self, members: Mapping[str, bytes | None]) -> None:
-        if self.path is None:
-            return
-        texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in sorted(members.items())}
-        write_cached(self.path, {"schema": _SCHEMA, "members": texts}, indent=1)
+        if self.path is not None:
+            texts = {n: None if c is None else base64.b64encode(c).decode() for n, c in members.items()}
+            write_cached(self.path, {"schema": _SCHEMA, "members": texts}, indent=1)
+
+
+def _members(document: dict[str, Any]) -> dict[str, bytes | None] | None:
+    if document["schema"] != _SCHEMA:
+        return None
+    texts: Mapping[str, str | None] = document["members"]
+    return {name: None if text is None else base64.b64decode(text) for name, text in texts.items()}
 
 
 def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelTruth | None:
-    """What an earlier reading of this very wheel found; None if it was not read. Asks no network."""
-    have = WheelCache(cache or resources.cache() / "wheelmeta", sha256).read()
+    """The truth that an earlier reading of this very wheel found; None if it was not read."""
+    have = WheelCache(cache, sha256).read()
     metadata = have.get(f"{dist_info(file)}/METADATA")
     members = members_of(file)
     if metadata is None or any(name not in have for name in members):

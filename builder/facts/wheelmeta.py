@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
-from builder import resources
 from builder.facts.wheel import members_of, optional_of, truth_from_members
 from builder.facts.wheelcache import WheelCache, dist_info
 from builder.index.remote_zip import LIMIT, RemoteZip, UnknownError, is_html
@@ -90,7 +89,7 @@ def read_remote(
     file = unquote(urlsplit(url).path.rsplit("/", 1)[-1])
     metadata = f"{dist_info(file)}/METADATA"
     wanted = (metadata, *members)
-    stored = WheelCache(cache or resources.cache() / "wheelmeta", sha256)
+    stored = WheelCache(cache, sha256)
     have = stored.read()
     reader = RemoteZip(url=url, session=session, size=size)
     unknown: list[str] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from packaging import tags
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -14,6 +15,9 @@ from builder.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from packaging.utils import BuildTag, NormalizedName
+    from packaging.version import Version
 
 MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 """Docker's platforms that rtbuild builds for, and their machines as Python and wheels call them."""
@@ -57,20 +61,7 @@ class Target:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Values of the environment markers: https://packaging.python.org/en/latest/specifications/dependency-specifiers/"""
-        return {
-            "implementation_name": "cpython",
-            "implementation_version": f"{self.python}.0",
-            "os_name": "posix",
-            "platform_machine": self.machine,
-            "platform_python_implementation": "CPython",
-            "platform_release": "",
-            "platform_system": "Linux",
-            "platform_version": "",
-            "python_full_version": f"{self.python}.0",
-            "python_version": self.python,
-            "sys_platform": "linux",
-        }
+        return environment(f"{self.python}.0", machine=self.machine)
 
     def tags(self) -> dict[tags.Tag, int]:
         """Every wheel tag that the target loads, with its rank: 0 is best."""
@@ -93,6 +84,45 @@ class Target:
         yield f"linux_{self.machine}"
 
 
+def environment(python: str, *, machine: str = "x86_64", extra: str = "") -> dict[str, str]:
+    """Values of the environment markers for CPython ``3.12.0`` on Linux, with an extra asked for.
+
+    https://packaging.python.org/en/latest/specifications/dependency-specifiers/
+    """
+    return {
+        "extra": extra,
+        "implementation_name": "cpython",
+        "implementation_version": python,
+        "os_name": "posix",
+        "platform_machine": machine,
+        "platform_python_implementation": "CPython",
+        "platform_release": "",
+        "platform_system": "Linux",
+        "platform_version": "",
+        "python_full_version": python,
+        "python_version": ".".join(python.split(".")[:2]),
+        "sys_platform": "linux",
+    }
+
+
+class WheelName(NamedTuple):
+    """The parts of a wheel's file name."""
+
+    name: NormalizedName
+    version: Version
+    build: BuildTag
+    tags: frozenset[tags.Tag]
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def wheel_name(file: str) -> WheelName | None:
+    """None for a file that is not named as a wheel."""
+    try:
+        return WheelName(*parse_wheel_filename(file))
+    except InvalidWheelFilename:
+        return None
+
+
 def glibc_of(platform: str) -> str | None:
     """The oldest glibc that a wheel's platform tag promises to run on; None for another kind of tag."""
     found = re.fullmatch(r"manylinux_(\d+)_(\d+)_.*", platform)
@@ -111,12 +141,9 @@ def takes(requires_python: str | None, python: str) -> bool:
 
 def rank(file: str, fitting: Mapping[tags.Tag, int]) -> tuple[int, tuple[int, str]] | None:
     """Sort key of a wheel, lowest best: its best tag, then the highest build number; None: does not fit."""
-    try:
-        _, _, build, offered = parse_wheel_filename(file)
-    except InvalidWheelFilename:
+    wheel = wheel_name(file)
+    ranks = [fitting[tag] for tag in wheel.tags if tag in fitting] if wheel is not None else []
+    if wheel is None or not ranks:
         return None
-    ranks = [fitting[tag] for tag in offered if tag in fitting]
-    if not ranks:
-        return None
-    number, letter = build or (-1, "")
+    number, letter = wheel.build or (-1, "")
     return min(ranks), (-number, letter)

@@ -17,7 +17,6 @@ from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist
 from packaging.version import InvalidVersion, Version
 
 from builder.errors import CellError, PackageIndexError
-from builder.facts.availability import parsed_wheel
 from builder.facts.tables import load
 from builder.index import target as targets
 from builder.index.client import LocalWheel
@@ -216,7 +215,7 @@ def choose(wanted: Requirement, files: Sequence[IndexFile], target: Target) -> S
     fitting = target.tags()
     wheels = [file for file in files if targets.rank(file.name, fitting) is not None]
     admitted = [file for file in wheels if targets.takes(file.requires_python, target.python)]
-    versions = [str(parsed[0]) for file in admitted if (parsed := parsed_wheel(file.name))]
+    versions = [str(wheel.version) for file in admitted if (wheel := targets.wheel_name(file.name))]
     if next(iter(wanted.specifier.filter(versions)), None) is not None:
         return None
     sources = {v: file for file in files if (v := sdist_version(file, wanted.name)) is not None}

@@ -35,9 +35,8 @@ class Demand:
 
     def takes_python(self, version: str) -> bool:
         """Whether an image with this Python meets the demand, and every marker on a framework holds."""
-        environment = {"python_version": version, "python_full_version": f"{version}.0"}
         return (self.python is None or contains(pythons(self.python), f"{version}.99")) and all(
-            wish.parsed.marker is None or wish.parsed.marker.evaluate(environment) for wish in self.frameworks
+            wish.holds(version) for wish in self.frameworks
         )
 
     def parts(self) -> Iterator[tuple[str, Demand]]:

@@ -21,6 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.errors import UsageError
 from builder.facts.versions import canonical
+from builder.index.target import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,6 +55,11 @@ class NamedRequirement:
 
     def __str__(self) -> str:
         return str(self.parsed)
+
+    def holds(self, python: str) -> bool:
+        """Whether its marker, if it has one, holds for ``3.11`` on Linux."""
+        marker = self.parsed.marker
+        return marker is None or marker.evaluate(environment(f"{python}.0"))
 
 
 @dataclass(kw_only=True)

@@ -130,12 +130,7 @@ def _alone(choice: Choice, demand: Demand, known: Facts) -> bool:
 
 
 def _with_companions(cell: Cell, demand: Demand) -> Cell:
-    environment = {"python_version": cell.python, "python_full_version": f"{cell.python}.0"}
-    beside = [
-        str(wish.parsed).partition(";")[0].strip()
-        for wish in demand.companions
-        if wish.parsed.marker is None or wish.parsed.marker.evaluate(environment)
-    ]
+    beside = [str(wish).partition(";")[0].strip() for wish in demand.companions if wish.holds(cell.python)]
     return replace(
         cell,
         pip=tuple(dict.fromkeys((*beside, *cell.pip))),

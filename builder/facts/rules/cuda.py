@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.versions import agree, at_least, major, requirement, short
 
 if TYPE_CHECKING:
@@ -39,28 +39,21 @@ def provider(stack: Stack) -> Iterator[Finding]:
     if cell.cuda.provider == "none":
         if cell.gpus:
             gpus = Value("gpus", ", ".join(cell.gpus), CELL)
-            yield Finding(
-                "cuda-provider",
-                Outcome.IMPOSSIBLE,
-                "the cell claims GPUs, but has no CUDA provider",
-                (named, gpus),
-            )
+            yield impossible("cuda-provider", "the cell claims GPUs, but has no CUDA provider", named, gpus)
         return
     yield from _one_major(stack)
     if stack.base_has_libraries and (bringing or cell.cuda.provider == "wheels"):
         who = f"{names} bring" if bringing else "NVIDIA's wheels bring"
-        yield Finding(
+        yield warns(
             "cuda-provider",
-            Outcome.WARNS,
             f"{who} CUDA, and {cell.base} holds it too: two copies; the base flavour of the tag is enough",
-            (named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,),
+            *((named, Value("base", stack.tag.text, CELL)) if stack.tag else (named,)),
         )
     if cell.cuda.provider == "base" and bringing and not stack.base_has_libraries:
-        yield Finding(
+        yield warns(
             "cuda-provider",
-            Outcome.WARNS,
             f"{names} bring CUDA in wheels while the cell says `cuda: base`; say `cuda: wheels`",
-            (named,),
+            named,
         )
 
 
@@ -93,21 +86,20 @@ def libraries(stack: Stack) -> Iterator[Finding]:
             missing = [family for family in framework.row.needs if family not in _families(stack)]
             if missing:
                 packages = ", ".join((*stack.cell.cuda.packages, *stack.cell.pip)) or "none"
-                yield Finding(
+                yield impossible(
                     "cuda-libraries",
-                    Outcome.IMPOSSIBLE,
                     f"{framework.label} finds no {', '.join(missing)}: NVIDIA's wheels for them are not "
                     "among the cell's packages, and without them it runs on the CPU and says so only in "
                     "its log",
-                    (needed, Value("packages", packages, CELL)),
+                    needed,
+                    Value("packages", packages, CELL),
                 )
         elif stack.cell.base.kind == "rootfs" or (stack.tag is not None and stack.tag.flavour == "base"):
-            yield Finding(
+            yield impossible(
                 "cuda-libraries",
-                Outcome.IMPOSSIBLE,
                 f"{stack.cell.base} holds no CUDA libraries; {framework.label} needs the runtime flavour of "
                 "an nvidia/cuda tag, or NVIDIA's wheels",
-                (needed,),
+                needed,
             )
 
 
@@ -160,11 +152,10 @@ def linked(stack: Stack) -> Iterator[Finding]:
                 why = "neither the base nor a wheel brings it"
             else:
                 continue
-            yield Finding(
+            yield impossible(
                 "elf-needs",
-                Outcome.IMPOSSIBLE,
                 f"{framework.label} is linked with {name}, and {why}",
-                (asked, value) if value is not None else (asked,),
+                *((asked, value) if value is not None else (asked,)),
             )
 
 
@@ -177,20 +168,18 @@ def version(stack: Stack) -> Iterator[Finding]:
             continue
         if framework.cuda is None:
             if framework.row is not None and stack.cell.platform not in framework.row.cpu_only:
-                yield Finding(
+                yield unknown(
                     "cuda-version",
-                    Outcome.UNKNOWN,
                     f"no file says for which CUDA {framework.label} was compiled; an import tells",
                 )
             continue
         found = stack.cuda
         if found is None:
             if stack.cell.base.kind == "registry" and stack.cell.cuda.provider == "base":
-                yield Finding(
+                yield unknown(
                     "cuda-version",
-                    Outcome.UNKNOWN,
                     f"which CUDA {stack.cell.base} holds is not known; a registry that answers can tell",
-                    (framework.cuda,),
+                    framework.cuda,
                 )
             continue
         yield _compare(framework, framework.cuda, found)
@@ -200,24 +189,19 @@ def _compare(framework: CellFramework, compiled: Value, found: Value) -> Finding
     built, there = short(compiled.text, 2), short(found.text, 2)
     values = (compiled, found)
     if major(built) != major(there) or (major(built) < 11 and not agree(built, there)):
-        return Finding(
+        return impossible(
             "cuda-version",
-            Outcome.IMPOSSIBLE,
             f"{framework.label} was compiled for CUDA {built} and opens libraries of that version by name; "
             f"here is CUDA {there}",
-            values,
+            *values,
         )
     if not at_least(there, built):
-        return Finding(
+        return warns(
             "cuda-version",
-            Outcome.WARNS,
             f"CUDA {there} is older than the {built} that {framework.label} was compiled with; NVIDIA "
             "promises only that newer minors run older programs",
-            values,
+            *values,
         )
-    return Finding(
-        "cuda-version",
-        Outcome.POSSIBLE,
-        f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}",
-        values,
+    return possible(
+        "cuda-version", f"{framework.label}, compiled for CUDA {built}, finds CUDA {there}", *values
     )

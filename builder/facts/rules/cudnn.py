@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.versions import agree, at_least, key, major, minor, requirement, short
 
 if TYPE_CHECKING:
@@ -49,11 +49,10 @@ def wheel_names(stack: Stack) -> Iterator[Finding]:
         found |= {canonicalize_name(pin.name): source for f in stack.frameworks for pin, source in f.pins}
     names = sorted(name for name in found if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
     if len(names) > 1:
-        yield Finding(
+        yield impossible(
             "cudnn-wheels",
-            Outcome.IMPOSSIBLE,
             f"{' and '.join(names)} write the same files: the frameworks are built for different CUDA majors",
-            tuple(Value("wheel", name, found[name]) for name in names),
+            *[Value("wheel", name, found[name]) for name in names],
         )
 
 
@@ -73,48 +72,44 @@ def version(stack: Stack) -> Iterator[Finding]:
         if framework.brings == "inside":
             if framework.cudnn is not None:
                 text = f"{framework.label} carries its own cuDNN {framework.cudnn.text}"
-                yield Finding("cudnn-version", Outcome.POSSIBLE, text, (framework.cudnn,))
+                yield possible("cudnn-version", text, framework.cudnn)
             continue
         if framework.cudnn is None:
             if framework.row is not None and "cudnn" in framework.row.needs:
                 text = f"no public source says which cuDNN {framework.label} was compiled with"
-                yield Finding("cudnn-version", Outcome.UNKNOWN, text)
+                yield unknown("cudnn-version", text)
             continue
         loaded = stack.cudnn_for(framework.cudnn)
         if loaded is None and _unread_base(stack):
-            yield Finding(
+            yield unknown(
                 "cudnn-version",
-                Outcome.UNKNOWN,
                 f"{framework.label} needs cuDNN {framework.cudnn.text}, and which one {stack.cell.base} "
                 "holds is not known: NV_CUDNN_VERSION in its environment would settle it",
-                (framework.cudnn,),
+                framework.cudnn,
             )
         elif (
             loaded is None
             and framework.row is not None
             and "cudnn" not in (framework.row.needs or ("cudnn",))
         ):
-            yield Finding(
-                rule="cudnn-version",
-                outcome=Outcome.WARNS,
-                message=f"{framework.label} opens cuDNN {framework.cudnn.text} for models with convolutions, "
+            yield warns(
+                "cudnn-version",
+                f"{framework.label} opens cuDNN {framework.cudnn.text} for models with convolutions, "
                 "and neither the base nor a wheel brings one",
-                values=(framework.cudnn,),
+                framework.cudnn,
             )
         elif loaded is None:
-            yield Finding(
+            yield impossible(
                 "cudnn-version",
-                Outcome.IMPOSSIBLE,
                 f"{framework.label} needs cuDNN {framework.cudnn.text}, and neither the base nor a wheel "
                 "brings one",
-                (framework.cudnn,),
+                framework.cudnn,
             )
         elif loaded.version is None:
-            yield Finding(
+            yield unknown(
                 "cudnn-version",
-                Outcome.UNKNOWN,
                 f"{stack.cell.base} holds a cuDNN, but which is not known; a registry that answers can tell",
-                (framework.cudnn,),
+                framework.cudnn,
             )
         else:
             strict = stack.cell.options.strict_cudnn
@@ -190,10 +185,11 @@ def documented_cuda(stack: Stack) -> Iterator[Finding]:
         wrong = major(base.version.text) != major(cudnn.text)
         if wrong or not at_least(short(base.version.text, 2), short(cudnn.text, 2)):
             documented = Value("CUDA that TensorFlow documents", cuda, framework.row.source)
-            yield Finding(
+            yield impossible(
                 "documented-cuda",
-                Outcome.IMPOSSIBLE,
                 f"{framework.label} documents CUDA {cuda}, but NVIDIA's image of that CUDA holds cuDNN "
                 f"{short(base.version.text, 3)}, not {cudnn.text}: choose the base by its cuDNN",
-                (documented, base.version, cudnn),
+                documented,
+                base.version,
+                cudnn,
             )

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.gpus import card_of, near_names
 from builder.facts.versions import at_least, contains, key, major, short
 
@@ -37,7 +37,7 @@ def driver(stack: Stack) -> Iterator[Finding]:
         return
     need = max(needs, key=lambda value: key(value.text))
     if stack.driver is None:
-        yield Finding("driver", Outcome.POSSIBLE, f"the machine needs driver {need.text} or newer", (need,))
+        yield possible("driver", f"the machine needs driver {need.text} or newer", need)
         return
     given = Value("driver", stack.driver, GIVEN)
     outcome, message = _against(stack.driver, need.text)
@@ -93,19 +93,20 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
     if branch == str(major(own.text)):
         return
     if branch not in branches:
-        yield Finding(
+        yield impossible(
             "require-cuda",
-            Outcome.IMPOSSIBLE,
             f"the container does not start: the base demands CUDA {short(stack.base_cuda.text, 2)} of the "
             f"driver, {stack.driver} is older, and branch {branch} is not among its exceptions",
-            (given, own, allowed),
+            given,
+            own,
+            allowed,
         )
     elif not consumer:
-        yield Finding(
+        yield warns(
             "require-cuda",
-            Outcome.WARNS,
             f"on branch {branch} the base starts on data-centre and workstation GPUs only, not on GeForce",
-            (given, allowed),
+            given,
+            allowed,
         )
 
 
@@ -130,14 +131,13 @@ def gpus(stack: Stack) -> Iterator[Finding]:
         row = card_of(name, stack.facts)
         if row is None:
             near = ", ".join(near_names(name, stack.facts))
-            yield Finding(
+            yield unknown(
                 "gpu",
-                Outcome.UNKNOWN,
                 f"{name} is no GPU that rtbuild knows"
                 + (f"; is it one of {near}?" if near else ".")
                 + " Its compute capability would settle it (`nvidia-smi --query-gpu=compute_cap`): "
                 "write sm_90 for 9.0",
-                (Value("gpu", name, CELL),),
+                Value("gpu", name, CELL),
             )
             continue
         yield from _served(stack, row)
@@ -175,14 +175,11 @@ def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             family.capability_max, gpu.capability
         ):
             span = f"{family.capability_min} to {family.capability_max}"
-            yield Finding(
+            yield impossible(
                 "gpu",
-                Outcome.IMPOSSIBLE,
                 f"CUDA {family.major} serves compute capability {span}; {gpu.name} has {gpu.capability}",
-                (
-                    _capability(gpu),
-                    Value(f"CUDA {family.major}", span, family.source),
-                ),
+                _capability(gpu),
+                Value(f"CUDA {family.major}", span, family.source),
             )
 
 
@@ -247,28 +244,22 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
         return
     ptx = [_arch(text) for text in listed if text.startswith("compute_")]
     if not any(arch <= have for arch in ptx):
-        yield Finding(
-            "gpu",
-            Outcome.IMPOSSIBLE,
-            f"{framework.label} has no code for {gpu.name} ({gpu.capability})",
-            values,
-        )
+        yield impossible("gpu", f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
         return
     own = own_driver(stack, framework.cuda) if framework.cuda is not None else None
     if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
-        yield Finding(
+        yield impossible(
             "gpu",
-            Outcome.IMPOSSIBLE,
             f"{framework.label} has only PTX for {gpu.name}, and compiling it needs driver {own.text}",
-            (*values, own),
+            *values,
+            own,
         )
         return
-    yield Finding(
+    yield warns(
         "gpu",
-        Outcome.WARNS,
         f"{framework.label} has only PTX for {gpu.name} ({gpu.capability}): the first start compiles for "
         "minutes",
-        values,
+        *values,
     )
 
 
@@ -281,12 +272,11 @@ def _not_listed(framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
     if framework.row is None or framework.variant == "cpu":
         return  # `framework-known` has said what is not known, or that there is no code for any GPU
     why = framework.row.unread.get("architectures", "no file says which architectures it was built for")
-    yield Finding(
+    yield unknown(
         "gpu",
-        Outcome.UNKNOWN,
         f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "
         "`rtbuild check --read` asks the wheel itself",
-        (_capability(gpu),),
+        _capability(gpu),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.versions import canonical, contains, key, major, pinned, requirement
+from builder.index.target import MACHINES, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,21 +57,17 @@ def _left_open(stack: Stack, framework: CellFramework, asked: list[Wish], built:
     named = [canonical(r.name) for text in stack.cell.pip if (r := requirement(text)) is not None]
     beside = [name for name in named if name not in {"setuptools", "wheel", "pip"}]
     if not asked and beside:
-        yield Finding(
+        yield warns(
             "numpy",
-            Outcome.WARNS,
             f"{framework.label} was compiled for NumPy 1, and {', '.join(beside)} may bring NumPy 2: "
             "numpy<2 in pip keeps it out",
-            (built,),
+            built,
         )
 
 
 def _refused(framework: CellFramework, why: str, values: tuple[Value, ...]) -> Finding:
-    return Finding(
-        "numpy",
-        Outcome.IMPOSSIBLE,
-        f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}",
-        values,
+    return impossible(
+        "numpy", f"{framework.label} was compiled for NumPy 1 and does not run with NumPy 2; {why}", *values
     )
 
 
@@ -83,12 +80,11 @@ def _not_read(framework: CellFramework, found: Value) -> Iterator[Finding]:
         if canonical(r.name) == "numpy"
     ]
     if admitting_1 and all(admitting_1):
-        yield Finding(
+        yield unknown(
             "numpy",
-            Outcome.UNKNOWN,
             f"whether {framework.label} runs with NumPy {found.text} is not known: which NumPy it was "
             "compiled for was read nowhere; numpy<2 is safe, an import in the image would settle it",
-            (found,),
+            found,
         )
 
 
@@ -107,13 +103,11 @@ def _locked(stack: Stack, name: str) -> Value | None:
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
     """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
     cell = stack.cell
-    environment = {"python_version": cell.python, "python_full_version": f"{cell.python}.0"}
-    environment |= {"platform_machine": "aarch64" if cell.platform.endswith("arm64") else "x86_64"}
-    environment |= {"sys_platform": "linux", "platform_system": "Linux", "extra": ""}
+    values = environment(f"{cell.python}.0", machine=MACHINES[cell.platform])
     asked: dict[str, list[Wish]] = {}
 
     def add(who: str, parsed: Requirement | None, source: Source) -> None:
-        if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(environment)):
+        if parsed is not None and (parsed.marker is None or parsed.marker.evaluate(values)):
             asked.setdefault(canonical(parsed.name), []).append((who, parsed, source))
 
     for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):

@@ -10,7 +10,7 @@ from packaging.version import Version
 from builder.errors import CellError, RtbuildError
 from builder.facts.base import has_own_python
 from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value
+from builder.facts.finding import Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.versions import at_least, canonical, contains, key, requirement
 from builder.index.target import glibc_of, takes
 
@@ -35,11 +35,8 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
         without = _without_cuda(framework, stack.cell.platform)
         if without is not None:
             if wants_gpu:
-                yield Finding(
-                    "framework-known",
-                    Outcome.IMPOSSIBLE,
-                    f"{framework.label} has no code for any GPU: {without}",
-                    (asked,),
+                yield impossible(
+                    "framework-known", f"{framework.label} has no code for any GPU: {without}", asked
                 )
             continue
         if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
@@ -112,16 +109,14 @@ def _why(framework: CellFramework) -> str:
 def unread(stack: Stack) -> Iterator[Finding]:
     """``unread``: what was asked of a registry or an index was answered. The tables alone are no yes then."""
     for reason in stack.truth.unread:
-        yield Finding("unread", Outcome.UNKNOWN, reason)
+        yield unknown("unread", reason)
 
 
 def last_lock(stack: Stack) -> Iterator[Finding]:
     """``last-lock``: the resolver has not found that there is no set of wheels for these requirements."""
     if stack.truth.failed is not None:
-        yield Finding(
-            "last-lock",
-            Outcome.UNKNOWN,
-            f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}",
+        yield unknown(
+            "last-lock", f"the last lock of this cell failed; `rtbuild lock` asks again: {stack.truth.failed}"
         )
 
 
@@ -130,20 +125,18 @@ def yanked(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         row = framework.row
         if row is not None and row.yanked is not None and framework.wheel is None:
-            yield Finding(
+            yield warns(
                 "yanked",
-                Outcome.WARNS,
                 f"{framework.label} was yanked by its maker: {row.yanked}",
-                (Value(framework.title, row.version, row.source),),
+                Value(framework.title, row.version, row.source),
             )
     for wheel in stack.truth.wheels:
         if wheel.yanked is not None:
             source = Source("wheel", wheel.reference)
-            yield Finding(
+            yield warns(
                 "yanked",
-                Outcome.WARNS,
                 f"{wheel.file} was yanked by its maker: {wheel.yanked}",
-                (Value(wheel.name, wheel.version, source),),
+                Value(wheel.name, wheel.version, source),
             )
 
 
@@ -152,11 +145,8 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
     base = stack.truth.base
     if base is not None and not base.exists:
         source = Source("registry", base.reference)
-        yield Finding(
-            "base-tag",
-            Outcome.IMPOSSIBLE,
-            f"the registry has no {base.reference}",
-            (Value("base", str(stack.cell.base), source),),
+        yield impossible(
+            "base-tag", f"the registry has no {base.reference}", Value("base", str(stack.cell.base), source)
         )
         return
     tag = stack.tag
@@ -166,26 +156,23 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
     ubuntu = tag.system.removeprefix("ubuntu")
     siblings = [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
     if tag.row is not None and tag.row.state == "deleted":
-        yield Finding(
+        yield impossible(
             "base-tag",
-            Outcome.IMPOSSIBLE,
             f"{tag.text} was deleted from Docker Hub: NVIDIA removes tags six months after their end of life",
-            tuple(Value("base", tag.text, source) for source in tag.row.sources),
+            *[Value("base", tag.text, source) for source in tag.row.sources],
         )
     elif tag.row is None and siblings:
         there = ", ".join(row.infix for row in siblings)
-        yield Finding(
+        yield impossible(
             "base-tag",
-            Outcome.IMPOSSIBLE,
             f"there is no {tag.text}: for CUDA {tag.cuda} on {tag.system} Docker Hub has {there}",
-            tuple(Value("tag of that CUDA", row.infix, row.source) for row in siblings),
+            *[Value("tag of that CUDA", row.infix, row.source) for row in siblings],
         )
     elif tag.row is None:
-        yield Finding(
+        yield unknown(
             "base-tag",
-            Outcome.UNKNOWN,
             f"no table lists {tag.text}; a registry that answers can tell",
-            (Value("base", tag.text, CELL),),
+            Value("base", tag.text, CELL),
         )
 
 
@@ -194,15 +181,12 @@ def compiled(stack: Stack) -> Iterator[Finding]:
     cell = stack.cell
     if cell.compiled and cell.base.kind != "rootfs":
         names = ", ".join(name for name, _ in cell.compiled)
-        yield Finding(
+        yield impossible(
             "compiled",
-            Outcome.IMPOSSIBLE,
             f"{names} is compiled from sources in a Debian release, and {cell.base} has other libraries: "
             "take base: rootfs:debian/<suite>, or an index that has wheels",
-            (
-                Value("from-source", names, CELL),
-                Value("base", str(cell.base), CELL),
-            ),
+            Value("from-source", names, CELL),
+            Value("base", str(cell.base), CELL),
         )
 
 
@@ -224,23 +208,15 @@ def python(stack: Stack) -> Iterator[Finding]:
                 (asked,),
             )
     elif stack.system is None:
-        yield Finding(
-            "python",
-            Outcome.UNKNOWN,
-            f"which Python versions {stack.cell.base} offers is not known",
-            (asked,),
-        )
+        yield unknown("python", f"which Python versions {stack.cell.base} offers is not known", asked)
     elif wanted not in stack.system.python:
         there = ", ".join(stack.system.python)
-        yield Finding(
+        yield impossible(
             "python",
-            Outcome.IMPOSSIBLE,
             f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "
             "wants no other",
-            (
-                asked,
-                Value(f"python in {stack.system.name}", there, stack.system.source),
-            ),
+            asked,
+            Value(f"python in {stack.system.name}", there, stack.system.source),
         )
     for framework in stack.frameworks:
         yield from _wheels_for(framework, asked)
@@ -252,11 +228,10 @@ def _standalone_glibc(stack: Stack) -> Iterator[Finding]:
         return
     needs = Value("glibc that a standalone Python needs", _STANDALONE_GLIBC, _RUNNING)
     if not at_least(stack.system.glibc, needs.text):
-        yield Finding(
+        yield impossible(
             "glibc",
-            Outcome.IMPOSSIBLE,
             f"a standalone Python needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
-            (needs,),
+            needs,
         )
 
 
@@ -267,14 +242,11 @@ def platform(stack: Stack) -> Iterator[Finding]:
         row = framework.row
         if row is not None and framework.wheel is None and wanted not in row.platforms:
             there = ", ".join(row.platforms)
-            yield Finding(
+            yield impossible(
                 "platform",
-                Outcome.IMPOSSIBLE,
                 f"{framework.label} has no wheel for {wanted} (it has {there})",
-                (
-                    Value("platform", wanted, CELL),
-                    Value(f"{framework.title} wheels for", there, row.source_of("platforms")),
-                ),
+                Value("platform", wanted, CELL),
+                Value(f"{framework.title} wheels for", there, row.source_of("platforms")),
             )
 
 
@@ -287,22 +259,19 @@ def _wheels_for(framework: CellFramework, asked: Value) -> Iterator[Finding]:
         allowed = takes(wheel.requires_python, asked.text)
         if not (tagged and allowed):
             text = wheel.requires_python if not allowed and wheel.requires_python else ", ".join(wheel.tags)
-            yield Finding(
+            yield impossible(
                 "python",
-                Outcome.IMPOSSIBLE,
                 f"{wheel.file} does not install on Python {asked.text}",
-                (asked, Value(f"{framework.title} wheel for", text, source)),
+                asked,
+                Value(f"{framework.title} wheel for", text, source),
             )
     elif framework.row is not None and asked.text not in framework.row.python:
         there = ", ".join(framework.row.python)
-        yield Finding(
+        yield impossible(
             "python",
-            Outcome.IMPOSSIBLE,
             f"{framework.label} has no wheel for Python {asked.text} (it has {there})",
-            (
-                asked,
-                Value(f"{framework.title} wheels for", there, framework.row.source),
-            ),
+            asked,
+            Value(f"{framework.title} wheels for", there, framework.row.source),
         )
 
 
@@ -326,11 +295,11 @@ def glibc(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         needs = _needed_glibc(framework, stack.cell.platform)
         if needs is not None and not at_least(stack.system.glibc, needs.text):
-            yield Finding(
+            yield impossible(
                 "glibc",
-                Outcome.IMPOSSIBLE,
                 f"{framework.label} needs glibc {needs.text}, {stack.system.name} has {stack.system.glibc}",
-                (needs, has),
+                needs,
+                has,
             )
 
 

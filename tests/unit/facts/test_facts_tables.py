@@ -6,12 +6,16 @@ import shutil
 import subprocess
 import sys
 import time
+import typing
 
+import pydantic
 import pytest
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from builder import resources
 from builder.facts import tables as facts
+from builder.facts.finding import Source
 from builder.facts.versions import contains, key, requirement
 
 TABLES = facts.load()
@@ -57,6 +61,25 @@ def test_a_version_and_variant_meet_one_row(table) -> None:
         defaults = [r for r in table.of(row.version, row.distribution) if r.default]
         assert len(defaults) <= 1 or table.name == "jax"
     assert table.newest == max((row.version for row in table.rows), key=Version)
+
+
+ROWS = [
+    *TABLES.toolkits, *TABLES.families.values(), *TABLES.cudnn, *TABLES.tags, *TABLES.bad,
+    *TABLES.gpus.values(), *TABLES.systems.values(), *TABLES.wheels.values(), *TABLES.builds,
+    *(row for table in TABLES.frameworks.values() for row in table.rows),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted({type(row) for row in ROWS}, key=str), ids=lambda kind: kind.__name__)
+def test_values_have_the_types_of_their_fields(kind) -> None:
+    """The reader itself takes text, flags and lists of text, and looks no further."""
+    names = {"Mapping": dict, "Source": Source, "SpecifierSet": SpecifierSet}
+    hints = typing.get_type_hints(kind, {**vars(sys.modules[kind.__module__]), **names})
+    for name, hint in hints.items():
+        adapter = pydantic.TypeAdapter(hint, config={"strict": True, "arbitrary_types_allowed": True})
+        for row in ROWS:
+            if type(row) is kind:
+                adapter.validate_python(getattr(row, name))
 
 
 def test_versions_and_pins_parse() -> None:

@@ -17,7 +17,7 @@ INTRODUCTION = """\
 # Facts
 
 What the rules of [compatibility](compatibility.md) know where neither a wheel nor a registry was asked. This
-page is made from the tables in `builder/facts/tables/`; `pytest --update-golden` writes it anew.
+page is made from the tables in `builder/facts/tables/`; `make golden` writes it anew.
 
 `tables/releases/*.json` has one row for each release of a framework, which `rtbuild facts refresh` reads from
 the package index and the wheels themselves; each value names the file that told it. What no file says is in
