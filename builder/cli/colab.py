@@ -48,6 +48,7 @@ _WORDS = {
     ParityStatus.SAME: "same",
     ParityStatus.OTHER: "other version",
     ParityStatus.MISSING: "missing",
+    ParityStatus.UNASKED: "out of reach",
     ParityStatus.EXTRA: "extra",
 }
 _SHOWN = 40
@@ -219,7 +220,7 @@ def _table(image: str, parity: Parity, *, verbose: bool) -> Iterator[str]:
     same = f"same version {parity.same:.1f} % (goal {SAME_GOAL:g} %)"
     yield f"  {parity.listed} other packages: {present}, {same}"
     yield "  " + ", ".join(f"{name} {parity.count(status)}" for status, name in _WORDS.items())
-    for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.EXTRA):
+    for status in (ParityStatus.OTHER, ParityStatus.MISSING, ParityStatus.UNASKED, ParityStatus.EXTRA):
         rows = [row for row in parity.packages if row.status is status]
         most = len(rows) if verbose else _SHOWN
         if rows:

@@ -28,6 +28,8 @@ class ParityStatus(enum.StrEnum):
     SAME = "same"
     OTHER = "other"
     MISSING = "missing"
+    UNASKED = "unasked"
+    """Not there at that version, and only an index that did not answer may have it."""
     EXTRA = "extra"
 
 
@@ -60,8 +62,8 @@ class Parity:
 
     @property
     def listed(self) -> int:
-        """The number of other packages of the runtime."""
-        return len(self.packages) - self.count(ParityStatus.EXTRA)
+        """The number of other packages of the runtime, without those that are counted apart."""
+        return len(self.packages) - self.count(ParityStatus.EXTRA) - self.count(ParityStatus.UNASKED)
 
     @property
     def present(self) -> float:
@@ -123,31 +125,37 @@ def compare(runtime: Listed, image: Inventory) -> Parity:
 
 
 def _package(name: str, version: str | None, key: str, runtime: Listed, image: Inventory) -> ParityRow:
-    found = image.packages.get(key)
-    reason = runtime.reasons.get(name, "")
-    if found is None:
-        why = reason or "not in the image, although it could be: the image was made of other packages"
-        return ParityRow(name=name, asked=version, found=None, status=ParityStatus.MISSING, why=why)
-    inside = image.inside.get(key)
-    if version is None or equal(version, found) or (inside is not None and equal(version, inside)):
-        why = reason
+    why = runtime.reasons.get(name, "")
+    found, inside = image.packages.get(key), image.inside.get(key)
+    same = found is not None and (
+        version is None or equal(version, found) or (inside is not None and equal(version, inside))
+    )
+    unasked = None if key in FRAMEWORKS else runtime.unasked.get(name)
+    if same:
+        status = ParityStatus.SAME
         if version is None:
-            why = f"the list gives no version to compare with: {reason or 'installed from an address'}"
-        elif not equal(version, found):
+            why = f"the list gives no version to compare with: {why or 'installed from an address'}"
+        elif found is None or not equal(version, found):
             why = f"its metadata says {found}, its code {inside}: the same build"
-        return ParityRow(name=name, asked=version, found=found, status=ParityStatus.SAME, why=why)
-    return ParityRow(name=name, asked=version, found=found, status=ParityStatus.OTHER, why=reason)
+    elif unasked is not None:
+        status, why = ParityStatus.UNASKED, f"{unasked}, which has it, did not answer"
+    elif found is None:
+        status = ParityStatus.MISSING
+        why = why or "not in the image, although it could be: the image was made of other packages"
+    else:
+        status = ParityStatus.OTHER
+    return ParityRow(name=name, asked=version, found=found, status=status, why=why)
 
 
 def _python(runtime: Listed, image: Inventory) -> ParityRow:
     same = first_parts(runtime.python, 2) == first_parts(image.python, 2)
-    why = "the same minor version; the patch is the base's" if runtime.python != image.python else ""
+    why = "the same minor version, and another patch" if runtime.python != image.python else ""
     return ParityRow(
         name="Python",
         asked=runtime.python,
         found=image.python,
         status=ParityStatus.SAME if same else ParityStatus.OTHER,
-        why=why if same else "an image's Python is its base's own",
+        why=why if same else "another minor version",
     )
 
 

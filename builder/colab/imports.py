@@ -305,6 +305,7 @@ def record(imported: Imported) -> dict[str, Any]:
             {"name": m.package.name, "version": m.package.version, "reason": m.reason, "detail": m.detail}
             for m in matching.missing
         ],
+        "unasked": matching.unasked,
         "remarks": {m.package.name: m.detail for m in matching.found if m.detail},
         **({"compiled": compiled} if compiled else {}),
         "conflicts": [str(conflict) for conflict in imported.conflicts],

@@ -33,6 +33,8 @@ class Listed:
     """Versions by name as listed; None if the list has none."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """Why a package could not be matched, by name."""
+    unasked: Mapping[str, str] = field(default_factory=dict)
+    """The index that did not answer, by the name of each package that only it may have."""
 
 
 class _Missing(pydantic.BaseModel):
@@ -53,6 +55,7 @@ class _Record(pydantic.BaseModel):
     packages: dict[str, str | None]
     missing: list[_Missing]
     compiled: dict[str, Any] = {}
+    unasked: dict[str, str] = {}
 
 
 def listed(against: str, *, folder: Path = Path("matrices")) -> Listed:
@@ -104,5 +107,6 @@ def _of_record(path: Path) -> Listed:
         cuda=found.cuda,
         cudnn=found.cudnn,
         packages=found.packages,
+        unasked=found.unasked,
         reasons={row.name: row.detail for row in found.missing} | dict.fromkeys(found.compiled, _COMPILED),
     )

@@ -54,7 +54,7 @@ class Match:
     requirement: str | None = None
     """``torch==2.6.0``, for the matrix."""
     index: str | None = None
-    """The further index that ``requirement`` needs."""
+    """The further index that ``requirement`` needs, or that has the package as far as its name says."""
     reason: Reason | None = None
     detail: str = ""
     """The reason in words; for a match, a remark on it."""
@@ -83,6 +83,11 @@ class Matching:
     @property
     def missing(self) -> tuple[Match, ...]:
         return tuple(match for match in self.matches if match.requirement is None)
+
+    @property
+    def unasked(self) -> dict[str, str]:
+        """The further indexes that did not answer, by the name of each package that only they may have."""
+        return {m.package.name: m.index for m in self.matches if m.index is not None and m.file is None}
 
 
 def match_packages(
@@ -297,7 +302,9 @@ def _unasked(first: Match, further: str) -> Match:
         note = "PyTorch's own index did not answer: not looked at"
         return Match(package=package, requirement=requirement, index=further, detail=note)
     whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
-    return replace(first, detail=f"{first.detail}; {whose} own index, which has it, does not answer")
+    return replace(
+        first, index=further, detail=f"{first.detail}; {whose} own index, which has it, does not answer"
+    )
 
 
 def _no(package: PipPackage, reason: Reason, detail: str) -> Match:

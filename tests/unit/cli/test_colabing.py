@@ -35,7 +35,7 @@ def test_the_figures_then_each_exception() -> None:
     assert lines[2].split()[:4] == ["same", "Python", "3.11.13", "3.11.2"]
     assert lines[3].split()[:4] == ["missing", "torch", "2.6.0+cu124", "-"]
     assert "  10 other packages: present 80.0 % (goal 99 %), same version 80.0 % (goal 97 %)" in lines
-    assert "  same 8, other version 0, missing 2, extra 1" in lines
+    assert "  same 8, other version 0, missing 2, out of reach 0, extra 1" in lines
     assert lines[lines.index("missing (2)") + 1].endswith("only sources")
     assert lines[lines.index("extra (1)") + 1].split() == ["extra", "tini", "-", "0.19"]
 

@@ -1,6 +1,7 @@
 """How near an image is to a runtime, and what is said of each exception."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -93,8 +94,21 @@ def test_the_figures_and_each_exception():
     assert parity.exact
     assert not parity.reached
     document = parity.as_json()
-    assert document["counts"] == {"same": 3, "other": 1, "missing": 2, "extra": 1}
+    assert document["counts"] == {"same": 3, "other": 1, "missing": 2, "unasked": 0, "extra": 1}
     assert "Pillow" not in {row["name"] for row in document["packages"]}
+
+
+def test_what_only_a_silent_index_has_is_counted_apart_but_for_frameworks():
+    index = "https://index.example.invalid"
+    silent = replace(RUNTIME, unasked=dict.fromkeys(("lost", "numpy", "Pillow", "torch"), index))
+    parity = compare(silent, measured(inside=()))
+    rows = {row.name: (row.status.value, row.found) for row in parity.packages}
+    assert rows["lost"] == ("unasked", None)
+    assert rows["numpy"] == ("unasked", "2.1.0")
+    assert rows["Pillow"] == ("same", "11.2.1")
+    assert [row.status.value for row in parity.core if row.name == "torch"] == ["other"]
+    assert compare(RUNTIME, measured()).listed - parity.listed == 2
+    assert parity.as_json()["counts"]["unasked"] == 2
 
 
 def test_another_build_of_the_same_version_is_another_version():
