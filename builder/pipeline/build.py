@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from builder.pipeline import stages
 from builder.pipeline.events import (
     BUILDING,
     CellOutcome,
-    CellResult,
     InstalledPackage,
     RunStarted,
     Stage,
@@ -31,6 +29,7 @@ if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
     from builder.model import Cell, Image, Matrix, Pinned
+    from builder.pipeline.events import CellResult
     from builder.pipeline.making import Maker
     from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
@@ -158,18 +157,16 @@ def _finished(
     try:
         image = image_of_cell()
         if site.engine is None:
-            return stages.ended(
-                walk, CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image
+            return walk.ended(
+                CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image
             )
         packages = _packages(walk, site, image, recipe)
         if not site.settings.verify:
-            return replace(stages.ended(walk, CellOutcome.DONE, image=image, log=log), packages=packages)
+            return walk.ended(CellOutcome.DONE, image=image, log=log, packages=packages)
         report = stages.verify_cell(walk, site, image, recipe.pinned)
     except CellError as error:
-        failed = walk.failed(error, log=str(log) if log.is_file() else None)
-        return replace(failed, image=image, packages=packages)
-    done = stages.ended(walk, stages.outcome_of(report), image=image, report=report, log=log)
-    return replace(done, packages=packages)
+        return walk.failed(error, log=log, image=image, packages=packages)
+    return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
 
 
 def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:

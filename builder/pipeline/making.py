@@ -16,7 +16,6 @@ from builder.image.missing import MissingLayers
 from builder.image.runner import Namespaces
 from builder.image.stack import plan
 from builder.layers.types import SystemLayers
-from builder.model import Image
 from builder.oci.copying import push_image
 from builder.oci.spec import MANIFEST
 from builder.oci.staging import staged_tag
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from builder.image.stack import Elsewhere, Plan
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import Lease
+    from builder.model import Image
     from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -176,13 +176,11 @@ class Maker:
         if engine is None:
             refuse_large(recipe.pinned, image.size)
             walk.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
-            return Image(
-                cell=walk.cell, reference="", digest=image.digest, content=image.content, size=image.size
-            )
+            return image_of(walk.cell, "", image)
         stored = self._received(walk, engine, image, lease)
         walk.done(f"{self._name(walk)} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
         refuse_large(recipe.pinned, stored.size)
-        return image_of(walk.cell, self._name(walk), stored, reused=False)
+        return image_of(walk.cell, self._name(walk), stored)
 
     def _received(self, walk: Walk, engine: Engine, image: ComposedImage, lease: Lease) -> StoredImage:
         name = self._name(walk)

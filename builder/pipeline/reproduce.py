@@ -14,10 +14,10 @@ from builder.image.differ import ImageDifference, SavedImage, compare
 from builder.image.finish import Workbench
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
-from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
-from builder.pipeline.schedule import Walk, each
+from builder.pipeline.schedule import walk_all
 from builder.pipeline.site import open_site
 from builder.temporary import locked_folder, sweep
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.model import Cell, Image, Matrix
-    from builder.pipeline.schedule import Emit
+    from builder.pipeline.events import CellResult
+    from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
@@ -120,11 +121,9 @@ def check_reproducible(
             f"twice {comparison.first.digest}" if comparison.by_digest
             else f"twice the same content, {comparison.first.content}"
         )  # fmt: skip
-        return stages.ended(walk, CellOutcome.DONE, image=comparison.first)
+        return walk.ended(CellOutcome.DONE, image=comparison.first)
 
-    walks = [Walk(cell, emit, cancel) for cell in cells]
-    results = each(walks, one, jobs=1, emit=emit, cancel=cancel)
-    return [result for result in results if result is not None]
+    return walk_all(cells, one, jobs=1, emit=emit, cancel=cancel)
 
 
 def refuse_difference(comparison: Comparison) -> None:

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.pipeline import stages
-from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import Walk, each
+from builder.pipeline.schedule import walk_all
 from builder.pipeline.site import open_site
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from builder.model import Cell, Matrix
-    from builder.pipeline.schedule import Emit
+    from builder.pipeline.events import CellResult
+    from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings
 
 
@@ -35,9 +36,9 @@ def lock(
 
     def one(walk: Walk) -> CellResult:
         stages.lock_cell(walk, site)
-        return stages.ended(walk, CellOutcome.DONE)
+        return walk.ended(CellOutcome.DONE)
 
-    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
+    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)
 
 
 def render(
@@ -60,9 +61,9 @@ def render(
         pinned = stages.lock_cell(walk, site)
         recipe = stages.render_cell(walk, site, pinned)
         stages.write_recipe(walk, site, recipe, folder, text_only=text_only)
-        return stages.ended(walk, CellOutcome.DONE)
+        return walk.ended(CellOutcome.DONE)
 
-    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
+    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)
 
 
 def verify(
@@ -101,19 +102,6 @@ def verify(
         image = stages.image_of(walk.cell, name, stored, reused=True)
         pinned = site.keepers[walk.cell.matrix].pinned(walk.cell)
         report = stages.verify_cell(walk, site, image, pinned)
-        return stages.ended(walk, stages.outcome_of(report), image=image, report=report)
+        return walk.ended(stages.outcome_of(report), image=image, report=report)
 
-    return _all(cells, one, settings=settings, emit=emit, cancel=cancel)
-
-
-def _all(
-    cells: Sequence[Cell],
-    one: Callable[[Walk], CellResult],
-    *,
-    settings: Settings,
-    emit: Emit,
-    cancel: threading.Event,
-) -> list[CellResult]:
-    walks = [Walk(cell, emit, cancel) for cell in cells]
-    results = each(walks, one, jobs=settings.jobs, emit=emit, cancel=cancel)
-    return [result for result in results if result is not None]
+    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)

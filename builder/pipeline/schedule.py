@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
 from builder.pipeline.events import (
@@ -23,8 +23,10 @@ from builder.pipeline.events import (
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
-    from builder.model import Cell
+    from builder.model import Cell, Image, Report
+    from builder.pipeline.events import InstalledPackage
 
     Emit = Callable[[Event], None]
 
@@ -84,17 +86,34 @@ class Walk:
         self.notes.append(text)
         self._emit(Note(cell=self.cell.id, text=text, warning=warning))
 
-    def failed(self, error: RtbuildError, log: str | None = None) -> CellResult:
-        outcome = CellOutcome.CANCELLED if isinstance(error, CancelledError) else CellOutcome.FAILED
+    def ended(
+        self,
+        outcome: CellOutcome,
+        *,
+        image: Image | None = None,
+        report: Report | None = None,
+        error: RtbuildError | None = None,
+        log: Path | None = None,
+        packages: tuple[InstalledPackage, ...] = (),
+    ) -> CellResult:
+        """The end of the cell; ``log`` is named if it was written."""
         return CellResult(
             cell=self.cell,
             outcome=outcome,
             stage=self.current,
             seconds=dict(self.seconds),
+            image=image,
+            report=report,
             error=error,
-            log=log,
+            log=str(log) if log is not None and log.is_file() else None,
             notes=tuple(self.notes),
+            packages=packages,
         )
+
+    def failed(self, error: RtbuildError, **known: Any) -> CellResult:
+        """The end of a cell by an error; ``known`` as in :meth:`ended`."""
+        outcome = CellOutcome.CANCELLED if isinstance(error, CancelledError) else CellOutcome.FAILED
+        return self.ended(outcome, error=error, **known)
 
 
 def each(
@@ -135,3 +154,17 @@ def each(
     finally:
         pool.shutdown(wait=True)
     return [future.result() for future in futures]
+
+
+def walk_all(
+    cells: Sequence[Cell],
+    function: Callable[[Walk], CellResult],
+    *,
+    jobs: int,
+    emit: Emit,
+    cancel: threading.Event,
+) -> list[CellResult]:
+    """:func:`each` from the first stage of every cell to its end."""
+    walks = [Walk(cell, emit, cancel) for cell in cells]
+    results = each(walks, function, jobs=jobs, emit=emit, cancel=cancel)
+    return [result for result in results if result is not None]

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.files import write_whole
-from builder.model import Image
 from builder.pipeline.events import CellOutcome, Note, Stage
-from builder.pipeline.stages import ended, image_of
+from builder.pipeline.stages import image_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from builder.engine.images import StoredImage
+    from builder.model import Image
     from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
@@ -142,29 +142,20 @@ def reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> 
         if site.engine is not None and there.reference != name:
             site.engine.tag(there.reference, name)
         walk.done("there already, nothing to build")
-    image = image_of(walk.cell, name, there, reused=True)
     if staged is None or site.settings.push is None:
-        return image
+        return image_of(walk.cell, name, there, reused=True)
     with walk.stage(Stage.PUSH):
         if site.own is not None:
             from builder.pipeline.uploads import sign_pushed
 
             sign_pushed(site, staged.reference)
         walk.done(f"there already, {staged.digest[:19]}")
-    return replace(image, pushed=staged.reference)
+    return image_of(walk.cell, name, there, reused=True, pushed=staged.reference)
 
 
 def end_staged(walk: Walk, site: Site, staged: Staged) -> CellResult:
     """The end of a cell that needs nothing. Its verification is a matter of `rtbuild verify --from`."""
     with walk.stage(Stage.BUILD):
         walk.done(f"there already, in {staged.repository}")
-    image = Image(
-        cell=walk.cell,
-        reference=staged.reference,
-        digest=staged.digest,
-        content=staged.content,
-        size=staged.size,
-        reused=True,
-        pushed=staged.reference,
-    )
-    return ended(walk, CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image)
+    image = image_of(walk.cell, staged.reference, staged, reused=True, pushed=staged.reference)
+    return walk.ended(CellOutcome.UNVERIFIED if site.settings.verify else CellOutcome.DONE, image=image)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
-from builder.model import Image
 from builder.oci.staging import find_staged, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import Stage
@@ -16,7 +14,7 @@ from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
-    from builder.model import Report
+    from builder.model import Image, Report
     from builder.oci.staging import Staged
     from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Walk
@@ -41,11 +39,11 @@ def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:
         if site.settings.share_reports:
             _share(walk, site, staged, report)
     except CellError as error:
-        return replace(walk.failed(error), image=image, report=report)
+        return walk.failed(error, image=image, report=report)
     finally:
         if site.settings.remove and not image.reused:
             engine.remove(image.reference)
-    return stages.ended(walk, stages.outcome_of(report), image=image, report=report)
+    return walk.ended(stages.outcome_of(report), image=image, report=report)
 
 
 def _find(site: Site, repository: str, inputs: str) -> Staged:
@@ -82,15 +80,7 @@ def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
             f"{staged.reference} is {stored.content} in the engine, {staged.content} in the registry"
         )
     walk.done(f"{staged.digest[:19]}, {stored.size / 1e9:.2f} GB" + (", there already" if reused else ""))
-    return Image(
-        cell=walk.cell,
-        reference=staged.reference,
-        digest=stored.digest,
-        content=stored.content,
-        size=stored.size,
-        reused=reused,
-        pushed=staged.reference,
-    )
+    return stages.image_of(walk.cell, staged.reference, stored, reused=reused, pushed=staged.reference)
 
 
 def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:

@@ -11,14 +11,16 @@ from builder.facts import Outcome as Judgement
 from builder.facts import check, summary
 from builder.facts.memory import Memory
 from builder.model import Image
-from builder.pipeline.events import CellOutcome, CellResult, Stage
+from builder.pipeline.events import CellOutcome, Stage
 from builder.recipe import render, write
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engine.images import StoredImage
+    from builder.image.compose import ComposedImage
     from builder.model import Cell, Pinned, Report
+    from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
@@ -130,34 +132,23 @@ def outcome_of(report: Report) -> CellOutcome:
             return CellOutcome.FAILED
 
 
-def image_of(cell: Cell, name: str, stored: StoredImage, *, reused: bool) -> Image:
+def image_of(
+    cell: Cell,
+    reference: str,
+    described: ComposedImage | Staged | StoredImage,
+    *,
+    reused: bool = False,
+    pushed: str | None = None,
+) -> Image:
+    """The image of a cell, as this machine made it, or a repository or an engine has it."""
     return Image(
         cell=cell,
-        reference=name,
-        digest=stored.digest,
-        content=stored.content,
-        size=stored.size,
+        reference=reference,
+        digest=described.digest,
+        content=described.content,
+        size=described.size,
         reused=reused,
-    )
-
-
-def ended(
-    walk: Walk,
-    outcome: CellOutcome,
-    *,
-    image: Image | None = None,
-    report: Report | None = None,
-    log: Path | None = None,
-) -> CellResult:
-    return CellResult(
-        cell=walk.cell,
-        outcome=outcome,
-        stage=walk.current,
-        seconds=dict(walk.seconds),
-        image=image,
-        report=report,
-        log=str(log) if log is not None and log.is_file() else None,
-        notes=tuple(walk.notes),
+        pushed=pushed,
     )
 
 

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from builder.errors import RtbuildError
     from builder.model import Cell, Matrix
     from builder.oci.copying import Tally
     from builder.oci.staging import Staged
@@ -118,18 +117,7 @@ def _refused(walk: Walk, row: Publication) -> CellResult:
         "not published: " + "\n  ".join(f"{refusal.text} ({refusal.kind})" for refusal in row.refusals),
         hint="; ".join(hints[:2]) or None,
     )
-    return _ended(walk, CellOutcome.REFUSED, error)
-
-
-def _ended(walk: Walk, outcome: CellOutcome, error: RtbuildError | None = None) -> CellResult:
-    return CellResult(
-        cell=walk.cell,
-        outcome=outcome,
-        stage=walk.current,
-        seconds=dict(walk.seconds),
-        error=error,
-        notes=tuple(walk.notes),
-    )
+    return walk.ended(CellOutcome.REFUSED, error=error)
 
 
 def _refuse_clashes(rows: Sequence[Publication]) -> None:
@@ -271,7 +259,7 @@ class _Line:
                     statements(self.registry, found.staged, said, note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
-                return _ended(walk, CellOutcome.DONE)
+                return walk.ended(CellOutcome.DONE)
             row.copied = self._copy(walk, found.staged, row.target)
             # Once more: copying may have taken an hour, and others verify and publish as well.
             decision = self._decide_again(row, found)
@@ -295,7 +283,7 @@ class _Line:
         new = any(piece.new for piece in row.evidence) or any(found.new for found in row.failures)
         same = not (changed or row.copied.changed or new)
         row.state = "unchanged" if same else "published"
-        return _ended(walk, CellOutcome.DONE if same else CellOutcome.PUBLISHED)
+        return walk.ended(CellOutcome.DONE if same else CellOutcome.PUBLISHED)
 
     def _decide_again(self, row: Publication, found: Found, said: Sequence[str] = ()) -> Decision:
         """The gate with the present reports; ``said`` are the claims of the evidence so far."""
