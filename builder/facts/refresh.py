@@ -1,4 +1,4 @@
-"""Reading versions of NVIDIA's wheels and the tags of ``nvidia/cuda`` again, against their tables.
+"""Reading NVIDIA's wheels, companions of frameworks and ``nvidia/cuda`` tags again, against their tables.
 
 What nobody answers stays as it is, and the reason is a note. A row that a person marked ``kept`` is never
 changed. The releases of frameworks are :mod:`.survey`'s.
@@ -14,7 +14,10 @@ from builder.errors import RtbuildError
 from builder.facts.availability import ask
 from builder.facts.base import TAG
 from builder.facts.edit import Change, Origin, Plain
-from builder.facts.versions import key, short
+from builder.facts.tables import FRAMEWORKS
+from builder.facts.versions import canonical, key, requirement, short
+from builder.facts.wheel import truth_from_members
+from builder.facts.wheelmeta import read_listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 
 IMAGE = "nvidia/cuda"
 LISTING = ("index", "listing of the default package index")
+METADATA = ("metadata", "Requires-Dist of the wheels on the default package index")
 REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub")
 
 
@@ -54,20 +58,25 @@ class Refresh:
 
 def origin_of(file: str, date: str) -> Origin:
     """The source that changed rows of a file name."""
-    name, reference = REGISTRY if file == "tags.toml" else LISTING
+    name, reference = {"tags.toml": REGISTRY, "companions.toml": METADATA}.get(file, LISTING)
     return Origin(id=name, reference=reference, date=date, first=file == "tags.toml")
 
 
 def refresh(folder: Path, *, index: Index, registry: Registry) -> Refresh:
     """Compare the tables in ``folder`` with what can be read. Writes nothing; no server makes it fail."""
     found = Refresh()
-    wheels = tomllib.loads((folder / "nvidia-wheels.toml").read_text("utf-8"))["rows"]
-    offers = ask((row["name"] for row in wheels), index)
+    wheels, beside = (
+        tomllib.loads((folder / name).read_text("utf-8"))["rows"]
+        for name in ("nvidia-wheels.toml", "companions.toml")
+    )
+    offers = ask((row["name"] for row in (*wheels, *beside)), index)
     for name, offer in offers.items():
         if not offer.wheels:
             found.note(f"{name} was not read: {offer.unknown or 'the package index lists no wheel of it'}")
     for number, row in enumerate(wheels):
         _versions("nvidia-wheels.toml", number, row, offers[row["name"]].wheels, found)
+    for number, row in enumerate(beside):
+        _companion(number, row, offers[row["name"]].wheels, index, found)
     _tags(tomllib.loads((folder / "tags.toml").read_text("utf-8"))["rows"], registry, found)
     return found
 
@@ -95,6 +104,31 @@ def _versions(file: str, number: int, row: Mapping[str, Any], files: Collection[
             found.note(f"{row['name']} {', '.join(gone)} is no longer on the package index")
     elif versions and versions != row["versions"]:
         found.add(file, number, row, "versions", versions)
+
+
+def _companion(
+    number: int, row: Mapping[str, Any], wheels: Mapping[str, Sequence[str]], index: Index, found: Refresh
+) -> None:
+    """The frameworks that releases of a companion ask for; a release on record is not read again."""
+    lines = list(row["requires"])
+    known = {line.partition(" ")[0] for line in lines}
+    wanted = {v: names[0] for v, names in wheels.items() if v not in known and key(v) >= key(row["since"])}
+    files = {file.name: file for file in index.offers(row["name"])} if wanted else {}
+    for version, name in wanted.items():
+        metadata = read_listed(files[name], index.client).metadata
+        if metadata is None:
+            found.note(f"{name} was not read")
+            continue
+        asked = [requirement(text) for text in truth_from_members(name, metadata, {}).requires or ()]
+        lines += [
+            f"{version} {canonical(one.name)}{one.specifier}"
+            for one in asked
+            if one is not None and one.specifier and canonical(one.name) in FRAMEWORKS
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        ]
+    lines.sort(key=lambda line: key(line.partition(" ")[0]), reverse=True)
+    if lines != row["requires"]:
+        found.add("companions.toml", number, row, "requires", lines)
 
 
 def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh) -> None:

@@ -133,6 +133,17 @@ class WheelRow(Row):
     """The CUDA release that the newest version is from, if the version itself does not show it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CompanionRow(Row):
+    """A package that is built for single releases of a framework, such as torchvision."""
+
+    name: str
+    since: str
+    """The oldest release that is read."""
+    requires: tuple[str, ...]
+    """A release and what it asks for, newest first: ``0.20.1 torch==2.5.1``."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
     """All tables. Compared by identity, so that answers can be kept by the tables that they come from."""
@@ -221,6 +232,12 @@ def read(folder: Path | None) -> Facts:
 def standalone_sums() -> dict[str, str]:
     """The sha256 of archives of python-build-standalone, by the name of the file."""
     return {row.file: row.sha256 for row in _table(resources.facts(), "standalone", ArchiveRow)}
+
+
+@functools.cache
+def companions() -> dict[str, CompanionRow]:
+    """Packages built for single releases of a framework, by name."""
+    return {row.name: row for row in _table(resources.facts(), "companions", CompanionRow)}
 
 
 def _table(where: Path, stem: str, kind: type[R]) -> tuple[R, ...]:

@@ -249,7 +249,7 @@ def _poetry_bound(text: str) -> str:
 
 
 _INSTALL = re.compile(
-    r"^\s*(?:[!%]\s*)?(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+install\s+(?P<rest>.*)$"
+    r"^\s*(?:[!%]\s*)?(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+(?:-\S+\s+)*install\s+(?P<rest>.*)$"
 )
 
 

@@ -22,9 +22,12 @@ GIVEN = Source("cell", "the driver given")
 
 
 def cuda_versions(stack: Stack) -> tuple[Value, ...]:
-    """Every CUDA runtime that the image would hold: the base's, the wheels', those inside frameworks."""
+    """Every CUDA that the driver has to serve: the base's, the wheels', what frameworks are compiled for.
+
+    CTranslate2 has its runtime inside and takes the other libraries from outside.
+    """
     found = [stack.base_cuda, stack.wheel_cuda.version if stack.wheel_cuda else None]
-    found += [framework.cuda for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
+    found += [framework.cuda for framework in stack.frameworks]
     return tuple(value for value in found if value is not None)
 
 

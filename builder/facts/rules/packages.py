@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from builder.facts import tables
 from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.versions import canonical, contains, key, major, pinned, requirement
@@ -112,6 +113,8 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
 
     for text in (*cell.frameworks, *cell.cuda.packages, *cell.pip):
         add("the cell", requirement(text), CELL)
+        for name, wanted, source in _companion(requirement(text)):
+            add(name, wanted, source)
     for framework in stack.frameworks:
         for parsed, source in framework.wants:
             add(framework.label, parsed, source)
@@ -120,6 +123,17 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
             for text in framework.row.requires:
                 add(framework.label, requirement(text), source)
     return asked
+
+
+def _companion(parsed: Requirement | None) -> Iterator[Wish]:
+    """What a pinned release of torchvision and its like asks of the frameworks."""
+    version = (pinned(parsed) if parsed is not None else None) or ""
+    row = tables.companions().get(canonical(parsed.name)) if parsed is not None and version else None
+    for line in row.requires if row is not None else ():
+        release, _, text = line.partition(" ")
+        wanted = requirement(text)
+        if wanted is not None and row is not None and release == version.partition("+")[0]:
+            yield f"{row.name} {version}", wanted, row.source
 
 
 def pins(stack: Stack) -> Iterator[Finding]:

@@ -75,10 +75,10 @@ def test_a_layout_that_would_be_spoilt_is_refused() -> None:
 def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
     folder = tmp_path / "facts"
     shutil.copytree(resources.facts(), folder)
-    for stem in ("nvidia-wheels", "tags"):
+    for stem in ("nvidia-wheels", "tags", "companions"):
         path = folder / f"{stem}.toml"
         rows = tomllib.loads(path.read_text())["rows"]
-        names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state")
+        names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state", "requires")
         every = [change(n, key, row[key]) for n, row in enumerate(rows) for key in names if key in row]
         path.write_text(apply(path.read_text(), every, ORIGIN))
     assert len(facts.load(folder).tags) == len(facts.load().tags)

@@ -117,7 +117,7 @@ def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_p
     path = tmp_path / "n.ipynb"
     notebook(
         path,
-        ["!pip install -q tensorflow==2.8.2 keras\n", "import tensorflow\n"],
+        ["!pip -q install tensorflow==2.8.2 keras\n", "import tensorflow\n"],
         "%pip install torch --index-url https://example.invalid/cu118 > /dev/null\n# !pip install commented",
         "!python -m pip install -U 'numpy<2' && pip install tqdm | tail -1\nx = 'pip install y'",
         "%%bash\npip install \\\n  einops==0.8\necho pip install z",
