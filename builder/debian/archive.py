@@ -135,9 +135,8 @@ class Debian:
         ordered = list(debs)
         where = cache or self._cache
         paths = download.together(
-            sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)),
+            [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), _THREADS)],
             lambda deb, report, halt: self._fetch_one(deb, where, report, halt),
-            threads=_THREADS,
             progress=progress,
             stop=stop,
         )

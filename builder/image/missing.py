@@ -48,7 +48,8 @@ class MissingLayers:
         registry: Gives the layers of a registry's base.
         progress: Told of each layer's title, and how many bytes of how many are done.
         ready: Told of each layer as soon as it is known, from the thread that made it.
-        lowest: Told of the lowest layers of the image as far as all of them are known, if they are more.
+        lowest: Told of the lowest layers of the image as far as all of them are known, if they are more. Who
+            wants them gets the lowest layers first; otherwise the costliest are made first.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class MissingLayers:
         progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None,
         cancel: threading.Event | None = None,
         ready: Callable[[Layer], None] = lambda _layer: None,
-        lowest: Callable[[tuple[Layer, ...]], None] = lambda _layers: None,
+        lowest: Callable[[tuple[Layer, ...]], None] | None = None,
     ) -> None:
         self._given = given
         self._rootfs = rootfs
@@ -77,7 +78,8 @@ class MissingLayers:
         self._missing = [group for group in given.groups if group not in given.known]
         self._paths: dict[str, Path] = {}
         self._waiting: list[tuple[int, Group]] = []
-        """A heap: the costliest first, or the last one would run alone."""
+        """A heap: the lowest layer first if an engine waits for it; else the costliest, or the last one would
+        run alone."""
         self._known = dict(given.known)
         self._base_known = given.rootfs
         self._python_known = given.python
@@ -104,7 +106,7 @@ class MissingLayers:
             for group in self._missing[:]:
                 if all(one.sha256 in self._paths for one in group):
                     self._missing.remove(group)
-                    heapq.heappush(self._waiting, (-sum(one.size for one in group), group))
+                    heapq.heappush(self._waiting, (self._rank(group), group))
                     self._futures.append(self._pool.submit(self._next))
         self._raise_failure()
 
@@ -122,8 +124,11 @@ class MissingLayers:
             self._given, known=self._known, rootfs=self._base_known, python=self._python_known
         ), self._base.result()
 
+    def _rank(self, group: Group) -> int:
+        return -sum(one.size for one in group) if self._lowest is None else self._given.groups.index(group)
+
     def _tell_lowest(self) -> None:
-        if self._base is None:
+        if self._base is None or self._lowest is None:
             return
         groups, at = self._given.groups, self._given.base_at
         layers: list[Layer] = []
@@ -183,7 +188,7 @@ class MissingLayers:
         return rootfs_base(self._base_known.record.layer, pinned.cell)
 
     def _next(self) -> None:
-        """Make the costliest layer whose wheels are there, unless another makes it meanwhile."""
+        """Make the first of the waiting layers, unless another process makes it meanwhile."""
         with self._guard:
             _, wheels = heapq.heappop(self._waiting)
         keys, given = layer_keys_of(wheels, self._given.pinned), self._given

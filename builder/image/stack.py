@@ -75,9 +75,8 @@ class Plan:
 
     @property
     def missing(self) -> tuple[Wheel, ...]:
-        """The wheels that are needed, in the lock's order."""
-        known = {wheel for group in self.known for wheel in group}
-        return tuple(wheel for wheel in self.pinned.wheels if wheel not in known)
+        """The wheels that are needed, those of the lowest layer first."""
+        return tuple(wheel for group in self.groups if group not in self.known for wheel in group)
 
     @property
     def every(self) -> tuple[Known, ...]:

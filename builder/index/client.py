@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""
+_LARGE = 32 << 20
+"""Bytes from which on a wheel is large. Half of the downloads are of large wheels: with fewer of them at a
+time the first is there earlier, and its layer is made while the next arrive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +201,7 @@ class Index:
         stop: threading.Event | None = None,
         arrived: Callable[[Wheel, Path], None] | None = None,
     ) -> dict[str, Path]:
-        """:meth:`fetch` for several at a time, largest first; each wheel's path by its sha256.
+        """:meth:`fetch` for several at a time, begun in their order; each wheel's path by its sha256.
 
         ``progress`` is called from one thread at a time, ``arrived`` from that which fetched the wheel. The
         first failure, of either, and ``stop`` end the others; their partial files stay for the next run.
@@ -210,14 +213,10 @@ class Index:
                 arrived(wheel, path)
             return path
 
-        ordered = sorted(set(wheels), key=lambda wheel: (-wheel.size, wheel.file))
-        paths = download.together(
-            ordered,
-            one,
-            threads=_THREADS,
-            progress=progress,
-            stop=stop,
-        )
+        each = dict.fromkeys(wheels)
+        large = [wheel for wheel in each if wheel.size >= _LARGE]
+        lanes = [(large, _THREADS // 2), ([wheel for wheel in each if wheel.size < _LARGE], _THREADS // 2)]
+        paths = download.together(lanes, one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 
     def _addresses(self, wheel: Wheel | Sdist) -> Iterator[str]:

@@ -8,7 +8,7 @@ import fcntl
 import hashlib
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -112,14 +112,13 @@ def fetch(
 
 
 def together(
-    items: Sequence[_Item],
+    lanes: Iterable[tuple[Sequence[_Item], int]],
     work: Callable[[_Item, Callable[[int], None], Callable[[], bool]], Path],
     *,
-    threads: int,
     progress: Callable[[int], None] | None = None,
     stop: threading.Event | None = None,
 ) -> dict[_Item, Path]:
-    """``work`` on every item, ``threads`` at a time, begun in the order of ``items``.
+    """``work`` on the items of every lane: as many of a lane at a time as it says, begun in their order.
 
     ``progress`` is called from one thread at a time. The first failure stops the others and is raised;
     setting ``stop`` from outside ends all of them with :class:`StoppedError`.
@@ -134,8 +133,11 @@ def together(
     def stopped() -> bool:
         return failed.is_set() or (stop is not None and stop.is_set())
 
-    with ThreadPoolExecutor(threads) as pool:
-        jobs = {item: pool.submit(work, item, report, stopped) for item in items}
+    with contextlib.ExitStack() as pools:
+        jobs: dict[_Item, Future[Path]] = {}
+        for items, threads in lanes:
+            pool = pools.enter_context(ThreadPoolExecutor(threads))
+            jobs |= {item: pool.submit(work, item, report, stopped) for item in items}
         try:
             for job in as_completed(jobs.values()):
                 job.result()

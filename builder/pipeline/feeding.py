@@ -61,6 +61,11 @@ class EngineFeed:
                 if self._engine is not None:
                     self._engine.remove(name)
 
+    @property
+    def wanted(self) -> bool:
+        """Whether the engine takes parts."""
+        return self._engine is not None
+
     def lowest(self, layers: tuple[Layer, ...]) -> None:
         """More of the image's lowest layers are known. From any thread."""
         with self._changed:

@@ -132,7 +132,7 @@ class Maker:
                         progress=tell,
                         cancel=walk.cancel,
                         ready=uploads.begin,
-                        lowest=feed.lowest,
+                        lowest=feed.lowest if feed.wanted else None,
                     )
                 )
                 fetch_wheels(walk, site, planned.missing, arrived=missing.wheel)

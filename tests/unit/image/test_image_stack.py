@@ -32,6 +32,8 @@ from builder.recipe.values import Recipe
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from builder.layers.types import Layer
+
 
 @pytest.fixture
 def build(store: LayerStore, rootfs: Path) -> Callable[..., Stacked]:
@@ -401,6 +403,45 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     lease.release()
     assert [made.known[group].record.layer.title for group in made.groups] == ["one 1.0", "pip 26.0.1"]
     assert [layer.title for layer in base.layers] == ["rootfs bookworm"]
+
+
+@pytest.mark.parametrize("fed", [True, False])
+def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costliest(
+    builder: Builder, store: LayerStore, rootfs: Path, monkeypatch: pytest.MonkeyPatch, fed: bool
+) -> None:
+    monkeypatch.setattr("builder.image.stack.LARGE", 1)
+    low, high = (
+        builder.wheel("low", {"low.py": b"1"}),
+        builder.wheel("much", {"much.py": os.urandom(9999)}),
+    )
+    first, pip = builder.wheel("first", {"first.py": b"1"}), builder.pip()
+    order: list[str] = []
+    go, begun = threading.Event(), threading.Event()
+
+    def ready(layer: Layer) -> None:
+        if layer.title.startswith(("low", "much")):
+            order.append(layer.title)
+        if layer.title == "first 1.0":
+            begun.set()
+            go.wait(20)
+
+    def base() -> Path:
+        go.wait(20)
+        return rootfs
+
+    given = plan(pinned([first, low, high, pip]), store=store, lease=store.lease())
+    told: list[int] = []
+    lowest = (lambda layers: told.append(len(layers))) if fed else None
+    with MissingLayers(given, rootfs=base, ready=ready, lowest=lowest, workers=1) as missing:
+        missing.wheel(first.wheel, first.path)
+        assert begun.wait(20)
+        for one in (pip, high, low):
+            missing.wheel(one.wheel, one.path)
+        go.set()
+        missing.finish()
+    given.lease.release()
+    assert order == (["low 1.0", "much 1.0"] if fed else ["much 1.0", "low 1.0"])
+    assert (max(told) == 5) if fed else not told
 
 
 @pytest.mark.parametrize("fault", ["wheel", "rootfs"])

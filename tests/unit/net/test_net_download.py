@@ -210,7 +210,7 @@ def test_together_stops_the_others_after_a_failure(tmp_path: Path) -> None:
         raise download.StoppedError("stopped")
 
     with pytest.raises(PackageIndexError, match="bad"):
-        download.together(["slow", "bad", *map(str, range(50))], work, threads=2)
+        download.together([(["slow", "bad", *map(str, range(50))], 2)], work)
     assert len(begun) < 50
 
 
@@ -224,7 +224,7 @@ def test_together_stops_from_outside(tmp_path: Path) -> None:
         return tmp_path
 
     with pytest.raises(download.StoppedError):
-        download.together(["a", "b"], work, threads=2, stop=stop)
+        download.together([(["a"], 1), (["b"], 1)], work, stop=stop)
 
 
 def test_what_was_stopped_is_continued_by_the_next_run(
