@@ -1,4 +1,4 @@
-"""No fault leads to a wrong publication: the table in docs/publish.md, and more, against a real registry.
+"""No fault leads to a wrong publication: what docs/publish.md promises, against a real registry.
 
 After every fault two things hold: no public tag is on anything but the digest that was verified, with its
 evidence there; and the next undisturbed run completes the publication. The reports are test doubles.
