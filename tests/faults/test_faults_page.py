@@ -31,14 +31,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "faults.md"
 _SOUND = """\
 ## Sound environments
 
-Nothing is wrong in these, however odd they look: `unverified` without a GPU, and no cause.
+Nothing is wrong in these: the verdict is `unverified` without a GPU, and there is no cause.
 
 """
 _DOUBLES = """\
 gcc compiles a fake driver and a fake cuDNN 7, 8 or 9 that convolves on the CPU, from NVIDIA's own headers;
 both refuse every wrong argument. A dlopen wrapper is compiled, too, and a fake PyTorch stands in for the
-frameworks. They export `rtbuild_test_double`, and a report made with them says `test_double: true`, which
-nothing accepts as evidence."""
+frameworks. A report made with them says `test_double: true`, which nothing accepts as evidence."""
 _REAL = """\
 cuDNN 7.6.5, 8.9.7, 9.1.0 and 9.10.2, cuBLAS and NVRTC out of their wheels, and NVIDIA's driver libraries
 470 and 535 out of Debian's packages, downloaded once into `RTBUILD_CACHE` (pytest marker `wheels`). The
@@ -56,10 +55,13 @@ _PARTS = {
 def page() -> str:
     text = HEAD.read_text(encoding="utf-8")
     for parts, (title, about) in _PARTS.items():
-        text += f"## {title}\n\n{about}\n\n| fault | verdict | cause |\n|---|---|---|\n"
+        text += f"## {title}\n\n{about}\n\n| cause | verdict | faults |\n|---|---|---|\n"
+        found: dict[tuple[str, str], list[str]] = {}
         for row in sorted((r for r in FAULTS if r.parts == parts), key=lambda r: (r.cause or "", r.name)):
-            cause = f"[`{row.cause}`](causes.md#{row.cause})" if row.cause else ""
-            text += f"| {row.title} (`{row.name}`) | `{row.verdict}` | {cause} |\n"
+            found.setdefault((row.cause or "", row.verdict), []).append(row.title)
+        for (name, verdict), titles in found.items():
+            cause = f"[`{name}`](causes.md#{name})" if name else ""
+            text += f"| {cause} | `{verdict}` | {'; '.join(titles)} |\n"
         text += "\n"
     text += _SOUND + "".join(f"- {title}\n" for title in HEALTHY)
     return text.rstrip("\n") + "\n"

@@ -16,19 +16,17 @@ if TYPE_CHECKING:
 INTRODUCTION = """\
 # Facts
 
-What the rules of [compatibility](compatibility.md) know where neither a wheel nor a registry was asked. This
-page is made from the tables in `builder/facts/tables/`; `make golden` writes it anew.
+What the [compatibility rules](compatibility.md) know without asking a wheel or a registry. This page is made
+from the tables in `builder/facts/tables/` by `make golden`.
 
-`tables/releases/*.json` has one row for each release of a framework, which `rtbuild facts refresh` reads from
-the package index and the wheels themselves; each value names the file that told it. What no file says is in
-`tables/*.toml`: a row names its sources by id, and each file's `[sources]` table gives an id its public
-reference and the day on which it was read. A generated row that was changed by hand fails the tests, and the
-next refresh reads it again; to correct one, add a row to the TOML file, with `kept = "reason"` if the wheel
-is wrong.
+`tables/releases/*.json` has a row for each release of a framework, read by `rtbuild facts refresh` from the
+package index and the wheels; each value names the file that told it. `tables/*.toml` has what no file says,
+with sources and dates. A generated row that was changed by hand fails the tests. To correct one, add a row to
+the TOML file, with `kept = "reason"` if the wheel is wrong.
 
-Below, neighbouring releases that say the same are one line. `sm_80` are kernels, `compute_90` is PTX, which
-the driver of a newer GPU compiles. PyTorch's +cuNNN builds lie on PyTorch's own index, which the tables were
-not read from: their values are those of PyTorch's release table.
+Neighbouring releases with the same values share a line. GPU code: `7.5` are kernels for that compute
+capability, `7.5+` kernels and PTX, which the driver compiles for newer cards, `7.5 PTX` is PTX alone.
+PyTorch's +cuNNN builds were not read; their values are those of PyTorch's release table.
 """
 
 
@@ -61,12 +59,14 @@ def _pythons(versions: Sequence[str]) -> str:
 
 
 def _coverage(facts: Facts) -> str:
+    """The values that are not read of all releases; of the others there is nothing to say."""
     rows = []
     for one in coverage(facts):
         words = (str(one.read), str(one.added), str(one.missing), "; ".join(one.reasons))
-        rows.append((one.framework, VALUES[one.value], *words))
+        if one.added or one.missing:
+            rows.append((one.framework, VALUES[one.value], *words))
     head = ("framework", "value", "read from files", "added by hand", "not known", "why")
-    return _table("Coverage", head, rows)
+    return _table("Coverage: values that were not read of every release", head, rows)
 
 
 def _framework(table: FrameworkTable) -> str:
@@ -112,8 +112,18 @@ def _told(row: FrameworkRow) -> tuple[str, ...]:
         row.brings + (f" `{row.extra}`" if row.extra else ""),
         row.numpy_abi or "",
         row.glibc or "",
-        " ".join(row.architectures),
+        _code(row.architectures),
     )
+
+
+def _code(architectures: Sequence[str]) -> str:
+    """``sm_75 compute_75`` is ``7.5+``."""
+    kinds: dict[str, set[str]] = {}
+    for name in architectures:
+        kind, _, number = name.partition("_")
+        kinds.setdefault(f"{number[:-1]}.{number[-1]}" if number[-1].isdigit() else number, set()).add(kind)
+    ends = {frozenset({"sm"}): "", frozenset({"compute"}): " PTX", frozenset({"sm", "compute"}): "+"}
+    return ", ".join(name + ends[frozenset(found)] for name, found in kinds.items())
 
 
 def _cuda(facts: Facts) -> str:
@@ -169,8 +179,15 @@ def _systems(facts: Facts) -> str:
 
 
 def _gpus(facts: Facts) -> str:
-    rows = ((row.name, row.capability) for row in facts.gpus.values())
-    return _table("GPUs", ("GPU", "compute capability"), rows)
+    named: dict[str, list[str]] = {}
+    for row in facts.gpus.values():
+        named.setdefault(row.capability, []).append(row.name)
+    rows = ((capability, ", ".join(named[capability])) for capability in sorted(named, key=_numbers))
+    return _table("GPUs", ("compute capability", "GPUs"), rows)
+
+
+def _numbers(capability: str) -> tuple[int, ...]:
+    return tuple(map(int, capability.split(".")))
 
 
 def _builds(facts: Facts) -> str:
