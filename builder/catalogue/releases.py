@@ -40,7 +40,7 @@ def releases_of(facts: Facts) -> Iterator[Release]:
     for card in cards_of(facts):
         models.setdefault(card.capability, card.name)
     for table in facts.frameworks.values():
-        for row in sorted(table.rows, key=lambda row: key(row.latest), reverse=True):
+        for row in sorted(table.rows, key=lambda row: key(row.version), reverse=True):
             yield _release(table, row, models, facts)
 
 
@@ -59,9 +59,9 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
     base = Release(
         framework=table.name,
         title=table.title,
-        version=row.latest,
+        version=row.version,
         variant=row.variant,
-        requirement=f"{table.name}=={row.latest}",
+        requirement=f"{table.name}=={row.version}",
         index=(),
         pythons=row.python,
         cuda=row.cuda,
@@ -133,7 +133,7 @@ def _cells_by_python(
 
 def _requirement(table: FrameworkTable, row: FrameworkRow) -> str:
     if table.name == "cupy":
-        return f"cupy-{row.variant}=={row.latest}"
+        return f"cupy-{row.variant}=={row.version}"
     local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
     extra = f"[{row.extra}]" if row.extra else ""
-    return f"{table.name}{extra}=={row.latest}{local}"
+    return f"{table.name}{extra}=={row.version}{local}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from builder.facts.versions import at_least, key, lower_bound, more_exact, pinned, requirement, short
+from builder.facts.frameworks import FrameworkRow
+from builder.facts.versions import at_least, exact_pin, key, lower_bound, more_exact, requirement, short
 from builder.facts.wheel import metadata_of
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
@@ -164,6 +165,10 @@ def is_nvidia(line: str) -> bool:
     return line.startswith(("nvidia-", "cuda-toolkit", "cuda-bindings"))
 
 
+BY_NAME = ("python", "platforms", "glibc")
+"""Values that the names of files tell."""
+
+
 def base_row(release: WheelRelease) -> Raw:
     """What every framework's row begins with."""
     row: Raw = {"version": release.version, "distribution": release.distribution}
@@ -187,13 +192,7 @@ def base_row(release: WheelRelease) -> Raw:
         for extra in ("", *metadata.extras)
     }
     row["extras"] = {extra: lines for extra, lines in extras.items() if lines}
-    row["read"] = {
-        "python": "file names",
-        "platforms": "file names",
-        "glibc": "file names",
-        "requires": "METADATA",
-        "extras": "METADATA",
-    }
+    row["read"] = dict.fromkeys(BY_NAME, "file names") | dict.fromkeys(("requires", "extras"), "METADATA")
     return row
 
 
@@ -231,46 +230,14 @@ def _short_path(member: str) -> str:
     return re.sub(r"\.cpython-\w+-[\w-]+(?=\.so)|-[0-9a-f]{8}(?=\.so)", "", member)
 
 
+_ORDER = (*(one.name for one in fields(FrameworkRow) if one.name != "sources"), "files")
+
+
 def seal(row: Raw, *made_of: WheelRelease | None) -> Raw:
     """Give a row the fingerprints of its releases and its check sum, its keys in a fixed order."""
     row["files"] = {release.label: release.fingerprint for release in made_of if release is not None}
-    order = (
-        "version",
-        "distribution",
-        "variant",
-        "default",
-        "brings",
-        "extra",
-        "cuda",
-        "cuda_minimum",
-        "cudnn",
-        "architectures",
-        "architectures_arm64",
-        "numpy_abi",
-        "python",
-        "platforms",
-        "cpu_only",
-        "glibc",
-        "glibc_arm64",
-        "yanked",
-        "requires",
-        "extras",
-        "read",
-        "unread",
-        "files",
-    )
-    sealed = {name: row[name] for name in order if row.get(name) not in (None, [], {})}
+    sealed = {name: row[name] for name in _ORDER if row.get(name) not in (None, [], {})}
     return sealed | {"sum": total(sealed)}
-
-
-def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
-    """The one version that pins name of a distribution; None for a range, or for two."""
-    found = {
-        pinned(parsed)
-        for line in lines
-        if (parsed := requirement(line)) and re.fullmatch(pattern, parsed.name)
-    }
-    return found.pop() if len(found) == 1 else None
 
 
 def least(lines: Iterable[str], pattern: str) -> str | None:

@@ -66,30 +66,22 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
 @functools.lru_cache(maxsize=64)
 def _newest_first(table: FrameworkTable) -> tuple[FrameworkRow, ...]:
     return tuple(
-        sorted(table.rows, key=lambda row: (key(row.latest), row.default, key(row.cuda or "0")), reverse=True)
+        sorted(
+            table.rows, key=lambda row: (key(row.version), row.default, key(row.cuda or "0")), reverse=True
+        )
     )
 
 
 def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -> str | None:
-    """The newest version of a row that the requirement admits, without its ``+cu118``."""
-    fitting = [
+    """The version of a row, without its ``+cu118``, if the requirement admits it and the index has it."""
+    asked = parsed.specifier
+    fitting = (
         v
-        for v in (_of_variant(row, available) or (() if available else (row.latest,)))
+        for v in (_of_variant(row, available) if available else (row.version,))
         if contains(row.versions, v)
-        and (contains(parsed.specifier, v) or contains(parsed.specifier, f"{v}+{row.variant}".rstrip("+")))
-    ]
-    if fitting:
-        return max(fitting, key=key)
-    # a pinned version inside the line that is not its newest
-    exact = [clause.version for clause in parsed.specifier if clause.operator == "=="]
-    if (
-        not available
-        and len(exact) == 1
-        and not exact[0].endswith("*")
-        and contains(row.versions, exact[0].split("+")[0])
-    ):
-        return exact[0].split("+")[0]
-    return None
+        and (contains(asked, v) or contains(asked, f"{v}+{row.variant}".rstrip("+")))
+    )
+    return next(fitting, None)
 
 
 def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
@@ -113,7 +105,7 @@ def _ways(
         if local is not None and local != row.variant:
             return
         if row.default and local is None:
-            yield Choice(text=f"{name}=={version}", row=row, brings=row.brings in {"pins", "inside"})
+            yield Choice(text=f"{name}=={version}", row=row, brings=row.carries_cuda)
         else:
             index = () if listed else (f"https://download.pytorch.org/whl/{row.variant}",)
             yield Choice(text=f"{name}=={version}+{row.variant}", row=row, brings=True, index=index)

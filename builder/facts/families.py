@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.facts.assemble import (
+    BY_NAME,
     add_told,
     base_row,
     cudnn_by_pin,
@@ -142,14 +143,10 @@ def _with_plugin(
     common = set(row["python"]).intersection(*(pythons(part, "linux/amd64", None) for part in parts))
     row["python"] = sorted(common, key=key)
     own = base_row(plugin)
-    row |= {
-        name: own[name]
-        for name in ("glibc", "glibc_arm64")
-        if name in own and name.removeprefix("glibc_") in ("glibc", "arm64")
-    }
+    row |= {name: own[name] for name in ("glibc", "glibc_arm64") if name in own}
     if "linux/arm64" not in platforms:
         row.pop("glibc_arm64", None)
-    row["read"] |= {"python": "file names", "platforms": "file names", "glibc": "file names"}
+    row["read"] |= dict.fromkeys(BY_NAME, "file names")
     add_told(
         row,
         [(f"{plugin.distribution} {plugin.version}: ", told) for _, told in _told(plugin)[:1]],

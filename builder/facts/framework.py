@@ -45,6 +45,11 @@ class CellFramework:
     """Those of :attr:`wants` that are installed: none, if nothing but what the cell lists is."""
 
     @property
+    def carries_cuda(self) -> bool:
+        """Whether CUDA and cuDNN come with it: inside its wheel, or by the pins in force."""
+        return self.brings in {"pins", "inside"}
+
+    @property
     def label(self) -> str:
         return f"{self.title} {self.version or self.requirement}"
 

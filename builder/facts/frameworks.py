@@ -31,45 +31,45 @@ wheels; by pins of an ``extra``; or not at all, it expects one ``outside``."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FrameworkRow(Row):
-    """One release of one framework, in one CUDA variant."""
+    """One release of one framework, in one CUDA variant; its fields in the order of the generated rows."""
 
     version: str
     """Public, without a local part: ``2.11.1``."""
     distribution: str
     """Whose release it is: ``tensorflow-gpu``, ``cupy-cuda12x``."""
-    python: tuple[str, ...]
-    """Python versions for which there are wheels on x86-64, else on ARM."""
-    platforms: tuple[str, ...] = ("linux/amd64",)
-    """For which there are wheels."""
-    cpu_only: tuple[str, ...] = ()
-    """Those of :attr:`platforms` whose wheel has no CUDA in it."""
+    variant: str = ""
+    """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
+    default: bool = True
+    """True if the default package index serves this variant."""
+    brings: Brings = "outside"
+    extra: str | None = None
+    """The extra that brings the pins, for ``brings = "extra"``."""
     cuda: str | None = None
     """CUDA that the wheel was compiled with; None if nothing says so."""
     cuda_minimum: str | None = None
     """The oldest CUDA that it asks for at run time, if that is not what it was compiled with (JAX)."""
     cudnn: str | None = None
     """cuDNN that it was compiled with, as exactly as known."""
-    brings: Brings = "outside"
-    variant: str = ""
-    """``cu121`` for wheels that exist per CUDA version, ``cuda12`` for JAX's plug-ins; empty otherwise."""
-    default: bool = True
-    """True if the default package index serves this variant."""
-    extra: str | None = None
-    """The extra that brings the pins, for ``brings = "extra"``."""
-    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Requirements on NVIDIA's wheels that hold on Linux by the extra that makes them, "" for none."""
-    requires: tuple[str, ...] = ()
-    """All other requirements that hold on Linux without an extra; with a marker if Python decides."""
-    numpy_abi: str | None = None
-    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None if nothing says it."""
     architectures: tuple[str, ...] = ()
     """``sm_80`` kernels and ``compute_90`` PTX in the x86-64 wheel; empty if nothing lists them."""
     architectures_arm64: tuple[str, ...] = ()
+    numpy_abi: str | None = None
+    """The newest NumPy major (``1``, ``2``) that its compiled code runs with; None if nothing says it."""
+    python: tuple[str, ...]
+    """Python versions for which there are wheels on x86-64, else on ARM."""
+    platforms: tuple[str, ...] = ("linux/amd64",)
+    """For which there are wheels."""
+    cpu_only: tuple[str, ...] = ()
+    """Those of :attr:`platforms` whose wheel has no CUDA in it."""
     glibc: str | None = None
     """The oldest glibc that one of its x86-64 wheels accepts."""
     glibc_arm64: str | None = None
     yanked: str | None = None
     """Why its maker took it back."""
+    requires: tuple[str, ...] = ()
+    """All other requirements that hold on Linux without an extra; with a marker if Python decides."""
+    extras: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Requirements on NVIDIA's wheels that hold on Linux by the extra that makes them, "" for none."""
     needs: tuple[str, ...] = ()
     """Families of NVIDIA's wheels (``cublas``, ``cufft``) without which it silently runs on the CPU."""
     pip: tuple[str, ...] = ()
@@ -86,8 +86,9 @@ class FrameworkRow(Row):
     __hash__ = object.__hash__
 
     @property
-    def latest(self) -> str:
-        return self.version
+    def carries_cuda(self) -> bool:
+        """Whether CUDA and cuDNN come with it, without an extra."""
+        return self.brings in {"pins", "inside"}
 
     @functools.cached_property
     def versions(self) -> SpecifierSet:

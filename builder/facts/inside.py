@@ -21,6 +21,8 @@ from builder.facts.versions import more_exact
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from builder.facts.elf import Needs
+
 Values = dict[str, Any]
 """``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. An
 absent value was not told."""
@@ -129,7 +131,7 @@ def _cudnn_header(content: bytes) -> Values:
 
 def _numpy_header(content: bytes) -> Values:
     found = re.search(rb"#define NPY_ABI_VERSION 0x0(\d)", content)
-    return {"numpy_abi": found[1].decode()} if found else {}
+    return _told(numpy_abi=found[1].decode() if found else None)
 
 
 def _numpy(content: bytes) -> Values:
@@ -202,14 +204,14 @@ def _ctranslate2(content: bytes) -> Values:
 
 
 def _linked(content: bytes) -> Values:
-    """The major version of the cuDNN that a library is linked with, in that library's name."""
     linked = needs_of(content)
-    found = (
-        {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}
-        if linked
-        else set()
-    )
-    return {"cudnn": found.pop()} if len(found) == 1 else {}
+    return _told(cudnn=linked_cudnn(linked) if linked else None)
+
+
+def linked_cudnn(linked: Needs) -> str | None:
+    """The major version of the cuDNN that a library is linked with, out of that library's name."""
+    found = {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}
+    return found.pop() if len(found) == 1 else None
 
 
 _MIB = 1 << 20

@@ -97,7 +97,7 @@ def _candidates(stack: Stack) -> Iterator[Candidate]:
 def _flavours(stack: Stack) -> Iterator[Candidate]:
     """The base flavour of the tag, if CUDA comes in wheels."""
     tag, cell = stack.tag, stack.cell
-    bringing = any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    bringing = any(framework.carries_cuda for framework in stack.frameworks)
     if tag is None or tag.flavour == "base" or not (bringing or cell.cuda.provider == "wheels"):
         return
     name = f"nvidia/cuda:{tag.cuda}-base-{tag.system}"
@@ -131,7 +131,7 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
     if stack.cell.base.kind != "registry" or cuda is None:
         return
     flavour = stack.tag.flavour if stack.tag else "runtime"
-    with_cudnn = not any(framework.brings in {"pins", "inside"} for framework in stack.frameworks)
+    with_cudnn = not any(framework.carries_cuda for framework in stack.frameworks)
     system = stack.tag.system if stack.tag else ""
     having = {name for name, row in stack.facts.systems.items() if python in row.python}
     for row in _rows_around(cuda, stack.facts):

@@ -163,14 +163,8 @@ def _wheel(
     unread: tuple[str, ...] = ()
     size = 0
     if known is None:
-        known, remote = truth_of_wheel(
-            file.url,
-            index.client,
-            sha256=wheel.sha256 or None,
-            size=wheel.size,
-            metadata_sha256=file.metadata,
-            cache=memory.wheel_folder,
-        )
+        locked = replace(file, sha256=wheel.sha256 or None, size=wheel.size)
+        known, remote = truth_of_wheel(locked, index.client, cache=memory.wheel_folder)
         unread, size = remote.unknown, remote.transferred
     if deep:
         told = read_deep(file, known.name, index.client, cache=memory.deep_folder)

@@ -11,6 +11,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from packaging.specifiers import SpecifierSet
 
 
@@ -84,6 +86,16 @@ def pinned(parsed: Requirement) -> str | None:
         if clause.operator in {"==", "==="} and not clause.version.endswith(".*"):
             return clause.version
     return None
+
+
+def exact_pin(lines: Iterable[str], pattern: str) -> str | None:
+    """The one version that pins name of a distribution; None for a range, or for two."""
+    found = {
+        pinned(parsed)
+        for line in lines
+        if (parsed := requirement(line)) and re.fullmatch(pattern, canonical(parsed.name))
+    }
+    return found.pop() if len(found) == 1 else None
 
 
 @functools.lru_cache(maxsize=4096)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 
 from builder.facts.elf import Needs, needs_of
-from builder.facts.inside import add, values_of
+from builder.facts.inside import add, linked_cudnn, values_of
 from builder.facts.truth import WheelTruth
-from builder.facts.versions import key, pinned, requirement, short
+from builder.facts.versions import exact_pin, key, short
 from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def truth_from_members(
         requires=said.requires,
         tags=tags,
         cuda=values.get("cuda"),
-        cudnn=_pinned_cudnn(values.get("cudnn") or _linked_cudnn(linked), said.requires, name),
+        cudnn=_pinned_cudnn(values.get("cudnn") or linked_cudnn(linked), said.requires, name),
         architectures=tuple(values.get("architectures", ())),
         numpy_abi=values.get("numpy_abi"),
         gpu=gpu,
@@ -108,12 +108,6 @@ def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
         numpy_abi=values.get("numpy_abi", truth.numpy_abi),
         gpu=values.get("gpu", truth.gpu),
     )
-
-
-def _linked_cudnn(linked: Needs) -> str | None:
-    """The major version, which is all that a library's name tells."""
-    found = (re.fullmatch(r"libcudnn\.so\.(\d+)", name) for name in linked.libraries)
-    return next((match[1] for match in found if match), None)
 
 
 def _from_name(file: str) -> tuple[str, str, tuple[str, ...]]:
@@ -150,14 +144,8 @@ def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str
 
     A range is not: it says what the wheel accepts, so only its lower bound's major and minor would count.
     """
-    pins = set()
-    for line in requires:
-        parsed = requirement(line)
-        if parsed is not None and re.fullmatch(r"nvidia-cudnn-cu\d+", canonicalize_name(parsed.name)):
-            pins.add(pinned(parsed))
-    if len(pins) == 1 and None not in pins:
-        (exact,) = pins
-        if exact is not None and (told is None or short(exact, len(told.split("."))) == told):
-            # PyTorch's pin is the very version; TensorFlow's a patch of the minor it was built with
-            return exact if name == "torch" else short(exact, 2)
-    return told
+    exact = exact_pin(requires, r"nvidia-cudnn-cu\d+")
+    if exact is None or (told is not None and short(exact, len(told.split("."))) != told):
+        return told
+    # PyTorch's pin is the very version; TensorFlow's a patch of the minor it was built with
+    return exact if name == "torch" else short(exact, 2)

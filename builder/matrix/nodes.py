@@ -49,6 +49,10 @@ class Table:
     partial: bool = False
     """True if ``<<`` should have merged in keys and could not."""
 
+    def get(self, name: str) -> Node | None:
+        """The value of a key."""
+        return self.entries[name][1] if name in self.entries else None
+
 
 @dataclass(frozen=True, slots=True)
 class Hole:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import Alias, ExemptRule, Glob, PublishSection
-from builder.matrix.globs import BadGlob, braces, matches
+from builder.matrix.globs import matches
 from builder.matrix.source import nearest
-from builder.matrix.values import GLOB, TAG
+from builder.matrix.values import TAG
 from builder.model import Exemption, Publishing
 
 if TYPE_CHECKING:
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
     from builder.model import Cell
 
 
+_EXAMPLE = "*-py3.{8,9}-*"
+
+
 def read_publish(reader: Reader, node: Node | None) -> PublishSection:
     """What the section says, each value checked by itself."""
     table = reader.table(node, "'publish'")
     if table is None:
         return PublishSection()
     reader.unknown(table, keys.PUBLISH, " in 'publish'")
-    found = {
-        name: reader.text(table.entries[name][1], key.syntax, f"'{name}'")
-        for name, key in keys.PUBLISH.items()
-        if name in table.entries and key.shape == "text"
-    }
+    found = reader.plain(table, keys.PUBLISH)
     age = found.get("max-age")
     return PublishSection(
         staging=found.get("staging"),
@@ -41,33 +40,20 @@ def read_publish(reader: Reader, node: Node | None) -> PublishSection:
     )
 
 
-def _glob(reader: Reader, node: Node, what: str) -> Glob | None:
-    text = reader.text(node, GLOB, what)
-    if text is None:
-        return None
-    try:
-        braces(text)
-    except BadGlob as error:
-        reader.problems.add(str(error), node.span, "braces list alternatives: '*-py3.{8,9}-*'")
-        return None
-    return Glob(text, node.span)
-
-
 def _aliases(reader: Reader, section: Table) -> tuple[Alias, ...]:
-    node = section.entries["aliases"][1] if "aliases" in section.entries else None
-    table = reader.table(node, "'aliases'", "a mapping of tags to cells", "as in {latest: '*-py3.12-*'}")
+    node, hint = section.get("aliases"), "as in {latest: '*-py3.12-*'}"
+    table = reader.table(node, "'aliases'", "a mapping of tags to cells", hint)
     found = []
     for name, (key, value) in (table.entries if table is not None else {}).items():
         tag = reader.text(key, TAG, "an alias")
-        cell = _glob(reader, value, f"the alias '{name}'")
+        cell = reader.glob(value, f"the alias '{name}'", _EXAMPLE)
         if tag is not None and cell is not None:
             found.append(Alias(tag, key.span, cell))
     return tuple(found)
 
 
 def _exempt(reader: Reader, section: Table) -> tuple[ExemptRule, ...]:
-    node = section.entries["exempt"][1] if "exempt" in section.entries else None
-    items = reader.items(node, "'exempt'", "a list of exemptions", "start each with '- '")
+    items = reader.items(section.get("exempt"), "'exempt'", "a list of exemptions", "start each with '- '")
     found = []
     for entry in items.nodes if items is not None else ():
         table = reader.table(entry, "an entry of 'exempt'")
@@ -81,7 +67,7 @@ def _exempt(reader: Reader, section: Table) -> tuple[ExemptRule, ...]:
         gpu = reader.text(given["gpu"], keys.EXEMPT["gpu"].syntax, "'gpu'") if "gpu" in given else None
         why = keys.EXEMPT["reason"].syntax
         reason = reader.text(given["reason"], why, "'reason'") if "reason" in given else None
-        cell = _glob(reader, given["id"], "'id'") if "id" in given else Glob("*", table.span)
+        cell = reader.glob(given["id"], "'id'", _EXAMPLE) if "id" in given else Glob("*", table.span)
         if gpu is not None and reason is not None and cell is not None:
             found.append(ExemptRule(gpu, cell, reason, table.span))
     return tuple(found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.matrix import keys
-from builder.matrix.document import CellSettings, Setting
+from builder.matrix.document import CellSettings, Glob, Setting
+from builder.matrix.globs import BadGlob, braces
 from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
 from builder.matrix.source import character, did_you_mean, nearest
-from builder.matrix.values import APT, ENV_NAME, BadValue, Syntax
+from builder.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,6 +97,23 @@ class Reader:
         except BadValue as bad_value:
             self.problems.add(bad_value.message, self._inside(node, bad_value), bad_value.hint)
             return None
+
+    def plain(self, table: Table, valid: Mapping[str, Key]) -> dict[str, str | None]:
+        """The values of those keys of a section that are single texts."""
+        return {
+            name: self.text(table.entries[name][1], key.syntax, f"'{name}'")
+            for name, key in valid.items()
+            if name in table.entries and key.shape == "text"
+        }
+
+    def glob(self, node: Node, what: str, example: str, hint: str | None = None) -> Glob | None:
+        text = self.text(node, GLOB, what, hint=hint)
+        try:
+            if text is not None and braces(text):
+                return Glob(text, node.span)
+        except BadGlob as error:
+            self.problems.add(str(error), node.span, f"braces list alternatives: '{example}'")
+        return None
 
     def texts(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
         entries, entry = self._entries(node, what)

@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from builder.matrix import keys
-from builder.matrix.document import Axes, Axis, CellSettings, Glob, MatrixDocument, Rule
-from builder.matrix.globs import BadGlob, braces
+from builder.matrix.document import Axes, Axis, CellSettings, MatrixDocument, Rule
 from builder.matrix.nodes import Items, Scalar, Table, is_empty
 from builder.matrix.publishing import read_publish
 from builder.matrix.reader import Reader, holes, meant
@@ -31,7 +30,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
     if top is None:
         raise problems.error()
     reader.unknown(top, (*keys.HEAD, *keys.SECTIONS), " at the top of the file")
-    include_node = _section(top, "include")
+    include_node = top.get("include")
     none_included = include_node is None or (isinstance(include_node, Items) and not include_node.nodes)
     if problems.noted == 0 and "axes" not in top.entries and none_included:
         problems.add(
@@ -39,18 +38,23 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
             problems.span(1, 1),
             "add 'axes' with lists of values, or 'include' with single cells",
         )
-    defaults, axes, include = _defaults(reader, top), _axes(reader, top), _include(reader, top)
+    defaults, axes, include = (
+        _defaults(reader, top),
+        _axes(reader, top),
+        tuple(reader.layer(table, "in 'include'") for table in _entries(reader, top, "include", "cells")),
+    )
     complete = problems.noted == 0
     head = _head(reader, top)
+    rules = [_rule(reader, table) for table in _entries(reader, top, "exclude", "rules")]
     return MatrixDocument(
         name=head["name"] or "" if "name" in head else _name_of(path, problems),
         description=head.get("description") or "",
         defaults=defaults,
         axes=axes,
         include=include,
-        exclude=_exclude(reader, top),
+        exclude=tuple(rule for rule in rules if rule is not None),
         options=_options(reader, top),
-        publish=read_publish(reader, _section(top, "publish")),
+        publish=read_publish(reader, top.get("publish")),
         complete=complete,
     )
 
@@ -62,11 +66,7 @@ def _head(reader: Reader, top: Table) -> dict[str, str | None]:
             reader.problems.span(1, 1),
             "add 'version: 1'",
         )
-    return {
-        name: reader.text(top.entries[name][1], key.syntax, f"'{name}'")
-        for name, key in keys.HEAD.items()
-        if name in top.entries
-    }
+    return reader.plain(top, keys.HEAD)
 
 
 def _name_of(path: Path, problems: Problems) -> str:
@@ -82,12 +82,8 @@ def _name_of(path: Path, problems: Problems) -> str:
         return slug
 
 
-def _section(top: Table, name: str) -> Node | None:
-    return top.entries[name][1] if name in top.entries else None
-
-
 def _defaults(reader: Reader, top: Table) -> CellSettings:
-    node = _section(top, "defaults")
+    node = top.get("defaults")
     table = reader.table(node, "'defaults'", "a mapping of a cell's keys")
     if table is not None:
         return reader.layer(table, "in 'defaults'")
@@ -97,13 +93,13 @@ def _defaults(reader: Reader, top: Table) -> CellSettings:
 
 
 def _axes(reader: Reader, top: Table) -> Axes | None:
-    node = _section(top, "axes")
+    node = top.get("axes")
     before = reader.problems.noted
     hint = "as in 'python: [3.8, 3.9]', each on a line of its own"
     table = reader.table(node, "'axes'", "a mapping of keys to lists", hint)
     if table is None:
         # If 'axes' is unreadable, it may have held any axis.
-        _zips(reader, _section(top, "zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
+        _zips(reader, top.get("zip"), {}, frozenset() if node is None else frozenset(keys.CELL))
         return None
     if not table.entries:
         reader.problems.add("'axes' is empty", table.span, hint)
@@ -111,7 +107,7 @@ def _axes(reader: Reader, top: Table) -> Axes | None:
     axes = {
         name: _axis(reader, name, value) for name, (_, value) in table.entries.items() if name in keys.CELL
     }
-    zips = _zips(reader, _section(top, "zip"), axes, meant(table))
+    zips = _zips(reader, top.get("zip"), axes, meant(table))
     zipped = {name for group in zips for name in group}
     for axis in axes.values():
         if axis.key not in zipped:
@@ -208,19 +204,10 @@ def _group(
 
 def _entries(reader: Reader, top: Table, name: str, wanted: str) -> list[Table]:
     """The mappings in a section that is a list of them."""
-    items = reader.items(_section(top, name), f"'{name}'", f"a list of {wanted}", "start each with '- '")
+    items = reader.items(top.get(name), f"'{name}'", f"a list of {wanted}", "start each with '- '")
     entries = items.nodes if items is not None else ()
     tables = [reader.table(entry, f"an entry of '{name}'") for entry in entries]
     return [table for table in tables if table is not None]
-
-
-def _include(reader: Reader, top: Table) -> tuple[CellSettings, ...]:
-    return tuple(reader.layer(table, "in 'include'") for table in _entries(reader, top, "include", "cells"))
-
-
-def _exclude(reader: Reader, top: Table) -> tuple[Rule, ...]:
-    rules = [_rule(reader, table) for table in _entries(reader, top, "exclude", "rules")]
-    return tuple(rule for rule in rules if rule is not None)
 
 
 def _rule(reader: Reader, table: Table) -> Rule | None:
@@ -232,16 +219,10 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
     for name, (_, node) in table.entries.items():
         if name not in globbed:
             continue
-        glob = reader.text(
-            node, GLOB, f"'{name}'", hint="one glob; for several values use braces: '{3.8,3.9}'"
-        )
-        if glob is None:
-            continue
-        try:
-            braces(glob)
-        except BadGlob as error:
-            problems.add(str(error), node.span, "braces list alternatives: '{3.8,3.9}'")
-        globs[name] = Glob(glob, node.span)
+        hint = "one glob; for several values use braces: '{3.8,3.9}'"
+        glob = reader.glob(node, f"'{name}'", "{3.8,3.9}", hint)
+        if glob is not None:
+            globs[name] = glob
     reason = None
     if "reason" in table.entries:
         reason = reader.text(table.entries["reason"][1], PROSE, "'reason'")
@@ -263,16 +244,12 @@ def _rule(reader: Reader, table: Table) -> Rule | None:
 
 
 def _options(reader: Reader, top: Table) -> Options:
-    node = _section(top, "options")
+    node = top.get("options")
     table = reader.table(node, "'options'")
     if table is None:
         return Options()
     reader.unknown(table, keys.OPTIONS, " in 'options'")
-    found = {
-        name: reader.text(table.entries[name][1], key.syntax, f"'{name}'")
-        for name, key in keys.OPTIONS.items()
-        if name in table.entries
-    }
+    found = reader.plain(table, keys.OPTIONS)
     size = found.get("max-size")
     return Options(
         compression=cast("Literal['zstd', 'gzip']", found.get("compression") or "zstd"),

@@ -97,10 +97,15 @@ def fetch(
         with _locked(to.with_name(f".{to.name}.lock")):
             if _complete(to, content, progress):
                 return to
-            download = _Download(
-                client, content, to, progress=progress, stop=stop, headers=headers, renew=renew
-            )
-            return download.run(urls, error, hint)
+            return _Download(
+                client=client,
+                content=content,
+                to=to,
+                progress=progress,
+                stop=stop,
+                headers=headers,
+                renew=renew,
+            ).run(urls, error, hint)
     except OSError as problem:
         if problem.errno != errno.ENOSPC:
             raise
@@ -172,29 +177,21 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+@dataclass(kw_only=True)
 class _Download:
     """The attempts for one file."""
 
-    def __init__(
-        self,
-        client: Client,
-        content: ExpectedFile,
-        to: Path,
-        *,
-        progress: Callable[[int], None],
-        stop: Callable[[], bool] | None,
-        headers: Callable[[str], dict[str, str]] | None,
-        renew: Callable[[requests.Response], object] | None,
-    ) -> None:
-        self.client = client
-        self.content = content
-        self.to = to
-        self.part = to.with_name(to.name + ".part")
-        self.progress = progress
-        self.stop = stop
-        self.headers = headers
-        self.renew = renew
-        self.reported = 0
+    client: Client
+    content: ExpectedFile
+    to: Path
+    progress: Callable[[int], None]
+    stop: Callable[[], bool] | None
+    headers: Callable[[str], dict[str, str]] | None
+    renew: Callable[[requests.Response], object] | None
+    reported: int = 0
+
+    def __post_init__(self) -> None:
+        self.part = self.to.with_name(self.to.name + ".part")
 
     def run(self, urls: Callable[[], Iterable[str]], error: type[CellError], hint: str) -> Path:
         problems: list[str] = []

@@ -220,7 +220,7 @@ def _wheel(
             f"{pytorch} with CUDA {cuda} has no wheel of its kind: {why}",
             hint="where PyTorch has no build for a cudatoolkit, conda may take the one for the CPU",
         )
-    version = row.latest if len(key(asked)) < 3 else asked
+    version = row.version if len(key(asked)) < 3 else asked
     built = re.search(r"cudnn(\d+(?:\.\d+)+)", pytorch.build or "")
     other = built is not None and row.cudnn is not None and not agree(short(built[1], 2), short(row.cudnn, 2))
     notes = [f"cuDNN {row.cudnn} in place of conda's {built[1]}"] if other and built is not None else []
@@ -237,18 +237,18 @@ def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Fact
         for row in known.frameworks["torch"].rows
         if row.cuda == short(cuda, 2)
         and (python is None or any(contains(pythons(python), f"{p}.99") for p in row.python))
-        and (pytorch.bounds is None or contains(SpecifierSet(pytorch.bounds), row.latest))
+        and (pytorch.bounds is None or contains(SpecifierSet(pytorch.bounds), row.version))
     ]
     if not rows:
         beside = f" and Python {python}" if python else ""
         raise CellError(f"there is no PyTorch on record for CUDA {cuda}{beside}")
-    row = max(rows, key=lambda row: key(row.latest))
-    return f"torch=={row.latest}" if row.default else f"torch=={row.latest}+{row.variant}"
+    row = max(rows, key=lambda row: key(row.version))
+    return f"torch=={row.version}" if row.default else f"torch=={row.version}+{row.variant}"
 
 
 def _serves(row: FrameworkRow, version: str) -> bool:
     """conda's ``1.12`` is every 1.12.x."""
-    return contains(row.versions, version) or (len(key(version)) == 2 and short(row.latest, 2) == version)
+    return contains(row.versions, version) or (len(key(version)) == 2 and short(row.version, 2) == version)
 
 
 def _cuda(pytorch: CondaPackage, by_name: dict[str, CondaPackage]) -> str | None:

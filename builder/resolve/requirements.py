@@ -40,6 +40,8 @@ _VALUED = (
     "--config-settings", "-C", "--global-option", "--log", "--upgrade-strategy", "--use-feature", "--python",
 )  # fmt: skip
 """Options of ``pip install`` that take a value, which is no requirement."""
+_ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
+"""Files and addresses in place of a name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +81,9 @@ class Wishes:
         Raises:
             UsageError: It is no requirement.
         """
+        if _ADDRESS.match(text):
+            self.leave_out(text, place)
+            return
         try:
             parsed = Requirement(text)
         except InvalidRequirement as problem:
@@ -86,9 +91,12 @@ class Wishes:
                 f"{place}: {text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'"
             ) from problem
         if parsed.url is not None:
-            self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
-            return
-        self.wishes.append(NamedRequirement(parsed=parsed, place=place))
+            self.leave_out(text, place)
+        else:
+            self.wishes.append(NamedRequirement(parsed=parsed, place=place))
+
+    def leave_out(self, text: str, place: str) -> None:
+        self.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
 
     def merged(self) -> Wishes:
         """One requirement for each package and marker, with the bounds of all."""
@@ -157,9 +165,6 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
         text, *options = re.split(r"\s(?=--\w)", words[0])
         if any(option.startswith("--hash") for option in options):
             found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
-        if re.match(r"(?:[\w+.-]+://|git\+|\.{0,2}/|.*\.(?:whl|tar\.gz|zip)\s*$)", text):
-            found.notes.append(f"{place}: {text}: not taken over: an image installs versions from an index")
-            continue
         found.add(text.strip(), place)
 
 
@@ -224,7 +229,7 @@ def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
     table = value if isinstance(value, dict) else {"version": value}
     version = table.get("version")
     if not isinstance(version, str):
-        found.notes.append(f"{place}: {name}: not taken over: an image installs versions from an index")
+        found.leave_out(name, place)
         return
     bounds = ",".join(_poetry_bound(part.strip()) for part in version.split(","))
     if name == "python":
@@ -303,8 +308,6 @@ def _install_words(words: list[str], place: str, found: Wishes) -> None:
                 _note_option(option, value, place, found)
         elif "{" in word or "$" in word:
             found.notes.append(f"{place}: {word}: a variable of the notebook, whose value is not known here")
-        elif "://" in word or word.startswith((".", "/", "git+")) or word.endswith((".whl", ".tar.gz")):
-            found.notes.append(f"{place}: {word}: not taken over: an image installs versions from an index")
         else:
             found.add(word, place)
 

@@ -104,7 +104,7 @@ def _on_record(text: str, known: Facts) -> str:
     table = known.frameworks[table_name(canonical(parsed.name))] if parsed is not None else None
     if table is None:
         return "`docs/facts.md` lists what is on record"
-    latest = sorted((row.latest for row in table.rows), key=key)
+    latest = sorted((row.version for row in table.rows), key=key)
     return f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them"
 
 
@@ -142,7 +142,7 @@ def _rank(
     proposal: Proposal, combination: tuple[Choice, ...], number: int, known: Facts
 ) -> tuple[object, ...]:
     warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
-    releases = [tuple(-part for part in key(choice.row.latest)) for choice in combination]
+    releases = [tuple(-part for part in key(choice.row.version)) for choice in combination]
     foreign = sum(bool(choice.index) for choice in combination)
     pinned = sum(not choice.brings for choice in combination)
     return (

@@ -35,18 +35,18 @@ def _rows(facts: Facts) -> Iterator[dict[str, Any]]:
 def _lines(table: FrameworkTable) -> Iterator[dict[str, Any]]:
     """The rows of a table; exact releases in sequence of which all the same is known are one line."""
     rows = [row for row in table.rows if getattr(row, "distribution", table.name) != "tensorflow-gpu"]
-    rows.sort(key=lambda row: (row.variant, Version(row.latest)))
+    rows.sort(key=lambda row: (row.variant, Version(row.version)))
     held: dict[str, Any] = {}
     first = ""
     for row in rows:
         line = _line(table.name, row)
-        exact = line["versions"] == f"=={row.latest}"
+        exact = line["versions"] == f"=={row.version}"
         if held and exact and first and _same(held, line):
-            held.update(versions=f">={first},<={row.latest}", latest=row.latest)
+            held.update(versions=f">={first},<={row.version}", latest=row.version)
             continue
         if held:
             yield held
-        held, first = line, row.latest if exact else ""
+        held, first = line, row.version if exact else ""
     if held:
         yield held
 
@@ -59,7 +59,7 @@ def _line(name: str, row: FrameworkRow) -> dict[str, Any]:
     return {
         "framework": name,
         "versions": str(row.versions),
-        "latest": row.latest,
+        "latest": row.version,
         "variant": row.variant,
         "default": row.default,
         "cuda": row.cuda,

@@ -34,7 +34,7 @@ def provider(stack: Stack) -> Iterator[Finding]:
     """``cuda-provider``: CUDA comes from one place, and it is the place that the cell names."""
     cell = stack.cell
     named = Value("cuda", cell.cuda.provider, CELL)
-    bringing = [framework for framework in stack.frameworks if framework.brings in {"pins", "inside"}]
+    bringing = [framework for framework in stack.frameworks if framework.carries_cuda]
     names = ", ".join(framework.label for framework in bringing)
     if cell.cuda.provider == "none":
         if cell.gpus:
@@ -77,7 +77,7 @@ def libraries(stack: Stack) -> Iterator[Finding]:
     if stack.cell.cuda.provider == "none":
         return
     for framework in stack.frameworks:
-        if framework.row is None or not framework.row.needs or framework.brings in {"pins", "inside"}:
+        if framework.row is None or not framework.row.needs or framework.carries_cuda:
             continue
         needed = Value(
             f"libraries that {framework.title} opens", ", ".join(framework.row.needs), framework.row.source
@@ -164,7 +164,7 @@ def version(stack: Stack) -> Iterator[Finding]:
     if stack.cell.cuda.provider == "none":
         return
     for framework in stack.frameworks:
-        if framework.brings in {"pins", "inside"}:
+        if framework.carries_cuda:
             continue
         if framework.cuda is None:
             if framework.row is not None and stack.cell.platform not in framework.row.cpu_only:

@@ -22,7 +22,7 @@ def different_cells(count: int) -> list[Cell]:
     """Cells that differ in framework, base or Python, most of which cannot work; the same each time."""
     known = facts.load()
     frameworks = [
-        f"{table.name if table.name != 'cupy' else f'cupy-{row.variant}'}=={row.latest}"
+        f"{table.name if table.name != 'cupy' else f'cupy-{row.variant}'}=={row.version}"
         for table in known.frameworks.values()
         for row in table.rows
     ]

@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from builder.facts.wheelmeta import read_remote, truth_of_wheel
+from builder.facts.wheelmeta import read_listed, truth_of_wheel
 from builder.index import remote_zip
+from builder.index.simple_api import IndexFile
 from builder.net.http import Client
 
 FILE = "torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl"
@@ -117,6 +118,10 @@ class Server:
         return start, last, self.content[start : last + 1]
 
 
+def listed(url: str, **said) -> IndexFile:
+    return IndexFile(**{"name": FILE, "url": url, "sha256": None} | said)
+
+
 @pytest.fixture
 def serve():
     servers = []
@@ -137,7 +142,7 @@ def client():
 
 def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
     server = serve()
-    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
     assert (truth.name, truth.version, truth.cuda, truth.cudnn) == (
         "torch",
         "2.9.1+cu128",
@@ -149,15 +154,14 @@ def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
     assert len(truth.requires) == 2
     assert truth.gpu is True
     assert remote.unknown == ()
-    read = {member.name: (member.size, member.sha256) for member in remote.members}
-    assert read["torch/version.py"] == (len(VERSION), hashlib.sha256(VERSION).hexdigest())
+    assert remote.members["torch/version.py"] == VERSION
     assert 0 < remote.transferred < len(server.content)
 
 
 @pytest.mark.parametrize("version_at", [3, 3000, 7000, 11_000])
 def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_path, version_at) -> None:
     server = serve(wheel(12_000, version_at=version_at))
-    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
     assert remote.transferred <= remote_zip.LIMIT
     if remote.unknown:
         assert "is larger than what is read of one" in remote.unknown[0]
@@ -170,10 +174,10 @@ def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_pat
 def test_the_metadata_sibling_is_used_and_its_hash_checked(serve, client, tmp_path) -> None:
     server = serve()
     good = hashlib.sha256(METADATA).hexdigest()
-    remote = read_remote(server.url, client, (), metadata_sha256=good, cache=tmp_path)
+    remote = read_listed(listed(server.url, metadata=good), client, cache=tmp_path)
     assert remote.metadata == METADATA
     assert server.asked == [f"/files/{FILE}.metadata"]
-    wrong = read_remote(server.url, client, (), metadata_sha256="0" * 64, cache=tmp_path)
+    wrong = read_listed(listed(server.url, metadata="0" * 64), client, cache=tmp_path)
     assert wrong.metadata == METADATA
     assert f"/files/{FILE}" in server.asked  # from the wheel itself instead
 
@@ -181,26 +185,26 @@ def test_the_metadata_sibling_is_used_and_its_hash_checked(serve, client, tmp_pa
 def test_a_sibling_that_is_not_there_after_all(serve, client, tmp_path) -> None:
     server = serve()
     server.fault = "no sibling"
-    remote = read_remote(server.url, client, (), metadata_sha256=True, cache=tmp_path)
+    remote = read_listed(listed(server.url, metadata=True), client, cache=tmp_path)
     assert remote.metadata == METADATA
 
 
 def test_what_was_read_once_is_not_read_again(serve, client, tmp_path) -> None:
     server = serve()
     sha256 = hashlib.sha256(server.content).hexdigest()
-    first, _ = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    first, _ = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
     asked = len(server.asked)
-    again, remote = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    again, remote = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
     assert again == first
     assert (remote.transferred, len(server.asked)) == (0, asked)
     next(tmp_path.rglob("*.json")).write_text("{damaged")
-    assert truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)[0] == first
+    assert truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)[0] == first
 
 
 def test_redirects_are_followed(serve, client, tmp_path) -> None:
     server = serve()
     server.fault = "redirect"
-    truth, remote = truth_of_wheel(server.url, client, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
     assert truth.cuda == "12.8"
     assert remote.unknown == ()
 
@@ -224,7 +228,7 @@ def test_a_server_that_spoils_it_makes_it_unknown_with_the_reason(
     server = serve()
     server.fault = fault
     sha256 = hashlib.sha256(server.content).hexdigest()
-    truth, remote = truth_of_wheel(server.url, client, sha256=sha256, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
     assert (truth.cuda, truth.cudnn, truth.gpu, truth.requires) == (None, None, None, ())
     assert len(remote.unknown) == 1
     assert reason in remote.unknown[0] or fault == "short"  # requests may notice first
@@ -236,18 +240,18 @@ def test_a_zip_that_is_no_wheel(serve, client, tmp_path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("hello.txt", "no wheel")
-    _, remote = truth_of_wheel(serve(out.getvalue()).url, client, cache=tmp_path)
+    _, remote = truth_of_wheel(listed(serve(out.getvalue()).url), client, cache=tmp_path)
     assert "holds no torch-2.9.1.dist-info/METADATA" in remote.unknown[0]
 
 
 def test_a_size_that_the_index_does_not_give(serve, client, tmp_path) -> None:
     server = serve()
-    _, remote = truth_of_wheel(server.url, client, size=12, cache=tmp_path)
+    _, remote = truth_of_wheel(listed(server.url, size=12), client, cache=tmp_path)
     assert "the index says 12" in remote.unknown[0]
 
 
 def test_a_server_that_is_not_there(client, tmp_path) -> None:
-    truth, remote = truth_of_wheel(f"http://127.0.0.1:9/{FILE}", client, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(f"http://127.0.0.1:9/{FILE}"), client, cache=tmp_path)
     assert truth.cuda is None
     assert remote.unknown
 
@@ -256,7 +260,7 @@ def test_a_damaged_member_is_not_believed(serve, client, tmp_path) -> None:
     content = bytearray(wheel())
     at = content.find(b"PK\x03\x04", content.find(b"torch/version.py") - 64)
     content[at + 30 + len("torch/version.py") + 12] ^= 0xFF
-    truth, remote = truth_of_wheel(serve(bytes(content)).url, client, cache=tmp_path)
+    truth, remote = truth_of_wheel(listed(serve(bytes(content)).url), client, cache=tmp_path)
     assert truth.cuda is None
     assert "torch/version.py" in remote.unknown[0]
     assert truth.requires_python == ">=3.10"
@@ -264,5 +268,5 @@ def test_a_damaged_member_is_not_believed(serve, client, tmp_path) -> None:
 
 def test_a_plain_session_will_do(serve, tmp_path) -> None:
     with requests.Session() as session:
-        truth, _ = truth_of_wheel(serve().url, session, cache=tmp_path)
+        truth, _ = truth_of_wheel(listed(serve().url), session, cache=tmp_path)
     assert truth.cuda == "12.8"
