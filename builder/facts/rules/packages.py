@@ -104,7 +104,7 @@ def _locked(stack: Stack, name: str) -> Value | None:
 def wishes(stack: Stack) -> dict[str, list[Wish]]:
     """Every requirement in force, by package: the cell's own, NVIDIA's pins, and the wheels' metadata."""
     cell = stack.cell
-    values = environment(f"{cell.python}.0", machine=MACHINES[cell.platform])
+    values = environment(f"{cell.python}.0", machine=MACHINES.get(cell.platform, ""))
     asked: dict[str, list[Wish]] = {}
 
     def add(who: str, parsed: Requirement | None, source: Source) -> None:
