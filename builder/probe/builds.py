@@ -87,6 +87,12 @@ class Builds(object):
                 return row
         return None
 
+    def driver_that_serves(self, major):
+        """The driver in words if it is known and serves all of a CUDA major; None otherwise."""
+        if not self._driver_known() or not self._driver_serves((major, 0)):
+            return None
+        return "driver %s serves CUDA %d" % (self.here.driver or "for CUDA " + self.here.driver_cuda, major)
+
     def _driver_known(self):
         return bool(numbers(self.here.driver) or numbers(self.here.driver_cuda))
 

@@ -38,6 +38,27 @@ def _if_driver_old(told, detail):
     return None
 
 
+def _if_driver_new(told, detail):
+    remedies = Remedies(told, detail)
+    names = {remedies.framework} - {None} or told.printed_by
+    rows = remedies.releases.builds(next(iter(names)), None) if len(names) == 1 else []
+    majors = set(told.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
+    return remedies.driver_that_serves(max(majors)) if majors else None
+
+
+def _if_slept(told, _):
+    return "the machine slept" if told.slept else None
+
+
+def _if_cuda_other(told, detail):
+    """The library is of another CUDA than the packages, which are all built for one."""
+    major = Remedies(told, detail).library_major()
+    if not major or len(told.cuda_majors) != 1 or major in told.cuda_majors:
+        return None
+    here = (detail["library"], major, next(iter(told.cuda_majors)))
+    return "%s is of CUDA %d, and the packages here are built for CUDA %d" % here
+
+
 def _if_no_kernel_module(told, _):
     return "there is no kernel module" if told.no_kernel_module else None
 

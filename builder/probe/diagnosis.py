@@ -99,7 +99,8 @@ def _detail(match, line):
             detail[key] = _cudnn_text(detail[key])
     if detail.get("found"):
         detail["found_cuda"] = "%d.%d" % (int(detail["found"]) // 1000, int(detail["found"]) % 1000 // 10)
-    text = match.group(0) + line.text
+    matched = " ".join(match.group(0).split())  # a terminal wraps long lines
+    text = matched + line.text
     library = re.search(r"lib[\w+]+\.so[\w.]*(?=: cannot|'; dlerror|' | is not found)", text)
     detail["library"] = library.group(0) if library else None
     if detail["library"] and not detail.get("major"):
@@ -109,7 +110,7 @@ def _detail(match, line):
     if match.re.pattern.find("libcudnn_") >= 0 and not detail["major"]:
         found = re.search(r"\.so\.(\d)", match.group(0))
         detail["major"] = found.group(1) if found else None
-    detail["line"] = line.text
+    detail["line"], detail["matched"] = line.text, matched
     return detail
 
 

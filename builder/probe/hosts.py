@@ -11,7 +11,16 @@ class HostRemedies(Builds):
     def _driver_too_old(self):
         if "colab" in self.here.places:
             return [Command("notebook", "Runtime > Disconnect and delete runtime", _COLABS_OWN)]
-        if self.framework != "torch" or not self._driver_known():
+        if not self._driver_known():
+            return []
+        if (
+            self.framework == "ctranslate2"
+            and not self._driver_serves((12, 0))
+            and self._driver_serves((11, 0))
+        ):
+            # https://github.com/SYSTRAN/faster-whisper/issues/734
+            return [Command("pip", "pip install ctranslate2==3.24.0", "the last for CUDA 11")]
+        if self.framework != "torch":
             return []
         row = self._nearest_torch(self._capability())
         if row is None:
@@ -22,12 +31,13 @@ class HostRemedies(Builds):
     def _driver_missing(self):
         if "colab" in self.here.places:
             return [Command("notebook", "Runtime > Change runtime type > GPU", "this runtime has no GPU")]
-        if "container" in self.here.places:
+        line = str(self.detail.get("matched") or "")
+        if "container" in self.here.places and "nvidia-container-cli" not in line:
             return self._container_no_gpu()
         return [
             Command(
                 "shell",
-                "nvidia-smi",
+                "sudo modprobe nvidia && nvidia-smi" if "driver not loaded" in line else "nvidia-smi",
                 "shows whether a driver is there at all; NVIDIA's driver has to be installed on the host",
             )
         ]
@@ -79,6 +89,20 @@ class HostRemedies(Builds):
         return [
             Command("shell", "sudo nvidia-modprobe -u -c=0", "on the host; then start the container anew")
         ]
+
+    def _device_access_denied(self):
+        if "Failed to initialize NVML" not in str(self.detail.get("matched")):
+            return []
+        note = (
+            "until the next `systemctl daemon-reload`; --device=/dev/nvidia0 and so on in docker run keeps it"
+        )
+        return [Command("docker", "docker restart CONTAINER", note)]
+
+    def _driver_error(self):
+        if not getattr(self.here, "slept", False):
+            return []
+        text = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
+        return [Command("shell", text, "after programs that use the card have ended")]
 
     def _fabric_not_ready(self):
         return [Command("shell", "sudo systemctl start nvidia-fabricmanager", "on the host")]

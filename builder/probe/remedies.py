@@ -62,7 +62,8 @@ class Remedies(HostRemedies):
         for row in self._rows(self.version) if self.version else []:
             for pin in row["pins"]:
                 if self.cuda in (None, int(re.search(r"cu(\d+)", pin).group(1))):
-                    return pin
+                    major = numbers(row["cudnn"])[:1]
+                    return pin if "<" in pin or "==" in pin or not major else "%s,<%d" % (pin, major[0] + 1)
         compiled = self.detail.get("compiled")
         return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
 
@@ -147,6 +148,10 @@ class Remedies(HostRemedies):
     _cudnn_cuda_flavour = _cudnn_again
 
     def _cudnn_sublibrary_mismatch(self):
+        if getattr(self.here, "system_cudnn", False):
+            return [
+                Command("apt", "sudo apt-get remove 'libcudnn*'", "parts are taken from the system's cuDNN")
+            ]
         found = self._cudnn_again()
         return found + ([] if "windows" in self.here.places else self._cudnn_shadowed())
 
@@ -194,12 +199,17 @@ class Remedies(HostRemedies):
 
     # -- CUDA's libraries
 
+    def library_major(self):
+        """The CUDA major of the library that was not found; None where its name does not tell."""
+        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(self.detail.get("library") or ""))
+        return _SONAMES.get(found.group(1).lower(), {}).get(found.group(2)) if found else None
+
     def _toolkit_library_missing(self):
         library = str(self.detail.get("library") or "")
-        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", library)
-        stem = found.group(1).lower() if found else ""
-        major = _SONAMES.get(stem, {}).get(found.group(2)) if found else None
-        major = major or self.cuda
+        stem = (re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so", library) or [None, ""])[1].lower()
+        major = self.library_major() or self.cuda
+        if "cupy" in self.here.printed_by:
+            return self._cupy(major)
         note = "%s is of CUDA %s" % (library, major)
         if self.framework == "onnxruntime":
             note += "; it is found once its folder is on LD_LIBRARY_PATH, or after onnxruntime.preload_dlls()"
@@ -208,11 +218,28 @@ class Remedies(HostRemedies):
         return [self._pip(cuda_package(_WHEEL_STEMS.get(stem, stem), major), note=note)]
 
     def _toolkit_mixed(self):
-        return self._cudnn_shadowed()
+        major = self.library_major()
+        if self._with_cupy() and major and self.cuda and major != self.cuda:
+            text = "pip uninstall -y cupy-cuda%dx && pip install cupy-cuda%dx" % (self.cuda, major)
+            return [Command("pip", text, "the build for the CUDA that is found here")]
+        named = major or "dlerror" in str(self.detail.get("matched"))
+        return [] if named and not self.here.library_path else self._cudnn_shadowed()
+
+    def _with_cupy(self):
+        return "cupy" in self.here.printed_by or any(name.startswith("cupy") for name in self.here.packages)
+
+    def _cupy(self, major):
+        """From 14 on CuPy finds the CUDA of NVIDIA's wheels; before, only what is on the loader's path."""
+        if major not in (12, 13) or (numbers(self.here.python) or (3, 10)) < (3, 10):
+            return []
+        return [self._pip("cupy-cuda%dx[ctk]>=14" % major, note="CuPy with all of CUDA that it needs")]
 
     def _nvrtc_missing(self):
         if re.search(r"undefined symbol", str(self.detail.get("line") or "")):
             return self._cudnn_shadowed()
+        named = re.match(r"libnvrtc\.so\.(\d+)", str(self.detail.get("library") or ""))
+        if "cupy" in self.here.printed_by:
+            return self._cupy(int(named.group(1))) if named else []
         if self.cuda not in (11, 12, 13):
             return []
         return [self._pip(cuda_package("cuda-nvrtc", self.cuda), flags="--force-reinstall --no-deps ")]
@@ -266,7 +293,10 @@ class Remedies(HostRemedies):
         return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
 
     def _torch(self, row, note):
-        index = "" if row["default"] else " --index-url https://download.pytorch.org/whl/%s" % row["variant"]
+        variant = None if row["default"] else row["variant"]
+        if row["default"] and "windows" in self.here.places:
+            variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
+        index = " --index-url https://download.pytorch.org/whl/%s" % variant if variant else ""
         return Command("pip", "pip install --force-reinstall torch==%s%s" % (row["latest"], index), note)
 
     def _torch_again(self):
@@ -281,6 +311,11 @@ class Remedies(HostRemedies):
         if self.framework == "jax":
             serves_13 = self._driver_known() and self._driver_serves((13, 0))
             return [self._pip("jax[cuda%d]" % (13 if serves_13 else 12), flags="--upgrade ")]
+        if self.framework == "tensorflow" and "windows" in self.here.places:
+            # https://github.com/tensorflow/tensorflow/issues/60237
+            return [
+                self._pip("tensorflow<2.11", note="the last with CUDA on Windows itself; newer ones in WSL 2")
+            ]
         if self.framework == "tensorflow":
             uninstall = Command("pip", "pip uninstall -y tensorflow-cpu", None)
             mend = self._pip("tensorflow[and-cuda]")
@@ -320,11 +355,14 @@ class Remedies(HostRemedies):
             return self._torchvision()
         if wants == "jax's plug-in":
             return self._jax_plugin()
+        if wants == "flash-attn":
+            text = "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --force-reinstall --no-deps --no-cache-dir "
+            return [Command("pip", text + "--no-build-isolation flash-attn", "compiles it for this PyTorch")]
         return [self._pip(wants)] if wants else []
 
     def _jax_plugin(self):
         """Both halves of the plug-in at jaxlib's own version."""
-        version = self.here.packages.get("jaxlib")
+        version = (self.here.packages.get("jaxlib") or "").partition("+")[0]
         found = re.search(r"jax_cuda(\d+)_plugin", str(self.detail.get("line")))
         major = found.group(1) if found else self.cuda
         if not version or not major:
@@ -333,22 +371,20 @@ class Remedies(HostRemedies):
         return [self._pip(*names, note="the release of the jaxlib that is here")]
 
     def _torchvision(self):
-        """The release for the PyTorch here: 0.15 for 2.0 and so on, 0.14 for 1.13 and so on
+        """The release for the PyTorch here, patch for patch: 0.16 for 2.1, 0.14 for 1.13, and so on
         (https://github.com/pytorch/vision#installation).
         """
-        major, minor = (numbers(self.version) + (0, 0))[:2] if self.framework == "torch" else (0, 0)
+        parts = numbers(self.version) if self.framework == "torch" else ()
+        major, minor = (parts + (0, 0))[:2]
         if major not in (1, 2) or not minor + major - 1:
             return []
+        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released so
+        patch = str(parts[2] + ((major, minor) in ((2, 0), (1, 10)))) if len(parts) > 2 else "*"
         local = self.version.partition("+")[2]
         index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
-        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.*'%s"
-        return [
-            Command(
-                "pip",
-                text % (minor + (15 if major == 2 else 1), index),
-                "compiled for PyTorch %d.%d" % (major, minor),
-            )
-        ]
+        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.%s'%s"
+        wanted = text % (minor + (15 if major == 2 else 1), patch, index)
+        return [Command("pip", wanted, "compiled for PyTorch %s" % ".".join(map(str, parts)))]
 
 
 def cuda_package(stem, major):

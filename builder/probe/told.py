@@ -73,6 +73,7 @@ _PRINTED_BY = (
     ("torch", r"aten/src|\btorch/(?:csrc|nn|cuda|lib|_C)|\bc10::|\btorch\.\w+Error"),
     ("ctranslate2", r"\bctranslate2\b|faster[_-]whisper|whisperx"),
     ("onnxruntime", r"\bonnxruntime(?:::|/|\.|_)"),
+    ("cupy", r"\bcupy(?:_backends)?[/.]|\bCuPy failed|\bimport cupy"),
 )
 _FAMILIES = (
     # NVIDIA's lists of GPUs by compute capability: https://developer.nvidia.com/cuda-gpus
@@ -102,7 +103,7 @@ class Told(object):
         self.driver = self.driver_cuda = self.capability = self.python = None
         self.memory_free = self.memory_total = None
         self.cudnn_here, self.places, self.cuda_majors = set(), set(), set()
-        self.hidden = self.no_kernel_module = False
+        self.hidden = self.no_kernel_module = self.slept = self.system_cudnn = False
         self.printed_by = set()
         text = "\n".join(line.text for line in lines)
         self._packages(text)
@@ -179,6 +180,10 @@ class Told(object):
             re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
         )
         self.no_kernel_module = "/proc/driver/nvidia/version does not exist" in text
+        self.slept = bool(re.search(r"(?i)\b(?:suspend|hibernat)|\b(?:wak\w+ up|from sleep)\b", text))
+        self.system_cudnn = bool(
+            re.search(r"(?:init:|=>|file=)\s*(?:/usr)?/lib/(?:[\w\s-]{1,40}/)?\s*libcudnn", text)
+        )
 
     def _places(self, text):
         self.printed_by = {name for name, pattern in _PRINTED_BY if re.search(pattern, text)}

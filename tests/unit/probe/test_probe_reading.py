@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pages.portable import portable
 
-from builder.facts.tables import load
+from builder.facts.tables import companions, load
 from builder.probe.causes import CAUSES
 from builder.probe.data import read_signatures
 from builder.probe.diagnosis import CONDITIONS, diagnose
@@ -75,6 +75,13 @@ def test_a_text_from_outside_gets_these_causes_and_these_commands_only(thread):
     assert [row["cause"] for row in document["causes"]] == thread["causes"]
     assert document["decided"] == thread["decided"]
     assert commands(document) == thread["commands"]
+
+
+def test_torchvision_is_named_to_the_patch_for_every_release_of_pytorch():
+    for line in companions()["torchvision"].requires:
+        vision, _, wanted = line.partition(" torch==")
+        text = f"torch=={wanted}\nRuntimeError: operator torchvision::nms does not exist\n"
+        assert not wanted or f"'torchvision=={vision}'" in commands(ask(text))[0]
 
 
 def disfigured(text):
