@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import tarfile
 import tempfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
-import zstandard
 from packaging.utils import canonicalize_name
 
-from builder.errors import EvidenceError
+from builder.errors import CellError, EvidenceError
+from builder.layers.untar import open_layer
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
@@ -73,9 +70,9 @@ def read_system(
             blob = registry.fetch_blob(name, layer["digest"], Path(folder) / f"{number}", size=size)
             try:
                 text = _status(blob, str(layer["mediaType"]))
-            except (tarfile.TarError, zstandard.ZstdError, zlib.error, OSError, EOFError) as error:
+            except CellError as error:
                 raise EvidenceError(
-                    f"layer {layer['digest']} of {image.digest} cannot be read: {error}"
+                    f"layer {layer['digest']} of {image.digest} cannot be read: {error.message}"
                 ) from error
             finally:
                 blob.unlink()
@@ -125,25 +122,11 @@ def _fingerprint(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def _status(blob: Path, media_type: str) -> str | None:
     """dpkg's status file in a layer; empty if the layer hides the one below, None if it has neither."""
-    with blob.open("rb") as raw, tarfile.open(fileobj=_plain(raw, media_type), mode="r|") as archive:
-        hidden = False
-        for member in archive:
-            path = member.name.removeprefix("./").removeprefix("/")
-            if path == STATUS and member.isfile() and member.size <= _LARGEST_STATUS:
-                content = archive.extractfile(member)
-                return content.read().decode("utf-8", "replace") if content is not None else None
+    hidden = False
+    with open_layer(blob, media_type, most=_LARGEST_LAYER) as archive:
+        for entry in archive:
+            path = entry.name.removeprefix("/")
+            if path == STATUS and entry.kind == "file" and entry.size <= _LARGEST_STATUS:
+                return archive.read().decode("utf-8", "replace")
             hidden = hidden or path in _HIDDEN or path in _EMPTIED
-            if archive.offset > _LARGEST_LAYER:
-                raise EvidenceError(f"a layer unpacks to more than {_LARGEST_LAYER >> 30} GiB")
     return "" if hidden else None
-
-
-def _plain(raw: BinaryIO, media_type: str) -> Any:
-    """The archive behind its compression, which the first bytes tell more reliably than any media type."""
-    magic = raw.read(4)
-    raw.seek(0)
-    if magic == b"\x28\xb5\x2f\xfd" or media_type.endswith("zstd"):
-        return zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-    if magic[:2] == b"\x1f\x8b":
-        return gzip.GzipFile(fileobj=raw)
-    return raw

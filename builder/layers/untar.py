@@ -7,7 +7,9 @@ processor time that unpacking a small Debian into memory took, 1.2 were its own.
 from __future__ import annotations
 
 import contextlib
+import lzma
 import re
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,9 @@ _FILES = frozenset(b"0\x007")
 _BLANK = 8 * 0x20
 _LARGEST_HEADER = 1 << 20
 """Bytes of names and attributes in front of an entry; Linux takes paths of 4,096."""
+_LARGEST_STREAM = 256 << 30
+"""Bytes of a whole layer."""
+_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
 _DEEPEST, _LONGEST = 128, 4096
 """Folders and letters of a path."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -48,9 +53,10 @@ class TarEntry:
 class TarReader:
     """The entries of a stream, each with its content if that is asked for before the next one is."""
 
-    def __init__(self, stream: Any, what: str) -> None:
+    def __init__(self, stream: Any, what: str, *, most: int = _LARGEST_STREAM) -> None:
         self._stream = stream
         self._what = what
+        self._most = self._room = most
         self._buffer = b""
         self._at = 0
         self._left = 0
@@ -60,6 +66,7 @@ class TarReader:
     def __iter__(self) -> Iterator[TarEntry]:
         """Raises :class:`~builder.errors.CellError` for what is no tar stream, or is cut short."""
         extended: dict[str, str] = {}
+        before = 0
         while True:
             self._skip(self._left + self._padding)
             self._left = self._padding = 0
@@ -70,8 +77,9 @@ class TarReader:
             size = self._size(header, extended)
             kind = header[156:157]
             if kind in (b"x", b"g", b"L", b"K"):
-                if size > _LARGEST_HEADER:
-                    raise self.error(f"an extended header has {size} bytes")
+                before += size
+                if before > _LARGEST_HEADER:
+                    raise self.error(f"its extended headers have {before} bytes")
                 content = self._take(size)
                 self._skip(-size % _BLOCK)
                 if kind == b"x":
@@ -83,7 +91,7 @@ class TarReader:
             self._left = 0 if kind in (b"1", b"2", b"3", b"4", b"5", b"6") else size
             self._padding = -self._left % _BLOCK
             yield self._entry(header, kind, extended)
-            extended = {}
+            extended, before = {}, 0
 
     def content(self) -> Iterator[bytes]:
         """What is left of the content of the entry that came last, in pieces."""
@@ -183,11 +191,15 @@ class TarReader:
 
     def _fill(self) -> bytes:
         try:
-            return bytes(self._stream.read(_BUFFER))
-        except (zstandard.ZstdError, EOFError, OSError) as problem:
+            found = bytes(self._stream.read(_BUFFER))
+        except (zstandard.ZstdError, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError) as problem:
             if isinstance(problem, OSError) and problem.errno is not None:
                 raise  # the disk's, and not the decompressor's
             raise self.error(str(problem)) from problem
+        self._room -= len(found)
+        if self._room < 0:
+            raise self.error(f"it unpacks to more than {self._most >> 20} MiB")
+        return found
 
 
 def _number(field: bytes) -> int:
@@ -202,7 +214,13 @@ def _text(field: bytes) -> str:
 
 
 @contextlib.contextmanager
-def open_layer(blob: Path, media_type: str) -> Iterator[TarReader]:
-    """The entries of a layer's blob, whatever it is compressed with."""
+def open_layer(blob: Path, media_type: str, *, most: int = _LARGEST_STREAM) -> Iterator[TarReader]:
+    """The entries of a layer's blob, of ``most`` bytes unpacked.
+
+    Its first bytes say how it is compressed, as for containerd, and the media type if they do not.
+    """
     with blob.open("rb") as file:
-        yield TarReader(decompressed(file, media_type), f"the layer {blob.name[:12]}")
+        start = file.read(4)
+        file.seek(0)
+        found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), media_type)
+        yield TarReader(decompressed(file, found), f"the layer {blob.name[:12]}", most=most)

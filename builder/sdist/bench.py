@@ -11,13 +11,14 @@ import shutil
 import tarfile
 import tempfile
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from builder.documents import MalformedError, parse_json
 from builder.errors import CellError
 from builder.image import pythontar
 from builder.index.target import MACHINES, Target
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 INSIDE = Path(__file__).with_name("inside.py")
 _ANY_GLIBC = "2.17"
 _STANDALONE = f"{pythontar.FOLDER}/bin"
+_WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
 _PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
 """1980-01-02: zip files can hold it, and it does not depend on an index's upload times."""
@@ -91,20 +93,21 @@ class Bench:
             shutil.rmtree(target)
         target.mkdir()
         paths = index.fetch_all(requires, cache=self.cache, stop=self.cancel)
-        for wheel in requires:
-            with Archive(paths[wheel.sha256]) as archive:
-                for name, member in archive.members.items():
-                    place = _installed(name)
-                    if place is not None:
-                        path = target / place
-                        path.parent.mkdir(parents=True, exist_ok=True)
-                        path.write_bytes(archive.read(name))
-                        path.chmod(0o755 if member.executable else 0o644)
-                if self.compiles:
-                    programs.lay(archive, target / programs.FOLDER, program=self.program, python=self.python)
-        if self.compiles:
-            programs.wrap(self.root, target / programs.FOLDER)
-        (target / "inside.py").write_bytes(INSIDE.read_bytes())
+        try:
+            for wheel in requires:
+                with Archive(paths[wheel.sha256]) as archive:
+                    _lay_wheel(archive, target)
+                    if self.compiles:
+                        folder = target / programs.FOLDER
+                        programs.lay(archive, folder, program=self.program, python=self.python)
+            if self.compiles:
+                programs.wrap(self.root, target / programs.FOLDER)
+            (target / INSIDE.name).write_bytes(INSIDE.read_bytes())
+        except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
+            place = Path(str(problem.filename)).relative_to(target)
+            raise CellError(
+                f"two wheels that build {self.sdist.file} have {place} as a file and as a folder"
+            ) from problem
 
     def distributions(self) -> dict[str, str]:
         """Versions of the Python packages that Debian's own packages brought, by name."""
@@ -116,9 +119,9 @@ class Bench:
         """The backend's further requirements: ``get_requires_for_build_wheel``."""
         what = f"asking {self.sdist.file} what its build needs{self._with}"
         try:
-            found = json.loads(self._run("requires", what))
+            found = parse_json(self._run("requires", what))
             texts = tuple(str(Requirement(text)) for text in found)
-        except (ValueError, TypeError, InvalidRequirement) as problem:
+        except (ValueError, TypeError, InvalidRequirement, RecursionError) as problem:
             raise CellError(f"{what}: no list of requirements came back: {problem}") from problem
         for text in texts:
             refuse_address(text, self.sdist.file)
@@ -129,15 +132,15 @@ class Bench:
         what = f"building {self.sdist.file}{self._with}"
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:
-            name = json.loads(said)
-        except ValueError:
+            name = parse_json(said)
+        except MalformedError:
             name = None
-        if not isinstance(name, str) or "/" in name or not name.endswith(".whl"):
+        if not isinstance(name, str) or not _WHEEL.fullmatch(name):
             raise CellError(f"{what}: the build ended without a wheel")
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             path = Path(folder) / name
             path.write_bytes(data)
-            content = wheels.members(path)
+            content = wheels.members(path, self._limits.memory)
             wheels.refuse_other(path, content, self.sdist, self.wanted, fitting=self._fitting)
         return name, content
 
@@ -154,6 +157,11 @@ class Bench:
         target = Target(python=self.wanted, platform=host_platform(), glibc=_ANY_GLIBC)
         return frozenset(tag for tag in target.tags() if tag.platform.startswith(("linux_", "any")))
 
+    @cached_property
+    def _limits(self) -> Limits:
+        unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
+        return replace(self.limits, memory=self.limits.memory + 6 * unpacked)
+
     @property
     def _with(self) -> str:
         return "" if self.python == self.wanted else f" with Python {self.python}"
@@ -167,8 +175,7 @@ class Bench:
             "work": "/build",
             "epoch": _EPOCH,
         }
-        unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
-        limits = replace(self.limits, memory=self.limits.memory + 6 * unpacked)
+        limits = self._limits
         return run(
             [self.program, "-s", "/requires/inside.py", json.dumps(job)],
             View(
@@ -215,6 +222,17 @@ _ENVIRONMENT = {
     "PYTHONNOUSERSITE": "1",
     "SOURCE_DATE_EPOCH": str(_EPOCH),
 }
+
+
+def _lay_wheel(archive: Archive, target: Path) -> None:
+    for name, member in archive.members.items():
+        place = _installed(name)
+        if place is not None:
+            path = target / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                file.writelines(archive.chunks(member))
+            path.chmod(0o755 if member.executable else 0o644)
 
 
 def _installed(name: str) -> str | None:

@@ -40,6 +40,8 @@ exec "/usr/bin/${0##*/}" "$@"
 """In front of every compiler. A build that only tries whether the option is there goes on without it."""
 FOLDER = ".bin"
 """Below the folder of the wheels; no module has such a name."""
+_LARGEST_PROGRAM = 256 << 20
+"""Bytes: cmake and ninja are such programs."""
 _POINTS = re.compile(r"[^/]+\.dist-info/entry_points\.txt")
 _SCRIPT = re.compile(r"[^/]+\.data/scripts/(?P<name>[^/]+)")
 
@@ -78,7 +80,7 @@ def _programs(archive: Archive, interpreter: str, python: str) -> Iterator[tuple
             except (EntryPointError, UnicodeDecodeError):
                 continue  # a build that needs it fails by itself, and says of what
         elif script := _SCRIPT.fullmatch(member):
-            content = archive.read(member)
+            content = archive.read(member, most=_LARGEST_PROGRAM)
             # https://packaging.python.org/en/latest/specifications/binary-distribution-format/
             if content.startswith(b"#!python"):
                 content = f"#!{interpreter}\n".encode() + content.partition(b"\n")[2]

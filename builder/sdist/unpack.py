@@ -6,28 +6,30 @@ The format: https://packaging.python.org/en/latest/specifications/source-distrib
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import lzma
 import os
 import posixpath
-import tarfile
-import zlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from builder.documents import MalformedError, parse_toml, read_file
+from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import CellError
+from builder.layers.untar import TarReader
 from builder.wheels.archive import DEEPEST_PATH, LONGEST_PATH, Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""
-MOST_FILES = 100_000
+MOST_FILES = 50_000
+"""Folders, too."""
 _PIECE = 1 << 20
 _LARGEST_TOML = 1 << 20
 _LEGACY = ("setuptools >= 40.8.0",)
@@ -51,10 +53,12 @@ def unpack(archive: Path, target: Path) -> Path:
     leaves the archive, a device, more than :data:`MOST_BYTES`, or what is no archive at all.
     """
     target.mkdir(mode=0o755)
-    if archive.name.endswith(".zip"):
-        _unzip(archive, target)
-    else:
-        _untar(archive, target)
+    try:
+        (_unzip if archive.name.endswith(".zip") else _untar)(archive, target)
+    except OSError as problem:  # a name that is too long; one that is a file and a folder
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise _wrong(archive, f"cannot be read: {problem.strerror or problem}") from problem
     found = list(target.iterdir())
     if len(found) != 1 or not found[0].is_dir():
         raise _wrong(archive, "does not hold one folder with everything in it")
@@ -90,7 +94,8 @@ def refuse_address(text: str, what: str) -> None:
     """Raise CellError for a requirement of a build that does not parse, or names an address."""
     try:
         parsed = Requirement(text)
-    except InvalidRequirement as problem:
+    except (InvalidRequirement, RecursionError) as problem:
+        text = shown(text, most=100)
         raise CellError(f"{what}: it wants {text!r} to be built: {problem}", hint=_HINT) from problem
     if parsed.url is not None:
         raise CellError(
@@ -106,6 +111,7 @@ class _Writer:
         self._archive = archive
         self._target = target
         self._bytes = self._files = 0
+        self._folders = {target}
 
     def path(self, name: str) -> Path:
         parts = [part for part in name.split("/") if part not in ("", ".")]
@@ -116,59 +122,56 @@ class _Writer:
             raise _wrong(self._archive, f"holds {name!r}, which leads out of it or is no plain path")
         return self._target.joinpath(*parts)
 
-    def folder(self, name: str) -> None:
-        if name.strip("./"):
-            self.path(name).mkdir(mode=0o755, parents=True, exist_ok=True)
+    def folder(self, path: Path) -> None:
+        if path not in self._folders:
+            self.folder(path.parent)
+            self._count(0)
+            path.mkdir(mode=0o755, exist_ok=True)
+            self._folders.add(path)
 
-    def file(self, name: str, size: int, *, executable: bool, read: Callable[[int], bytes]) -> None:
+    def file(self, name: str, size: int, pieces: Iterable[bytes], *, executable: bool) -> None:
+        """Write a file of ``size`` bytes; ``pieces`` are as many."""
+        self._count(size)
+        path = self.path(name)
+        self.folder(path.parent)
+        path.unlink(missing_ok=True)  # named twice: the last one counts, as tar has it
+        with path.open("xb") as out:
+            out.writelines(pieces)
+        path.chmod(0o755 if executable else 0o644)
+
+    def _count(self, size: int) -> None:
         self._files += 1
         self._bytes += size
         if self._files > MOST_FILES or self._bytes > MOST_BYTES:
             raise _wrong(self._archive, f"holds more than {MOST_FILES} files or {MOST_BYTES >> 30} GiB")
-        path = self.path(name)
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # named twice: the last one counts, as tar has it
-        with path.open("xb") as out:
-            left = size
-            while left:
-                piece = read(min(left, _PIECE))
-                if not piece:
-                    raise _wrong(self._archive, f"ends within {name}")
-                out.write(piece)
-                left -= len(piece)
-        path.chmod(0o755 if executable else 0o644)
 
 
 def _untar(archive: Path, target: Path) -> None:
     writer = _Writer(archive, target)
     links: list[tuple[str, str]] = []
-    try:
-        with (
-            _decompressed(archive) as stream,
-            tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:") as tar,
-        ):
-            for member in tar:
-                if member.isdir():
-                    writer.folder(member.name)
-                elif member.isreg():
-                    content = tar.extractfile(member)
-                    assert content is not None  # noqa: S101 - a regular file has content
-                    executable = bool(member.mode & 0o111)
-                    writer.file(member.name, member.size, executable=executable, read=content.read)
-                elif member.issym() or member.islnk():
-                    folder = posixpath.dirname(member.name) if member.issym() else ""
-                    links.append((member.name, posixpath.normpath(posixpath.join(folder, member.linkname))))
-                else:
-                    raise _wrong(archive, f"holds {member.name}, which is no file, folder or link")
-        for name, linked in links:
-            source = writer.path(linked)
-            if not source.is_file():
-                raise _wrong(archive, f"holds the link {name} to {linked}, which is no file of it")
-            with source.open("rb") as content:
-                executable = os.access(source, os.X_OK)
-                writer.file(name, source.stat().st_size, executable=executable, read=content.read)
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as problem:
-        raise _wrong(archive, f"cannot be read: {problem}") from problem
+    with _decompressed(archive) as stream:
+        reader = TarReader(stream, archive.name, most=2 * MOST_BYTES)
+        for entry in reader:
+            if entry.kind == "folder":
+                if entry.name.strip("./"):
+                    writer.folder(writer.path(entry.name))
+            elif entry.kind == "file":
+                executable = bool(entry.mode & 0o111)
+                writer.file(entry.name, entry.size, reader.content(), executable=executable)
+            elif entry.kind == "device" or len(links) == MOST_FILES:
+                raise _wrong(
+                    archive, f"holds {entry.name}, which is no file, folder or link, or one too many"
+                )
+            else:
+                folder = posixpath.dirname(entry.name) if entry.kind == "symlink" else ""
+                links.append((entry.name, posixpath.normpath(posixpath.join(folder, entry.link))))
+    for name, linked in links:
+        source = writer.path(linked)
+        if not source.is_file():
+            raise _wrong(archive, f"holds the link {name} to {linked}, which is no file of it")
+        with source.open("rb") as content:
+            pieces = iter(partial(content.read, _PIECE), b"")
+            writer.file(name, source.stat().st_size, pieces, executable=os.access(source, os.X_OK))
 
 
 def _decompressed(archive: Path) -> BinaryIO:
@@ -182,50 +185,11 @@ def _decompressed(archive: Path) -> BinaryIO:
     return cast("BinaryIO", opener(archive, "rb"))
 
 
-def _tar_in(stream: BinaryIO) -> tarfile.TarFile:
-    return tarfile.open(fileobj=cast("Any", _Pieces(stream)), mode="r:")
-
-
-class _Pieces:
-    """As much of a file as :mod:`tarfile` needs: it reads a name at once, of whatever size a header says."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self.seek, self.tell = stream.seek, stream.tell
-        self._read = stream.read
-
-    def read(self, size: int) -> bytes:
-        if not 0 <= size <= _PIECE:
-            msg = f"a header says that {size} bytes belong to it"
-            raise tarfile.ReadError(msg)
-        return self._read(size)
-
-
 def _unzip(archive: Path, target: Path) -> None:
     writer = _Writer(archive, target)
-    try:
-        with Archive(archive) as source:
-            for member in source.members.values():
-                pieces = _reader(source.chunks(member))
-                writer.file(member.name, member.size, executable=member.executable, read=pieces)
-    except OSError as problem:  # a name that is too long; one that is a file and a folder
-        raise _wrong(archive, f"cannot be read: {problem}") from problem
-
-
-def _reader(pieces: Any) -> Callable[[int], bytes]:
-    """Gives whole pieces cut to what is asked; what is left comes next."""
-    rest = bytearray()
-
-    def read(most: int) -> bytes:
-        while not rest:
-            piece = next(pieces, None)
-            if piece is None:
-                return b""
-            rest.extend(piece)
-        taken = bytes(rest[:most])
-        del rest[:most]
-        return taken
-
-    return read
+    with Archive(archive) as source:
+        for member in source.members.values():
+            writer.file(member.name, member.size, source.chunks(member), executable=member.executable)
 
 
 def _wrong(archive: Path, problem: str) -> CellError:

@@ -42,10 +42,18 @@ _HINT = (
 )
 
 
-def members(path: Path) -> dict[str, tuple[bytes, bool]]:
-    """Content of every file by name, and whether it is executable. CellError for a hostile or damaged zip."""
+def members(path: Path, most: int) -> dict[str, tuple[bytes, bool]]:
+    """Content of every file by name, and whether it is executable; ``most`` bytes in all.
+
+    CellError for a zip that is larger, hostile or damaged.
+    """
     with Archive(path) as archive:
-        return {name: (archive.read(name), member.executable) for name, member in archive.members.items()}
+        if sum(member.size for member in archive.members.values()) > most:
+            raise archive.error(f"unpacks to more than {most >> 20} MiB")
+        return {
+            name: (archive.read(name, most=most), member.executable)
+            for name, member in archive.members.items()
+        }
 
 
 def refuse_other(

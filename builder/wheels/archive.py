@@ -26,7 +26,14 @@ _FEED = 1 << 17
 """Compressed bytes handed to the inflater at once. Deflate expands at most 1032-fold, so this also bounds
 what one step can bring: 129 MiB."""
 _EXPANSION = 1032
+_SIZE_OF_DIRECTORY = 5  # zipfile._ECD_SIZE
+_USUAL_EXPANSION, _ROOM = 100, 256 << 20
+"""Times that a wheel may expand, and bytes that any may have. NVIDIA's expand threefold, text tenfold."""
 _LOCAL_HEADER = 30
+_LARGEST_TEXT = 4 << 20
+"""Bytes of a member that is read whole, unless its reader says more."""
+_LARGEST_DIRECTORY = 12 << 20
+"""Bytes of the table of contents: 6 MiB for a wheel of 40,000 files. In memory it takes 15 times as much."""
 DEEPEST_PATH, LONGEST_PATH = 64, 1024
 """Folders and bytes of a path in an archive: wheels have a dozen folders, a file system takes 4,096 bytes."""
 
@@ -70,10 +77,13 @@ class Archive:
             "pin another version of the package, or remove the file from the cache to download it again",
         )
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, *, most: int = _LARGEST_TEXT) -> bytes:
+        """A member's content. Raises CellError if there is none, or it has more than ``most`` bytes."""
         member = self.members.get(name)
         if member is None:
             raise self.error(f"has no {name}")
+        if member.size > most:
+            raise self.error(f"{name} has {member.size} bytes, and at most {most} are read of it")
         return b"".join(self.chunks(member))
 
     def chunks(self, member: Member) -> Iterator[bytes]:
@@ -110,24 +120,31 @@ class Archive:
 
     def _read_members(self) -> dict[str, Member]:
         try:
+            end_record = zipfile._EndRecData(self._file)  # type: ignore[attr-defined]  # noqa: SLF001
+            if end_record is not None and end_record[_SIZE_OF_DIRECTORY] > _LARGEST_DIRECTORY:
+                raise self.error("its table of contents is too large for a wheel")
             with zipfile.ZipFile(self._file) as table:
-                entries, directory = table.infolist(), table.start_dir
+                entries, start = table.infolist(), table.start_dir
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as problem:
             raise self.error(f"cannot be read as a zip file: {problem}") from problem
         members: dict[str, Member] = {}
         end = 0
         for entry in sorted(entries, key=lambda e: e.header_offset):
-            if entry.header_offset < end:
-                raise self.error(f"{entry.filename} overlaps another file of the archive")
+            if not end <= entry.header_offset < start:
+                where = "overlaps another file" if entry.header_offset < end else "begins behind the files"
+                raise self.error(f"{entry.filename} {where} of the archive")
             member = self._member(entry)
             end = member.start + member.compressed
-            if end > directory:
+            if end > start:
                 raise self.error(f"{entry.filename} reaches into the table of contents")
             if entry.is_dir():
                 continue
             if member.name in members:
                 raise self.error(f"{member.name} stands in it twice")
             members[member.name] = member
+        size = sum(member.size for member in members.values())
+        if size > _USUAL_EXPANSION * start + _ROOM:
+            raise self.error(f"declares {size >> 20} MiB of files in {start >> 20} MiB")
         return members
 
     def _member(self, entry: zipfile.ZipInfo) -> Member:

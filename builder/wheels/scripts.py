@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from packaging.version import Version
 
+from builder.documents import shown
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -45,6 +47,7 @@ if __name__ == '__main__':
 """,
 }
 
+_LONGEST_NAME = 255
 _TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
 
 
@@ -85,8 +88,13 @@ def scripts(
 ) -> Iterator[tuple[str, bytes]]:
     """Name and content of each script; ``python`` is ``3.9``. Raises :class:`EntryPointError`."""
     for name, target in _named_for(python, points).items():
-        if "/" in name or name in ("", ".", ".."):
-            raise EntryPointError(f"entry point {name!r} is no file name")
+        if (
+            name in ("", ".", "..")
+            or "/" in name
+            or name != shown(name)
+            or len(name.encode()) > _LONGEST_NAME
+        ):
+            raise EntryPointError(f"entry point {shown(name, most=60)!r} is no file name")
         match = _TARGET.fullmatch(target)
         if match is None:
             raise EntryPointError(f"entry point {name} = {target} names no callable in a module")

@@ -22,7 +22,7 @@ from builder.recipe.slim import left_out
 from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from builder.model import Wheel
     from builder.wheels.archive import Archive, Member
@@ -34,6 +34,11 @@ _INTERPRETER = f"/{PREFIX}/bin/python"
 _UP = "../../../"
 """From site-packages to the prefix, as ``RECORD`` writes paths outside of site-packages."""
 
+_LARGEST_RECORD, _LARGEST_POINTS = 16 << 20, 256 << 10
+"""Bytes of RECORD, 5 MiB for a wheel of 40,000 files, and of entry_points.txt."""
+_LARGEST_SCRIPT = 64 << 20
+_MORE_ROWS = 1000
+"""Rows of a RECORD without a file in the archive: some builders record what they then leave out."""
 _SCRIPT_SUFFIXES = (".exe", "-script.py", ".pya")
 
 
@@ -138,7 +143,7 @@ def _entry_points(archive: Archive, info: str) -> dict[str, str]:
     if name not in archive.members:
         return {}
     try:
-        return entry_points(archive.read(name).decode())
+        return entry_points(archive.read(name, most=_LARGEST_POINTS).decode())
     except (EntryPointError, UnicodeDecodeError) as problem:
         raise archive.error(str(problem)) from problem
 
@@ -147,18 +152,19 @@ def _record(archive: Archive, info: str) -> dict[str, tuple[str, str]]:
     """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
     rows: dict[str, tuple[str, str]] = {}
     try:
-        text = archive.read(f"{info}/RECORD").decode()
+        text = archive.read(f"{info}/RECORD", most=_LARGEST_RECORD).decode()
     except UnicodeDecodeError as problem:
         raise archive.error(f"its RECORD is not UTF-8: {problem}") from problem
     try:
-        lines = [row for row in csv.reader(text.splitlines()) if row]
+        for row in filter(None, csv.reader(text.splitlines())):
+            name, hashed, size = (*row, "", "", "")[:3]
+            if name.startswith("/") or ".." in name.split("/"):
+                raise archive.error(f"its RECORD names {name!r}, outside of the archive")
+            rows[name] = (hashed, size)
+            if len(rows) > len(archive.members) + _MORE_ROWS:
+                raise archive.error(f"its RECORD names more files than the {len(archive.members)} in it")
     except csv.Error as problem:
         raise archive.error(f"its RECORD cannot be read: {problem}") from problem
-    for row in lines:
-        name, hashed, size = (*row, "", "", "")[:3]
-        if name.startswith("/") or ".." in name.split("/"):
-            raise archive.error(f"its RECORD names {name!r}, outside of the archive")
-        rows[name] = (hashed, size)
     return rows
 
 
@@ -202,28 +208,28 @@ def _from_member(archive: Archive, member: Member, path: str, row: tuple[str, st
     hashed, size = row or ("", "")
     if size and size != str(member.size):
         raise archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
-    if _is_script(member.name):
-        content = archive.read(member.name)
-        if content.startswith(b"#!python"):
-            _check_hash(archive, member.name, content, hashed)
-            # The whole line goes, with any options in it: so does pip.
-            rest = content.partition(b"\n")[2]
-            return _made(path, f"#!{_INTERPRETER}\n".encode() + rest, mode)
+    start = next(filter(None, archive.chunks(member)), b"") if _is_script(member.name) else b""
+    if start.startswith(b"#!python"):
+        content = archive.read(member.name, most=_LARGEST_SCRIPT)
+        _check_hash(archive, member.name, [content], hashed)
+        # The whole line goes, with any options in it: so does pip.
+        return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
     digest = _hex(hashed) if hashed.startswith("sha256=") else None
     if hashed and digest is None:
         # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
-        content = archive.read(member.name)
-        _check_hash(archive, member.name, content, hashed)
+        _check_hash(archive, member.name, archive.chunks(member), hashed)
     return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
 
 
-def _check_hash(archive: Archive, name: str, content: bytes, hashed: str) -> None:
+def _check_hash(archive: Archive, name: str, content: Iterable[bytes], hashed: str) -> None:
     algorithm, _, expected = hashed.partition("=")
     if not hashed:
         return
     if algorithm not in ("sha256", "sha384", "sha512"):
         raise archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
-    found = hashlib.new(algorithm, content)
+    found = hashlib.new(algorithm)
+    for piece in content:
+        found.update(piece)
     if expected.rstrip("=") not in {_text(found.digest()), found.hexdigest()}:
         raise archive.error(f"{name} is not what its RECORD says: the hash differs")
 

@@ -122,3 +122,13 @@ def test_a_layer_that_unpacks_without_end(monkeypatch: pytest.MonkeyPatch) -> No
             archive.addfile(member, io.BytesIO(bytes(1 << 20)))
     with pytest.raises(EvidenceError, match="unpacks to more"):
         system(gzip.compress(buffer.getvalue()))
+
+
+def test_a_header_that_fills_memory() -> None:
+    """In a layer that whoever pushes to staging made."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 64 << 20
+    with pytest.raises(EvidenceError, match="extended headers have"):
+        system(
+            gzip.compress(header.tobuf() + b"67108864 k=" + bytes((64 << 20) - 12) + b"\n" + bytes(1024), 1)
+        )
