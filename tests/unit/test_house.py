@@ -32,6 +32,7 @@ DOORS = {
     ("wheels", "layers"),
     ("image", "layers"),
     ("image", "wheels"),
+    ("sdist", "layers"),
     ("sdist", "wheels"),
     ("sdist", "image"),
     ("evidence", "verify"),
