@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from builder.cli import options as opt
 from builder.console import say
 from builder.errors import CommandError, UsageError
-from builder.matrix.globs import matches
+from builder.matrix.selection import matches
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from builder.dispatch.node import attach_report, wrong_card
 from builder.dispatch.plan import CONCLUSIVE, AnyTask, StagedCell, tasks_of, verdicts
 from builder.errors import CellError, ImageMissingError, UsageError
 from builder.evidence.travel import shared
-from builder.matrix.globs import matches
+from builder.matrix.selection import matches
 from builder.oci.staging import find_staged, repository_of
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.recipe import render

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from builder.engine.connect import Connection, buildx_version, connect
-from builder.engine.facts import EngineFacts
 from builder.engine.images import ImageStore, said_by_engine
 from builder.errors import CancelledError, CellError
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 
     from builder.engine.build import BuildRequest
     from builder.engine.container import ProbeRun
+    from builder.engine.facts import EngineFacts
     from builder.engine.images import StoredImage
     from builder.engine.receive import ArchiveParts
 
@@ -71,6 +71,7 @@ class Engine(ImageStore):
 
     @cached_property
     def _facts(self) -> EngineFacts:
+        from builder.engine.facts import EngineFacts
         from builder.engine.nvidia import gpu_facts
 
         info = self._info()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from builder.facts import tables
 from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.finding import Finding, Outcome, summary
-from builder.facts.nearest import nearest
 from builder.facts.rules import RULES
 from builder.facts.stack import stack_of
 from builder.facts.truth import Truth
@@ -53,6 +52,8 @@ def check(
 @functools.lru_cache(maxsize=4096)
 def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
+    from builder.facts.nearest import nearest  # with all candidates: few runs have a cell that is refused
+
     # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
     stack = stack_of(cell, Truth(), known, driver)
     return nearest(stack, lambda other: _judge(other, driver, known))

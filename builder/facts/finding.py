@@ -7,8 +7,6 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder.facts.entry import entry
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -87,6 +85,8 @@ class Nearest:
     @property
     def yaml(self) -> str:
         """The cell as an entry of ``include``, to paste into the matrix."""
+        from builder.facts.entry import entry
+
         return "\n".join(entry(self.cell)) + "\n"
 
 

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from builder import resources
-from builder.facts import BaseTruth, Truth, failures, truth_of_pinned
-from builder.facts.told import kept, place_of
+from builder.facts import BaseTruth, Truth, truth_of_pinned
 from builder.facts.versions import requirement
-from builder.facts.wheel import with_deep
 from builder.facts.wheelcache import cached_truth
 from builder.files import read_cached, write_cached
 from builder.model import RegistryBase
@@ -54,16 +52,26 @@ class Memory:
         ]
         reference = base_reference(cell, pinned)
         base = self.base(reference, cell.platform) if reference else None
-        return replace(
-            together(pinned, found, base), failed=failures.recall(cell) if pinned is None else None
-        )
+        truth = together(pinned, found, base)
+        if pinned is not None:
+            return truth
+        from builder.facts import failures
+
+        return replace(truth, failed=failures.recall(cell))
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
             known = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
-            told = kept(place_of(wheel.sha256, self.deep_folder, "deep")) if known is not None else None
-            self._wheels[wheel.sha256] = with_deep(known, told.values) if known and told else known
+            self._wheels[wheel.sha256] = self._deep(known) if known is not None else None
         return self._wheels[wheel.sha256]
+
+    def _deep(self, known: WheelTruth) -> WheelTruth:
+        """The truth with what a deep reading of the same wheel told, if there was one."""
+        from builder.facts.told import kept, place_of
+        from builder.facts.wheel import with_deep
+
+        told = kept(place_of(known.sha256, self.deep_folder, "deep"))
+        return with_deep(known, told.values) if told is not None else known
 
     def base(self, reference: str, platform: str) -> BaseTruth | None:
         key = (reference, platform)

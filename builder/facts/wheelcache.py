@@ -6,7 +6,6 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from builder import resources
-from builder.facts.wheel import members_of, truth_from_members
 from builder.files import read_cached, write_cached
 
 if TYPE_CHECKING:
@@ -45,8 +44,12 @@ def cached_truth(file: str, sha256: str, *, cache: Path | None = None) -> WheelT
     """The truth that an earlier reading of this very wheel found; None if it was not read."""
     have = WheelCache(cache, sha256).read()
     metadata = have.get(f"{dist_info(file)}/METADATA")
+    if metadata is None:
+        return None
+    from builder.facts.wheel import members_of, truth_from_members  # with all that looks into binaries
+
     members = members_of(file)
-    if metadata is None or any(name not in have for name in members):
+    if any(name not in have for name in members):
         return None
     contents = {name: content for name in members if (content := have[name]) is not None}
     return truth_from_members(file, metadata, contents, sha256=sha256)

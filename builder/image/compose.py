@@ -14,9 +14,9 @@ from builder.files import write_whole
 from builder.image.config import final_config
 from builder.image.finish import added_layers
 from builder.image.stack import check_collisions
-from builder.layers.locking import disk_errors, locked
 from builder.layers.store import Record
 from builder.oci.spec import INDEX, MANIFEST
+from builder.temporary import disk_errors, locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping

@@ -22,11 +22,11 @@ from builder.image.config import environment_of
 from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
 from builder.layers.codec import codec
-from builder.layers.locking import disk_errors
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
 from builder.sandbox import environment
+from builder.temporary import disk_errors
 from builder.wheels.excerpt import excerpt_of, is_library
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from builder.facts.versions import at_least
 from builder.files import write_whole
 from builder.image.pythontar import FORMAT, read_python
 from builder.index.pythons import PythonArchives, choose, machine_platform
-from builder.layers.locking import locked
+from builder.temporary import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

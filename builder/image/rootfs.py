@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
-from builder.layers.locking import locked
+from builder.temporary import locked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from builder import temporary
 from builder.digests import file_sha256
 from builder.layers import memory
-from builder.layers.locking import disk_errors, locked, try_lock
 from builder.layers.types import Layer
+from builder.temporary import disk_errors, locked, try_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

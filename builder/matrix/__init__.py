@@ -1,6 +1,6 @@
 """A matrix file to cells, and the selection among them."""
 
-from builder.matrix.loading import load
+from builder.matrix.expand import load
 from builder.matrix.selection import Selection, select
 
 __all__ = ["Selection", "load", "select"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from builder.errors import MatrixError, UsageError
 from builder.files import write_whole
-from builder.matrix.loading import load
+from builder.matrix.expand import load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

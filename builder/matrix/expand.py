@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, cast
 from builder.matrix import keys, profiles
 from builder.matrix.bases import parse_base
 from builder.matrix.document import Setting
-from builder.matrix.globs import matches
 from builder.matrix.ids import DEFAULT_PLATFORM, cell_id
-from builder.matrix.source import nearest
-from builder.model import Cell, Cuda
+from builder.matrix.nodes import compose
+from builder.matrix.publishing import hold_against_cells
+from builder.matrix.sections import read_document
+from builder.matrix.selection import matches
+from builder.matrix.source import nearest, read
+from builder.model import Cell, Cuda, Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
     from typing import Literal
 
     from builder.matrix.document import Axes, MatrixDocument, Rule
@@ -24,6 +28,25 @@ if TYPE_CHECKING:
     from builder.model import Profile, PythonFrom, Span
 
 MOST_CELLS = 4_096
+
+
+def load(path: Path) -> Matrix:
+    """Reads, checks and expands one matrix file.
+
+    Raises :class:`~builder.errors.MatrixError` with every error of the file, each at its place, and
+    :class:`~builder.errors.UsageError` if there is no such file to read.
+    """
+    text, problems = read(path)
+    document = read_document(compose(text, path, problems), path, problems)
+    before = problems.noted
+    cells = expand(document, problems)
+    complete = document.complete and problems.noted == before
+    publish = hold_against_cells(document.publish, cells, problems, complete=complete)
+    if problems.noted:
+        raise problems.error()
+    return Matrix(
+        name=document.name, path=path, description=document.description, cells=cells, publish=publish
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import yaml
 
-from builder.matrix.complaints import explain
 from builder.matrix.source import Problems, nearest
 
 if TYPE_CHECKING:
@@ -88,6 +87,8 @@ def compose(text: str, path: Path, problems: Problems) -> Node:
         else:
             problems.extend(attempt)
             return root
+    from builder.matrix.complaints import explain
+
     explain(failure, text, problems)
     raise problems.error()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import Alias, ExemptRule, Glob, PublishSection
-from builder.matrix.globs import matches
+from builder.matrix.selection import matches
 from builder.matrix.source import nearest
 from builder.matrix.values import TAG
 from builder.model import Exemption, Publishing

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import CellSettings, Glob, Setting
-from builder.matrix.globs import BadGlob, braces
 from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
+from builder.matrix.selection import BadGlob, braces
 from builder.matrix.source import character, did_you_mean, nearest
 from builder.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
 

@@ -26,8 +26,8 @@ from builder.image.differ import SavedImage
 from builder.layers.codec import codec
 from builder.layers.types import SystemLayers
 from builder.model import RegistryBase
-from builder.recipe import write
 from builder.recipe.quote import env_name, value
+from builder.recipe.write import write
 
 if TYPE_CHECKING:
     import threading

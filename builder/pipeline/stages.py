@@ -12,7 +12,7 @@ from builder.facts import check, summary
 from builder.facts.memory import Memory
 from builder.model import Image
 from builder.pipeline.events import CellOutcome, Stage
-from builder.recipe import render, write
+from builder.recipe import render
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,6 +154,8 @@ def image_of(
 
 def write_recipe(walk: Walk, site: Site, recipe: Recipe, folder: Path, *, text_only: bool) -> None:
     """The recipe as a folder. Without its large files it is for reading, not for building."""
+    from builder.recipe.write import write
+
     target = folder / walk.cell.id
     if text_only:
         write(replace(recipe, blobs={}), target, blobs={})

@@ -14,7 +14,7 @@ from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.refusal import Refusal
 from builder.evidence.standing import broken, denied, standing
 from builder.facts.gpus import known_class
-from builder.matrix.globs import matches
+from builder.matrix.selection import matches
 from builder.publish.measure import Measured, measure
 from builder.verify.entry import Damaged, SealedReport
 

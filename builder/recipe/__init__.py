@@ -1,6 +1,5 @@
 """A lock as a build context: a Dockerfile and all that it needs, which plain ``docker build`` accepts."""
 
 from builder.recipe.render import render
-from builder.recipe.write import write
 
-__all__ = ["render", "write"]
+__all__ = ["render"]

@@ -24,7 +24,8 @@ from builder.index.client import Index
 from builder.lock.resolve import pin
 from builder.model import Base, Cell, Cuda, RootfsBase
 from builder.oci.registry import Registry
-from builder.recipe import render, write
+from builder.recipe import render
+from builder.recipe.write import write
 
 if TYPE_CHECKING:
     from builder.recipe.values import Recipe

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STEPS = (
-    ("Matrix", "matrix.loading", "load", "list"),
+    ("Matrix", "matrix.expand", "load", "list"),
     ("Cell", "matrix.expand", "expand", "check"),
     ("Pinned", "lock.resolve", "pin", "lock"),
     ("Recipe", "recipe.render", "render", "render"),

@@ -41,6 +41,7 @@ DOORS = {
     ("model", "digests"),
     ("errors", "model"),
     ("temporary", "files"),
+    ("temporary", "errors"),
 }
 """Rooms of one floor of which the first may import from the second."""
 APART = {"probe", "runtime"}

@@ -77,7 +77,7 @@ def test_pages_that_are_made_from_the_code(generated: Callable[[str, str | bytes
 
 
 def test_the_drawing_notices_a_function_that_returns_something_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "STEPS", (("Report", "matrix.loading", "load", "list"),))
+    monkeypatch.setattr(drawing, "STEPS", (("Report", "matrix.expand", "load", "list"),))
     with pytest.raises(AssertionError, match="returns Matrix, not a Report"):
         drawing.drawing(BUILDER, FLOORS)
 

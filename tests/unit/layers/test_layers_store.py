@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from builder.errors import MissingToolError
-from builder.layers.locking import locked
 from builder.layers.store import LayerStore, Record
 from builder.layers.types import Layer
-from builder.temporary import locked_folder
+from builder.temporary import locked, locked_folder
 
 
 def layer(content: bytes) -> Layer:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from builder.errors import NothingSelectedError, UsageError
 from builder.matrix import select
-from builder.matrix.globs import BadGlob, braces, matches
+from builder.matrix.selection import BadGlob, braces, matches
 from builder.model import Base, Cell, Cuda
 
 

@@ -18,7 +18,8 @@ from builder.layers import Layer, LayerStore
 from builder.layers.store import Record
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
-from builder.recipe import render, write
+from builder.recipe import render
+from builder.recipe.write import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable

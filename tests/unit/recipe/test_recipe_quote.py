@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from builder import resources
 from builder.errors import CellError
 from builder.recipe import quote, render
-from builder.recipe.template import UnquotedError, environment, only_quoted
+from builder.recipe.quote import UnquotedError, environment, only_quoted
 from builder.recipe.values import RecipeSetting, RecipeStep
 
 NASTY = (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import recipe_cells as cells
 
 from builder.model import Sdist, WheelSource
-from builder.recipe import render, write
+from builder.recipe import render
+from builder.recipe.write import write
 
 if TYPE_CHECKING:
     from pathlib import Path

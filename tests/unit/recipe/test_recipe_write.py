@@ -10,7 +10,8 @@ import pytest
 import recipe_cells
 
 from builder.errors import UsageError
-from builder.recipe import render, write
+from builder.recipe import render
+from builder.recipe.write import write
 
 
 @pytest.fixture
