@@ -32,19 +32,21 @@ _TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-tool
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorCheck:
-    """One thing that was looked for. ``required`` is False for what only some matrices or commands need."""
+    """One thing that was looked for. ``required``: no matrix can do without it."""
 
     name: str
     outcome: Outcome
     found: str
     remedy: str | None = None
-    required: bool = True
+    required: bool = False
 
 
 def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]:
     """Check the engine (or the error that connecting to it gave), tools, disk and GPU of this machine."""
     if isinstance(engine, RtbuildError):
-        lost = DoctorCheck(name="engine", outcome="failed", found=engine.message, remedy=engine.hint)
+        lost = DoctorCheck(
+            name="engine", outcome="failed", found=engine.message, remedy=engine.hint, required=True
+        )
         checks = [lost, *map(_not_asked, ("image store", "engine disk", "buildx"))]
         gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
     else:
@@ -72,14 +74,12 @@ def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
             outcome="passed" if gpu.request else nothing,
             found=toolkit,
             remedy=None if gpu.request else configure if gpu.toolkit else f"install it: {_TOOLKIT_GUIDE}",
-            required=False,
         ),
         DoctorCheck(
             name="NVIDIA driver",
             outcome="passed" if gpu.driver else nothing,
             found=gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded"),
             remedy="sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None,
-            required=False,
         ),
         DoctorCheck(
             name="GPU",
@@ -87,7 +87,6 @@ def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
             found=names
             or (f"{', '.join(gpu.traces)}, and nvidia-smi names none" if here else "no trace of one"),
             remedy=_gpu_remedy(gpu),
-            required=False,
         ),
     ]
 
@@ -103,7 +102,12 @@ def _gpu_remedy(gpu: GpuFacts) -> str | None:
 def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
     containerd = facts.store == "containerd"
     return [
-        DoctorCheck(name="engine", outcome="passed", found=f"Docker Engine {facts.version} at {facts.host}"),
+        DoctorCheck(
+            name="engine",
+            outcome="passed",
+            found=f"Docker Engine {facts.version} at {facts.host}",
+            required=True,
+        ),
         DoctorCheck(
             name="image store",
             outcome="passed" if containerd else "failed",
@@ -112,7 +116,6 @@ def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
             if containerd
             else 'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
             " the engine; without it builds work, but the same lock does not give the same digest",
-            required=False,
         ),
         _disk("engine disk", facts.root, facts.disk_free, ROOM_FOR_AN_IMAGE, "docker system df"),
     ]
@@ -120,10 +123,10 @@ def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
 
 def _buildx(engine: Engine) -> DoctorCheck:
     try:
-        return DoctorCheck(name="buildx", outcome="passed", found=engine.buildx, required=False)
+        return DoctorCheck(name="buildx", outcome="passed", found=engine.buildx)
     except MissingToolError as lack:
         remedy = f"{lack.hint}   (for bases out of a registry)"
-        return DoctorCheck(name="buildx", outcome="failed", found=lack.message, remedy=remedy, required=False)
+        return DoctorCheck(name="buildx", outcome="failed", found=lack.message, remedy=remedy)
 
 
 def _cache_disk(cache: Path) -> DoctorCheck:
@@ -143,7 +146,6 @@ def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> Do
         outcome="passed" if enough else "failed",
         found=f"{free / 1e9:.0f} GB free at {place}",
         remedy=None if enough else f"an image takes about {room / 1e9:.0f} GB: {remedy}",
-        required=False,
     )
 
 
@@ -167,23 +169,22 @@ def _sandbox() -> DoctorCheck:
             outcome="failed",
             found=problem.message,
             remedy=f"{problem.hint}   (for sources, and --engine none)",
-            required=False,
         )
     group = control_group(1 << 30, 64)
     by = "looking, five times a second" if group is None else f"a control group, version {group.version}"
     if group is not None:
         group.remove()
     found = f"bubblewrap runs a program; memory in sum is bounded by {by}"
-    return DoctorCheck(name="sandbox", outcome="passed", found=found, required=False)
+    return DoctorCheck(name="sandbox", outcome="passed", found=found)
 
 
 def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:
     if program is None:
-        return DoctorCheck(name=name, outcome="failed", found="not installed", remedy=remedy, required=False)
+        return DoctorCheck(name=name, outcome="failed", found="not installed", remedy=remedy)
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return DoctorCheck(name=name, outcome="failed", found=str(error), remedy=remedy, required=False)
+        return DoctorCheck(name=name, outcome="failed", found=str(error), remedy=remedy)
     first = (done.stdout or done.stderr).strip().partition("\n")[0]
     worked = done.returncode == 0
     return DoctorCheck(
@@ -191,7 +192,6 @@ def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:
         outcome="passed" if worked else "failed",
         found=first or f"{program} ended with status {done.returncode}",
         remedy=None if worked else remedy,
-        required=False,
     )
 
 
@@ -204,7 +204,7 @@ def _uv() -> str | None:
 
 
 def _not_asked(name: str) -> DoctorCheck:
-    return DoctorCheck(name=name, outcome="not_run", found="no engine to ask", required=False)
+    return DoctorCheck(name=name, outcome="not_run", found="no engine to ask")
 
 
 def _version(toolkit: str | None) -> str:

@@ -134,9 +134,13 @@ class Engine(ImageStore):
         """
         from builder.engine.receive import receive
 
-        while not self._receiving.acquire(timeout=_POLL):
+        def advance(size: int) -> None:
             if cancel.is_set():
                 raise CancelledError(f"{name} was not given to the engine")
+            progress(size)
+
+        while not self._receiving.acquire(timeout=_POLL):
+            advance(0)
         try:
             receive(
                 self,
@@ -146,8 +150,7 @@ class Engine(ImageStore):
                 name,
                 memory=memory,
                 partly=self.facts().store == "containerd",
-                cancel=cancel,
-                progress=progress,
+                advance=advance,
             )
         finally:
             self._receiving.release()

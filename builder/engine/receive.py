@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.engine.build import hint_for
-from builder.errors import CancelledError, CellError, CommandError
+from builder.errors import CellError, CommandError
 from builder.files import write_whole
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
@@ -50,21 +49,21 @@ def receive(
     *,
     memory: Path,
     partly: bool,
-    cancel: threading.Event,
-    progress: Callable[[int], None],
+    advance: Callable[[int], None],
 ) -> None:
     """Give the engine an image as ``name``, first without what it has; if that fails, the whole of it.
 
     The image has a name of its own until it is whole: an image called ``name`` stays as it is if this fails.
-    Parameters as in :meth:`builder.engine.Engine.receive`.
+    ``advance`` is told of bytes that are sent, and often of none; what it raises ends the transfer. The other
+    parameters are those of :meth:`builder.engine.engine.Engine.receive`.
 
-    Raises CommandError with the engine's words, and CancelledError soon after ``cancel`` is set.
+    Raises CommandError with the engine's words.
     """
     there = known_blobs(images, memory) & _layers(manifest) if partly else frozenset()
     for without in (there, frozenset[str]()) if there else (there,):
         passing = f"{RECEIVING}/{uuid.uuid4().hex[:12]}:image"
         try:
-            load(command, archive(passing, without), name, cancel=cancel, progress=progress)
+            load(command, archive(passing, without), name, advance)
             images.tag(passing, name)
             break
         except CommandError:
@@ -91,15 +90,8 @@ def _layers(manifest: bytes) -> frozenset[str]:
     return frozenset(layer["digest"] for layer in json.loads(manifest)["layers"])
 
 
-def load(
-    command: Sequence[str],
-    parts: ArchiveParts,
-    name: str,
-    *,
-    cancel: threading.Event,
-    progress: Callable[[int], None],
-) -> None:
-    """Run ``docker load`` with an archive of ``parts``; ``progress`` is told of each piece's bytes."""
+def load(command: Sequence[str], parts: ArchiveParts, name: str, advance: Callable[[int], None]) -> None:
+    """Run ``docker load`` with an archive of ``parts``; ``advance`` as in :func:`receive`."""
     whole = [*command, "load", "--quiet"]
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
@@ -107,12 +99,12 @@ def load(
         )
         try:
             with contextlib.suppress(BrokenPipeError):  # it ended, and says below why
-                _send(process, parts, cancel, progress)
+                _send(process, parts, advance)
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     status = process.wait(_POLL)
                     break
-                _go_on(cancel, name)
+                advance(0)
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -131,12 +123,7 @@ def load(
         )
 
 
-def _send(
-    process: subprocess.Popen[bytes],
-    parts: ArchiveParts,
-    cancel: threading.Event,
-    progress: Callable[[int], None],
-) -> None:
+def _send(process: subprocess.Popen[bytes], parts: ArchiveParts, advance: Callable[[int], None]) -> None:
     if process.stdin is None:
         raise TypeError("the process was started without a pipe")
     with process.stdin as pipe, tarfile.open(fileobj=pipe, mode="w|", bufsize=_BUFFER) as tar:
@@ -145,22 +132,16 @@ def _send(
             with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
                 info.size = file.seek(0, io.SEEK_END)
                 file.seek(0)
-                tar.addfile(info, _CountedFile(file, cancel, progress))
+                tar.addfile(info, _CountedFile(file, advance))
 
 
 class _CountedFile(io.RawIOBase):
-    """A file that counts what is read of it, and stops once cancelled."""
+    """A file whose reader is told of each piece's bytes."""
 
-    def __init__(self, file: io.IOBase, cancel: threading.Event, progress: Callable[[int], None]) -> None:
-        self._file, self._cancel, self._progress = file, cancel, progress
+    def __init__(self, file: io.IOBase, advance: Callable[[int], None]) -> None:
+        self._file, self._advance = file, advance
 
     def read(self, size: int = -1) -> bytes:
-        _go_on(self._cancel, "the image")
         piece: bytes = self._file.read(size)
-        self._progress(len(piece))
+        self._advance(len(piece))
         return piece
-
-
-def _go_on(cancel: threading.Event, name: str) -> None:
-    if cancel.is_set():
-        raise CancelledError(f"{name} was not given to the engine")

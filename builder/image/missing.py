@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self
 from builder.digests import canonical_json
 from builder.errors import CancelledError
 from builder.image.base import refuse_hidden, registry_layers, rootfs_base, rootfs_key, tar_layer
-from builder.image.stack import Known, as_listed, layer_keys_of, pip_of, python_key, python_title
+from builder.image.stack import Known, as_listed, layer_keys_of, python_key, python_title
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.model import RootfsBase
+from builder.recipe.render import pip_of
 from builder.wheels import scripts
 from builder.wheels.archive import Archive
 from builder.wheels.convert import InstalledWheel, write_layer
@@ -209,7 +210,7 @@ class MissingLayers:
     def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
         pinned = self._given.pinned
         archive = files.enter_context(Archive(self._paths[wheel.sha256]))
-        style = scripts.style(pip_of(pinned))
+        style = scripts.style(pip_of(pinned).version)
         cell = pinned.cell
         installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
         return InstalledWheel(archive=archive, tree=installed)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from builder.image.stack import plan, python_title
 from builder.model import RegistryBase
+from builder.recipe.render import pip_of
 from builder.wheels import scripts
 from builder.wheels.archive import Archive, Member
 from builder.wheels.wheel import tree
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from builder.image.stack import Known
     from builder.layers.store import LayerStore
-    from builder.layers.types import Layer
-    from builder.model import Pinned, StandalonePython, Wheel
+    from builder.model import Pinned, Wheel
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
@@ -97,33 +98,39 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         planned = plan(pinned, store=store, lease=lease)
     finally:
         lease.release()
-    layers = [_base(pinned, planned.rootfs.record.layer if planned.rootfs else None)]
+    layers = [_base(pinned, planned.rootfs)]
     if pinned.python is not None:
-        layers.append(_python(pinned, pinned.python, planned.python.record.layer if planned.python else None))
+        size = pinned.python.size or PYTHON_SIZE
+        layers.append(
+            _layer(
+                python_title(pinned),
+                planned.python,
+                unpacked=round(size * PYTHON_UNPACKED),
+                compressed=size,
+                identity=pinned.python.sha256,
+            )
+        )
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:
         inside = [_wheel(wheel, pinned, place(wheel)) for wheel in group]
         files += [file for one in inside for file in one.files]
-        unpacked = sum(one.unpacked for one in inside)
         packed = sum(one.packed for one in inside)
         known = planned.known.get(group)
-        compressed = known.record.layer.size if known else packed
-        layers.append(
-            LayerSize(
-                title=known.record.layer.title if known else _title(group),
-                unpacked=known.record.layer.unpacked if known else unpacked,
-                compressed=compressed,
-                made=known is not None,
-                identity="-".join(wheel.sha256 for wheel in group),
-            )
+        layer = _layer(
+            known.record.layer.title if known else _title(group),
+            known,
+            unpacked=sum(one.unpacked for one in inside),
+            compressed=packed,
+            identity="-".join(wheel.sha256 for wheel in group),
         )
+        layers.append(layer)
         packages += [
             PackageSize(
                 name=one.wheel.name,
                 version=one.wheel.version,
                 unpacked=one.unpacked,
-                compressed=round(compressed * one.packed / packed) if packed else 0,
+                compressed=round(layer.compressed * one.packed / packed) if packed else 0,
                 known=one.known,
             )
             for one in inside
@@ -151,9 +158,9 @@ def _wheel(wheel: Wheel, pinned: Pinned, path: Path) -> _Inside:
             wheel=wheel, unpacked=round(wheel.size * UNPACKED), packed=wheel.size, known=False, files=()
         )
     cell = pinned.cell
-    pip = next((one.version for one in pinned.wheels if one.name == "pip"), wheel.version)
+    style = scripts.style(pip_of(pinned).version)
     with Archive(path) as archive:
-        found = tree(archive, wheel, python=cell.python, style=scripts.style(pip), slim=cell.options.slim)
+        found = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
     packed = sum(f.content.compressed if isinstance(f.content, Member) else f.size for f in found.files)
     return _Inside(
         wheel=wheel,
@@ -164,31 +171,24 @@ def _wheel(wheel: Wheel, pinned: Pinned, path: Path) -> _Inside:
     )
 
 
-def _base(pinned: Pinned, made: Layer | None) -> LayerSize:
+def _base(pinned: Pinned, made: Known | None) -> LayerSize:
     base = pinned.base
     if isinstance(base, RegistryBase):
-        unpacked = round(base.size * BASE_UNPACKED)
-        return LayerSize(
-            title=base.reference, unpacked=unpacked, compressed=base.size, made=False, identity=base.digest
-        )
-    size = sum(deb.size for deb in base.debs)
-    return LayerSize(
-        title=f"rootfs {base.suite}",
-        unpacked=made.unpacked if made else round(size * DEB_UNPACKED),
-        compressed=made.size if made else size,
-        made=made is not None,
-        identity="-".join(deb.sha256 for deb in base.debs),
-    )
+        title, size, factor, identity = base.reference, base.size, BASE_UNPACKED, base.digest
+    else:
+        title, size, factor = f"rootfs {base.suite}", sum(deb.size for deb in base.debs), DEB_UNPACKED
+        identity = "-".join(deb.sha256 for deb in base.debs)
+    return _layer(title, made, unpacked=round(size * factor), compressed=size, identity=identity)
 
 
-def _python(pinned: Pinned, python: StandalonePython, made: Layer | None) -> LayerSize:
-    size = python.size or PYTHON_SIZE
+def _layer(title: str, made: Known | None, *, unpacked: int, compressed: int, identity: str) -> LayerSize:
+    """The sizes of a layer that is ``made``, or else the estimates."""
     return LayerSize(
-        title=python_title(pinned),
-        unpacked=made.unpacked if made else round(size * PYTHON_UNPACKED),
-        compressed=made.size if made else size,
+        title=title,
+        unpacked=made.record.layer.unpacked if made else unpacked,
+        compressed=made.record.layer.size if made else compressed,
         made=made is not None,
-        identity=python.sha256,
+        identity=identity,
     )
 
 

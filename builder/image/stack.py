@@ -13,11 +13,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.digests import canonical_json, digest_of
-from builder.errors import UsageError
 from builder.image import pythontar
 from builder.image.base import rootfs_key
 from builder.layers.codec import codec
 from builder.model import RootfsBase
+from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
 from builder.wheels.collide import refuse_collisions
@@ -192,16 +192,6 @@ def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
     return rank
 
 
-def pip_of(pinned: Pinned) -> str:
-    for wheel in pinned.wheels:
-        if wheel.name == "pip":
-            return wheel.version
-    raise UsageError(
-        f"the lock of {pinned.cell.id} has no pip, which every image carries",
-        hint="lock the cell again",
-    )
-
-
 def python_key(pinned: Pinned) -> str:
     """What the layer of a standalone Python is looked up by: the archive, and how it is laid out."""
     sha256 = pinned.python.sha256 if pinned.python is not None else ""
@@ -215,7 +205,7 @@ def python_title(pinned: Pinned) -> str:
 
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     """What the layer is looked up by: first for wheels without scripts, then with what scripts depend on."""
-    style = scripts.style(pip_of(pinned))
+    style = scripts.style(pip_of(pinned).version)
     names_python = any(scripts.depends_on_python(wheel.name) for wheel in wheels)
     variant = f"{style}-py{pinned.cell.python}" if names_python else style
     if len(wheels) == 1:

@@ -48,15 +48,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
         "error": None,
     }
     if result.image is not None:
-        image = result.image
-        document["image"] = {
-            "reference": image.reference,
-            "digest": image.digest,
-            "content": image.content,
-            "size": image.size,
-            "reused": image.reused,
-            "pushed": image.pushed,
-        }
+        document["image"] = {name: value for name, value in vars(result.image).items() if name != "cell"}
     if result.report is not None:
         report = result.report
         document["verification"] = {

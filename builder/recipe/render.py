@@ -52,7 +52,7 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     Raises:
         CellError: a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
     """
-    pip = _pip(pinned)
+    pip = pip_of(pinned)
     blobs: dict[str, RootfsBase | StandalonePython | Wheel] = {pip.file: pip}
     blobs |= {f"{_BUILT}/{wheel.file}": wheel for wheel in pinned.wheels if wheel.source is not None}
     if isinstance(pinned.base, RootfsBase):
@@ -82,7 +82,8 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     )
 
 
-def _pip(pinned: Pinned) -> Wheel:
+def pip_of(pinned: Pinned) -> Wheel:
+    """The pip of a lock, which every image carries. Raises CellError for a lock without one."""
     for wheel in pinned.wheels:
         if canonicalize_name(wheel.name) == "pip":
             return wheel

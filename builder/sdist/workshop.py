@@ -133,14 +133,7 @@ class Workshop:
         return self._keep(name, data, source).path
 
     def _keep(self, name: str, data: bytes, source: WheelSource) -> LocalWheel:
-        wheel = Wheel(
-            name=canonicalize_name(source.sdist.name),
-            version=source.sdist.version,
-            file=name,
-            sha256=hashlib.sha256(data).hexdigest(),
-            size=len(data),
-            source=source,
-        )
+        wheel = _wheel(source, name, hashlib.sha256(data).hexdigest(), len(data))
         path = cache_path(wheel, self.cache)
         write_whole(path, data)
         note: dict[str, Any] = {"file": wheel.file, "sha256": wheel.sha256}
@@ -156,14 +149,7 @@ class Workshop:
             if source.compiled is not None:
                 compiled = replace(source.compiled, libraries=tuple(said["libraries"]))
                 source = replace(source, compiled=compiled)
-            wheel = Wheel(
-                name=canonicalize_name(source.sdist.name),
-                version=source.sdist.version,
-                file=said["file"],
-                sha256=said["sha256"],
-                size=0,
-                source=source,
-            )
+            wheel = _wheel(source, said["file"], said["sha256"])
             path = cache_path(wheel, self.cache)
             if file_sha256(path) != wheel.sha256:
                 return None
@@ -210,6 +196,11 @@ class Workshop:
                 limits=self.compiling if compiles else self.limits,
                 cancel=self.cancel,
             )
+
+
+def _wheel(source: WheelSource, file: str, sha256: str, size: int = 0) -> Wheel:
+    name, version = canonicalize_name(source.sdist.name), source.sdist.version
+    return Wheel(name=name, version=version, file=file, sha256=sha256, size=size, source=source)
 
 
 def _equip(

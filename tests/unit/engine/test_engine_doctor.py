@@ -36,7 +36,7 @@ def by_name(checks: list[DoctorCheck]) -> dict[str, DoctorCheck]:
 def test_no_engine_leaves_the_rest_to_be_said(tmp_path: Path) -> None:
     checks = by_name(diagnose(MissingToolError("no engine", hint="start it"), cache=tmp_path / "not" / "yet"))
     assert checks["engine"] == DoctorCheck(
-        name="engine", outcome="failed", found="no engine", remedy="start it"
+        name="engine", outcome="failed", found="no engine", remedy="start it", required=True
     )
     assert {checks[name].outcome for name in ("buildx", "image store", "engine disk", "GPU")} == {"not_run"}
     assert checks["uv"].outcome == "passed"

@@ -17,7 +17,7 @@ import pytest
 import zstandard
 from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, tricky
 
-from builder.errors import CancelledError, CellError, MissingToolError, UsageError
+from builder.errors import CancelledError, CellError, MissingToolError
 from builder.image.config import final_config
 from builder.image.missing import MissingLayers
 from builder.image.stack import LARGE, plan
@@ -382,7 +382,7 @@ def test_a_pruned_layer_comes_back(
 
 def test_every_image_needs_a_pip(builder: Builder, store: LayerStore, rootfs: Path) -> None:
     made = [builder.wheel("x", {"x.py": b""})]
-    with pytest.raises(UsageError):
+    with pytest.raises(CellError, match="the lock holds no pip"):
         stack(pinned(made), store=store, wheel_paths=paths(made), rootfs_tar=rootfs)
     assert not list(store.root.glob("leases/*"))
 
