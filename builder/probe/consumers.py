@@ -61,7 +61,8 @@ def _requester(folders, package, patterns, loader):
         found = [p for pattern in patterns for p in sorted(glob.glob(os.path.join(folder, package, pattern)))]
         found = [p for p in found if loader.header(p)["problem"] is None]
         if found:
-            return max(found, key=lambda p: _points_to_wheels(loader.header(p)))
+            # JAX takes its plug-in for CUDA 13 if that for CUDA 12 was left beside it
+            return max(found, key=lambda p: (_points_to_wheels(loader.header(p)), "/xla_cuda13/" in p))
     return None
 
 

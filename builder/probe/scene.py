@@ -79,9 +79,12 @@ def _inventory(places, loader):
 
 
 def another_library(name, soname):
-    """What a file is in truth whose DT_SONAME is of another library than its name; None if they agree."""
-    stem = name.partition(".so")[0]
-    if not soname or not stem.startswith("libcudnn") or soname.partition(".so")[0] == stem:
+    """What a file is in truth whose DT_SONAME is of another library, or major, than its name; else None."""
+    (stem, major), (true_stem, true_major) = (
+        (text.partition(".so")[0], text.partition(".so.")[2].partition(".")[0])
+        for text in (name, soname or "")
+    )
+    if not soname or not stem.startswith("libcudnn") or stem == true_stem and major in ("", true_major):
         return None
     return "it is %s under another name" % soname
 

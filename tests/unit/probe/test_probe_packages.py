@@ -98,6 +98,18 @@ def test_the_extras_that_another_package_asks_for_decide(recorder, tmp_path):
     assert ctx.found("P01")["evidence"] == {"missed": [], "allowed": [], "absent": [], "lost": []}
 
 
+def test_an_extra_of_a_packages_own_tests_explains_no_import_that_fails(recorder, tmp_path):
+    """jax 0.10.2 asks for jaxlib, and by its extra minimum-jaxlib for the oldest one that it runs with."""
+    lines = ["jaxlib<=0.10.2,>=0.10.1", "jaxlib==0.10.1; extra == 'minimum-jaxlib'"]
+    install(tmp_path, "jax", "0.10.2", requires=[*lines, "jax-cuda12-plugin==0.10.2; extra == 'cuda12'"])
+    install(tmp_path, "jaxlib", "0.10.2")
+    install(tmp_path, "jax-cuda12-plugin", "0.6.2")
+    ctx = recorder()
+    check_pins(ctx, read_distributions([str(tmp_path)]))
+    (unmet,) = [line["value"] for line in ctx.lines if line.get("key") == "unmet"]
+    assert [entry["name"] for entry in unmet] == ["jax-cuda12-plugin"]
+
+
 def test_a_requirement_line():
     line = "nvidia-cudnn-cu12 (==8.9.4.25) ; extra == 'and-cuda'"
     assert requirement(line) == {
@@ -261,6 +273,14 @@ def test_a_damaged_file_counts_only_where_it_is_in_use(recorder, tmp_path, monke
     files_stage(ctx)
     assert ctx.found("E04")["cause"] == "cudnn-file-corrupt"
     assert "libcudnn_adv.so.9 is no usable library: empty" in ctx.found("E04")["summary"]
+    write_elf(folder / "libcudnn_adv.so.9", soname="libcudnn_adv.so.9")
+    (folder / "libcudnn.so.9").unlink()
+    write_elf(folder / "libcudnn.so.9", soname="libcudnn.so.8")
+    ctx = recorder()
+    files_stage(ctx)
+    assert "libcudnn.so.9 is no usable library: it is libcudnn.so.8" in ctx.found("E04")["summary"]
+    (folder / "libcudnn.so.9").unlink()
+    write_elf(folder / "libcudnn.so.9", soname="libcudnn.so.9")
     (folder / "libcudnn_adv.so.9").unlink()
     ctx = recorder()
     files_stage(ctx)

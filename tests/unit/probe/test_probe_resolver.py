@@ -118,6 +118,13 @@ def test_the_major_that_a_framework_asks_for_is_its_floor_and_not_its_ceiling(tm
     assert rows[0]["requester"] == str(plugin)
 
 
+def test_of_two_plugins_of_jax_that_for_cuda_13_opens_cudnn(tmp_path):
+    for major in (12, 13):
+        write_elf(tmp_path / f"jax_plugins/xla_cuda{major}/xla_cuda_plugin.so", needed=["libcudnn.so.9"])
+    rows = find_consumers([str(tmp_path)], {}, loader(), [])
+    assert [row["cuda"] for row in rows] == ["13"]
+
+
 def test_an_optional_user_that_finds_none_leaves_the_wheels_copy_to_be_tested():
     copy = {"shim": "/s/nvidia/cudnn/lib/libcudnn.so.9", "kind": "wheel"}
     cupy = {"framework": "cupy", "path": None, "optional": True}
