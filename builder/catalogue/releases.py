@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 12
 """Cells of one release that are tried: its Pythons on a few bases."""
+_NO_BASE = "no base on record has a Python and the CUDA that it needs"
+_NO_INDEX = "its wheels for this CUDA are on no package index that cells are proposed from"
 
 
 def cards_of(facts: Facts) -> tuple[Card, ...]:
@@ -40,8 +42,18 @@ def releases_of(facts: Facts) -> Iterator[Release]:
     for card in cards_of(facts):
         models.setdefault(card.capability, card.name)
     for table in facts.frameworks.values():
-        for row in sorted(table.rows, key=lambda row: key(row.version), reverse=True):
+        for row in sorted(_distinct(table), key=lambda row: key(row.version), reverse=True):
             yield _release(table, row, models, facts)
+
+
+def _distinct(table: FrameworkTable) -> list[FrameworkRow]:
+    """One row for each version and variant: of tensorflow and tensorflow-gpu the one that is built for CUDA."""
+    found: dict[tuple[str, str], FrameworkRow] = {}
+    for row in sorted(table.rows, key=lambda row: row.distribution != table.name):
+        known = found.get((row.version, row.variant))
+        if known is None or set(known.cpu_only) == set(known.platforms):
+            found[row.version, row.variant] = row
+    return list(found.values())
 
 
 def judgement(findings: Sequence[Finding]) -> Judgement:
@@ -61,7 +73,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         title=table.title,
         version=row.version,
         variant=row.variant,
-        requirement=f"{table.name}=={row.version}",
+        requirement=f"{row.distribution}=={row.version}",
         index=(),
         pythons=row.python,
         cuda=row.cuda,
@@ -73,7 +85,9 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         source=row.source.reference,
     )
     if not found:
-        why = Judgement(answer="unknown", reason="no base on record has a Python and the CUDA that it needs")
+        offered = any(choice.row is row for choice in choices(_requirement(table, row), facts, {}))
+        reason = _NO_BASE if offered else _NO_INDEX
+        why = Judgement(answer="unknown", reason=reason)
         return replace(base, cards=dict.fromkeys(models, why))
     choice, cell, findings = found[0]
     whole = judgement(findings)
@@ -132,8 +146,6 @@ def _cells_by_python(
 
 
 def _requirement(table: FrameworkTable, row: FrameworkRow) -> str:
-    if table.name == "cupy":
-        return f"cupy-{row.variant}=={row.version}"
     local = f"+{row.variant}" if table.name == "torch" and not row.default else ""
-    extra = f"[{row.extra}]" if row.extra else ""
-    return f"{table.name}{extra}=={row.version}{local}"
+    extra = f"[{row.extra}]" if table.name == "jax" and row.extra else ""
+    return f"{row.distribution}{extra}=={row.version}{local}"

@@ -89,7 +89,8 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
         capabilities.setdefault(card.capability, []).append(card.name)
     texts = resources.templates() / "catalogue"
     yield "style.css", (texts / "style.css").read_text("utf-8")
-    yield "picker.js", (texts / "picker.js").read_text("utf-8")
+    for script in ("picker.js", "search.js"):
+        yield script, (texts / script).read_text("utf-8")
     yield "data.js", _common_data(catalogue)
     yield "index.html", page("index.html.j2", catalogue=catalogue, frameworks=by_framework)
     yield "catalogue.md", page("catalogue.md.j2", catalogue=catalogue)
@@ -107,6 +108,7 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
     yield "causes/index.html", page("causes.html.j2", 1, catalogue=catalogue)
     for cause in catalogue.causes:
         yield f"causes/{_page_name(cause.id)}.html", page("cause.html.j2", 1, cause=cause)
+    titles = {name: releases[0].title for name, releases in by_framework.items()}
     yield "cards/index.html", page("cards.html.j2", 1, capabilities=capabilities)
     for card in catalogue.cards:
         newest = {
@@ -116,7 +118,7 @@ def _pages(catalogue: Catalogue, made: str, *, docs: bool) -> Iterator[tuple[str
         ran = [image for image in catalogue.images if card.name in image.works_on]
         yield (
             f"cards/{_page_name(card.name)}.html",
-            page("card.html.j2", 1, card=card, newest=newest, ran=ran),
+            page("card.html.j2", 1, card=card, newest=newest, ran=ran, titles=titles),
         )
 
 

@@ -103,7 +103,7 @@
     box.hidden = false;
     if (driver && !/^\d{3}(\.\d+){0,2}$/.test(driver)) {
       box.className = "unknown";
-      box.replaceChildren(element("p", "‘" + driver + "’ is no driver version: 535.104.05, say. 12.4 and 13.0 are CUDA versions."));
+      box.replaceChildren(element("p", "‘" + driver + "’ is no driver version such as 535.104.05. 12.4 and 13.0 are CUDA versions."));
       return;
     }
     const found = judge(release, python, card, driver);
@@ -112,6 +112,7 @@
     const title = element("p");
     title.append(element("span", words[found.state], { class: "badge " + found.state }), " " + release.r + ", Python " + python + ", " + card);
     box.replaceChildren(title);
+    if (found.state === "possible") box.append(element("p", "The compatibility rules accept it. No report from this card says that it ran.", { class: "hint" }));
     if (found.run) box.append(element("p", found.run[3] + ", driver " + found.run[1] + ", " + found.run[2]));
     if (found.reason) box.append(element("p", found.reason));
     if (found.source) {
@@ -127,8 +128,8 @@
         box.append(lines("docker", "docker run --rm --gpus all " + found.image.name + " cudnn-verify"));
         if (found.image.colab) box.append(lines("Colab", "docker run --rm --gpus all -p 127.0.0.1:8888:8888 " + found.image.name));
       }
-      if (release.b[python]) box.append(lines("matrix", release.m.replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + release.b[python] + '"')));
-      else box.append(element("p", "No base image on record has Python " + python + " for it: pip alone."));
+      if (release.b[python]) box.append(lines("rtbuild: save as matrices/mine.yaml, then: rtbuild build matrices/mine.yaml", release.m.replace(/python: ".*"/, 'python: "' + python + '"').replace(/base: ".*"/, 'base: "' + release.b[python] + '"')));
+      else box.append(element("p", "No base image on record has Python " + python + " for it, so there is only pip."));
     }
     if (found.image) {
       const link = element("p");

@@ -129,6 +129,27 @@ def test_a_line_is_copied(site: Path) -> None:
         assert tab.wait_for("document.querySelector('button.copy').textContent === 'Copied'")
 
 
+@pytest.mark.parametrize(
+    ("message", "causes"),
+    [
+        ("Loaded runtime CuDNN library: 7.6.5 but source was compiled with: 8.1.0.", {"cudnn-too-old"}),
+        ("cudnn handle: CUDNN_STATUS_NOT_INITIALIZED", {"cudnn-shadowed", "driver-too-old", "out-of-memory"}),
+        ("Could not open the cupboard", set()),
+    ],
+)
+def test_a_pasted_error_leads_to_its_causes(site: Path, message: str, causes: set[str]) -> None:
+    with opened(f"file://{site}/causes/index.html") as tab:
+        tab.wait_for("!document.getElementById('search').hidden")
+        tab.value(
+            f"(() => {{const f = document.getElementById('message'); f.value = {json.dumps(message)};"
+            " f.dispatchEvent(new Event('input'))})()"
+        )
+        shown = "[...document.querySelectorAll('#causes li:not([hidden]) a')].map(a => a.textContent)"
+        assert set(tab.value(shown)) == causes
+        told = tab.value("document.getElementById('found').textContent")
+        assert ("No known message" in told) == (not causes)
+
+
 def test_without_javascript_everything_can_be_read(site: Path) -> None:
     with opened("about:blank") as tab:
         tab.call("Emulation.setScriptExecutionDisabled", value=True)

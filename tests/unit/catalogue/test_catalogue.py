@@ -201,7 +201,22 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
             target, _, anchor = lead.partition("#")
             there = parsed.get(Path(os.path.normpath(path.parent / target)) if target else path)
             assert there is not None, f"{path} leads to {lead}"
-            assert not anchor or anchor in there.ids, f"{path} leads to {lead}"
+            choice = re.fullmatch(r"card=.+", anchor) and target.endswith("../index.html")
+            assert not anchor or choice or anchor in there.ids, f"{path} leads to {lead}"
+
+
+def test_a_release_stands_once_and_is_judged() -> None:
+    rows = list(releases_of(tables.load()))
+    found = {(one.framework, one.version, one.variant): one for one in rows}
+    assert len(found) == len(rows), "tensorflow and tensorflow-gpu of one version"
+    assert found["tensorflow", "2.8.4", ""].requirement == "tensorflow==2.8.4"
+    assert found["tensorflow", "1.15.5", ""].requirement == "tensorflow-gpu==1.15.5"
+    assert found["onnxruntime-gpu", "1.31.1", ""].cards["7.5"].answer == "possible", (
+        "its extra is no hindrance"
+    )
+    of_no_index = found["jax", "0.4.25", "cuda11"].cards["8.0"]
+    assert of_no_index.answer == "unknown"
+    assert "no package index" in of_no_index.reason
 
 
 def test_the_same_catalogue_gives_the_same_bytes(project: Project, tmp_path: Path) -> None:
