@@ -47,7 +47,7 @@ def releases_of(facts: Facts) -> Iterator[Release]:
 
 
 def _distinct(table: FrameworkTable) -> list[FrameworkRow]:
-    """One row for each version and variant: of tensorflow and tensorflow-gpu the one that is built for CUDA."""
+    """One row for each version and variant: of tensorflow and tensorflow-gpu the one built for CUDA."""
     found: dict[tuple[str, str], FrameworkRow] = {}
     for row in sorted(table.rows, key=lambda row: row.distribution != table.name):
         known = found.get((row.version, row.variant))
