@@ -241,6 +241,8 @@ A report takes {command["report_bytes"] / 1000:.1f} kB in the registry; that of 
 - **Kubernetes** keeps each ended Job for a day. A list of 80,000 Jobs and as many pods is {2 * kube * tasks / 1e6:.0f} MB in pages of 500, at
   every look: dispatch in parts of 5,000 tasks.
 - **The registry** keeps the reports of an image as its referrers: at most 8 here, read in one page.
+- **Signed reports** start cosign once for each report on its node (0.7 s by the clock), and once for each that a dispatcher with
+  `--reported-by` reads: 0.06 s, or ten minutes for 80,000 reports in eight threads.
 
 ## The bill
 

@@ -19,6 +19,7 @@ from builder.dispatch.follow import Follower, exit_code
 from builder.dispatch.plan import missing
 from builder.dispatch.run import plan, verification
 from builder.errors import MissingToolError, RegistryError
+from builder.evidence.signatures import People
 from builder.files import write_whole
 from builder.oci.registry import Registry
 from builder.recipe.bundle import bundle
@@ -41,6 +42,7 @@ def dispatch(
     select: opt.Select = None,
     skip: opt.Skip = None,
     from_: Annotated[str | None, opt.of("--from REPOSITORY: Where `build --push` put the images.")] = None,
+    reported_by: opt.ReportedBy = None,
     build: Annotated[bool, opt.of("--build: Build what staging lacks, on nodes without a GPU.")] = False,
     dry_run: Annotated[
         bool, opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.")
@@ -57,7 +59,14 @@ def dispatch(
     say = _Once()
     try:
         work: Work[Any] = _work(
-            chosen, cells, asked, registry=registry, staging=from_, build=build, warn=say.warn
+            chosen,
+            cells,
+            asked,
+            registry=registry,
+            staging=from_,
+            build=build,
+            reporters=People.named(reported_by or (), "--reported-by"),
+            warn=say.warn,
         )
         verdict_of = work.known(work.tasks)
     except RegistryError as error:  # nobody knows anything about an image yet
@@ -99,12 +108,13 @@ def _work(
     registry: Registry,
     staging: str | None,
     build: bool,
+    reporters: People | None,
     warn: Callable[[str], None],
 ) -> Work[Any]:
     if build:
         return building(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
     planned = plan(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
-    return verification(registry, planned, fleet, warn)
+    return verification(registry, planned, fleet, reporters, warn)
 
 
 class _Once:

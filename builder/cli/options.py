@@ -93,6 +93,14 @@ Push = Annotated[
     str | None,
     of("--push REPOSITORY: Push every built image to this repository, by digest and under an unlisted tag."),
 ]
+ReportKey = Annotated[
+    str | None,
+    of("--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."),
+]
+ReportedBy = Annotated[
+    list[str] | None,
+    of("--reported-by KEY $RTBUILD_REPORTED_BY: As --built-by, for reports signed at `verify`."),
+]
 BuiltBy = Annotated[
     list[str] | None,
     of(

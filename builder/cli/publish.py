@@ -44,10 +44,7 @@ def publish(
         bool, opt.of("--keyless: Sign the evidence by cosign with the identity of the CI.")
     ] = False,
     built_by: opt.BuiltBy = None,
-    reported_by: Annotated[
-        list[str] | None,
-        opt.of("--reported-by KEY $RTBUILD_REPORTED_BY: As --built-by, for reports signed at `verify`."),
-    ] = None,
+    reported_by: opt.ReportedBy = None,
     require_signed: Annotated[
         bool,
         opt.of("--require-signed: Demand both; of whom nobody is named, the key itself has to have signed."),

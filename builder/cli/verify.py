@@ -26,12 +26,7 @@ def verify(
         ),
     ] = None,
     built_by: opt.BuiltBy = None,
-    key: Annotated[
-        str | None,
-        opt.of(
-            "--key KEY $RTBUILD_VERIFY_KEY: Sign the reports by cosign with this key: a file, or a KMS URI."
-        ),
-    ] = None,
+    key: opt.ReportKey = None,
     report: Annotated[
         bool, opt.of("--report/--no-report: With --from: put the report beside the image, too.")
     ] = True,

@@ -8,6 +8,7 @@ from builder.cli import options as opt
 from builder.console import say
 from builder.dispatch.node import verify_digest as verify
 from builder.errors import UsageError
+from builder.evidence.cosign import Signer
 from builder.oci.registry import Registry
 
 
@@ -18,6 +19,7 @@ def verify_digest(
         Literal["auto", "docker", "podman", "apptainer"], opt.of("--runtime: What runs the container.")
     ] = "auto",
     seconds: Annotated[int, opt.of("--timeout: Time limit in seconds.", min=10)] = 2400,
+    key: opt.ReportKey = None,
 ) -> int:
     """Exit as the probe's verdict says."""
     repository, at, digest = image.partition("@")
@@ -30,6 +32,7 @@ def verify_digest(
         card=card,
         tool=None if runtime == "auto" else runtime,
         seconds=seconds,
+        signer=Signer(key=key) if key else None,
     )
     say(f"{found.message}{', the report is beside the image' if found.attached else ''}")
     return found.exit_code

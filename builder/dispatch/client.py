@@ -54,7 +54,13 @@ class SchedulerClient:
         """
         try:
             done = subprocess.run(
-                command, input=text, capture_output=True, text=True, check=False, timeout=seconds
+                command,
+                input=text,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",  # a pod's log is what an image printed
+                check=False,
+                timeout=seconds,
             )
         except FileNotFoundError as error:
             raise MissingToolError(f"there is no {command[0]} here", hint=self.absent) from error

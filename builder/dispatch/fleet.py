@@ -68,6 +68,9 @@ class Fleet(_FleetPart):
     pause: Count = Field(60, description="Slurm: seconds before a task is tried again.")
     minutes: Count = Field(30, description="Time limit of a task.")
     command: Place = Field("rtbuild", description="Slurm: rtbuild on a node.")
+    key: Place | None = Field(
+        None, description="Signs reports, as verify --key. Slurm: on a node; Kubernetes: here, out of logs."
+    )
     runtime: Literal["auto", "docker", "podman", "apptainer"] = "auto"
     log: Place | None = Field(None, description="Slurm: --output; %A and %a as sbatch has them.")
     namespace: Word = Field("default", description="Kubernetes.")

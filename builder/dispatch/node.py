@@ -6,14 +6,16 @@ gate compares with the lock later.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from builder.dispatch.plan import VerifyTask, verdicts
@@ -25,6 +27,8 @@ from builder.errors import (
     RegistryError,
     RegistryLoginError,
 )
+from builder.evidence.cosign import Cosign
+from builder.evidence.signatures import People
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
@@ -35,7 +39,9 @@ from builder.verify.verify import PROBE_FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import datetime
 
+    from builder.evidence.cosign import Signer
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 
@@ -61,7 +67,14 @@ class NodeResult:
 
 
 def verify_digest(
-    registry: Registry, repository: str, digest: str, *, card: str, tool: Tool | None, seconds: int
+    registry: Registry,
+    repository: str,
+    digest: str,
+    *,
+    card: str,
+    tool: Tool | None,
+    seconds: int,
+    signer: Signer | None = None,
 ) -> NodeResult:
     """Run the probe in ``repository@digest`` and attach its report.
 
@@ -70,13 +83,16 @@ def verify_digest(
             true, and the task fails: the fleet says what is not so.
         tool: None takes the first of docker, podman and apptainer that is here.
         seconds: Time limit of the container.
+        signer: Signs the report. A report that is there counts only if the same key signed it.
 
     Raises:
-        MissingToolError: no container tool is here.
+        MissingToolError: no container tool is here, or no cosign to sign by.
+        CommandError: the signer's key cannot be read.
         CellError: the image cannot be read, or the probe printed no report.
     """
+    own = None if signer is None else People.holding(signer)
     staged = _patiently(lambda: read_image(registry, repository, digest))
-    there = _patiently(lambda: _verdict_there(registry, staged, card))
+    there = _patiently(lambda: _verdict_there(registry, staged, card, own))
     if there is not None:
         return NodeResult(
             exit_code=EXIT_CODES[there],
@@ -101,12 +117,18 @@ def verify_digest(
             message=f"{used} ended with {code} and no report" + "".join(f"\n  {line}" for line in tail),
         )
     report = printed_report(text.decode("utf-8", "replace")).encode()
-    return _report(registry, staged, report, code, card)
+    return _report(registry, staged, report, code, card=card, signer=signer)
 
 
-def _verdict_there(registry: Registry, staged: Staged, card: str) -> str | None:
+def reports_beside(registry: Registry, staged: Staged, reporters: People | None) -> list[SealedReport]:
+    """The reports beside an image; if there are ``reporters``, those that one of them signed."""
+    found = [one for one in shared(registry, staged) if isinstance(one, SealedReport)]
+    return [one for one in found if reporters is None or reporters.who(one.text.encode(), one.signature)]
+
+
+def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | None) -> str | None:
     """The verdict of a report that came first: of a task that was submitted twice, or requeued too late."""
-    reports = [one for one in shared(registry, staged) if isinstance(one, SealedReport)]
+    reports = reports_beside(registry, staged, own)
     tasks = [
         VerifyTask(
             gpu_class=card,
@@ -122,34 +144,31 @@ def _verdict_there(registry: Registry, staged: Staged, card: str) -> str | None:
     return next((found.verdict for found in verdicts(tasks, reports).values()), None)
 
 
-def attach_report(
-    registry: Registry, staged: Staged, text: bytes, *, verified: datetime | None = None
-) -> tuple[str, str | None, bool]:
-    """Put a report beside its image; its verdict, the class of GPU that it saw, and whether it is new there.
+def report_on(
+    staged: Staged, text: bytes, signer: Signer | None = None, *, verified: datetime | None = None
+) -> tuple[str, str | None, list[SealedReport]]:
+    """The verdict of a report, the class of GPU that it saw, and what to put beside the image.
 
-    A report without a GPU says nothing about a card, and a test double's says nothing: neither is attached.
+    A report without a GPU says nothing about a card, and a test double's says nothing: neither is put there.
     ``verified`` is now by default.
 
     Raises:
         CellError: the text is no report.
-        RegistryError: the registry did not take it.
+        CommandError: it could not be signed.
     """
     document = parse(text)
     key = key_of(staged.content, document, staged.digest)
     if key is None or not key.gpus:
-        return document.verdict, None, False
+        return document.verdict, None, []
     seen = class_of(*key.gpus[0])
     if document.test_double:
-        return document.verdict, seen, False
-    entry = seal(
-        key,
-        json.loads(text),
-        cell=staged.label(CELL_LABEL) or "",
-        matrix=staged.label(MATRIX_LABEL) or "",
-        verified=verified,
-    )
-    new = share(registry, staged, [read_entry(entry, f"{staged.reference} here")])
-    return document.verdict, seen, bool(new)
+        return document.verdict, seen, []
+    cell, matrix = staged.label(CELL_LABEL) or "", staged.label(MATRIX_LABEL) or ""
+    sealed = seal(key, json.loads(text), cell=cell, matrix=matrix, verified=verified)
+    entry = read_entry(sealed, f"{staged.reference} here")
+    if signer is not None:
+        entry = replace(entry, signature=Cosign.find().sign_text(entry.text.encode(), signer))
+    return document.verdict, seen, [entry]
 
 
 def wrong_card(asked: str, seen: str | None) -> bool:
@@ -171,12 +190,14 @@ def _patiently(call: Callable[[], _Answer]) -> _Answer:
     return call()
 
 
-def _report(registry: Registry, staged: Staged, text: bytes, code: int, card: str) -> NodeResult:
-    verdict = parse(text).verdict
+def _report(
+    registry: Registry, staged: Staged, text: bytes, code: int, *, card: str, signer: Signer | None
+) -> NodeResult:
+    verdict, seen, reports = report_on(staged, text, signer)
     if EXIT_CODES[verdict] != code:
         raise CellError(f"the probe says {verdict} and ended with {code}")
-    now = datetime.now(UTC)  # the same report at each attempt, of which one may have arrived
-    _, seen, attached = _patiently(lambda: attach_report(registry, staged, text, verified=now))
+    # the same report at each attempt, of which one may have arrived
+    attached = bool(_patiently(lambda: share(registry, staged, reports)))
     if wrong_card(card, seen):
         return NodeResult(
             exit_code=2,
@@ -231,26 +252,48 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
     one that a requeued job left has the GPU still.
     """
     _remove(tool, name)
+    late = threading.Event()
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False, timeout=seconds)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
+
+            def end() -> None:
+                late.set()
+                _kill(process.pid)
+
+            limit = threading.Timer(seconds, end)
+            limit.start()
+            try:
+                assert process.stdout is not None  # noqa: S101 - it is a pipe
+                text = process.stdout.read(_LIMIT + 1)
+                if len(text) <= _LIMIT:
+                    process.wait()
+            finally:
+                limit.cancel()
+                _kill(process.pid)
     except FileNotFoundError as error:
         raise MissingToolError(
             f"there is no {command[0]} on this node", hint="see `runtime` in the fleet"
         ) from error
-    except subprocess.TimeoutExpired as error:
+    except BaseException:  # SIGTERM of the scheduler, as KeyboardInterrupt
         _remove(tool, name)
+        raise
+    if late.is_set() or len(text) > _LIMIT:
+        _remove(tool, name)
+    if late.is_set():
         raise CommandError(
             f"the container was not done after {seconds} s",
             command=command,
             returncode=124,
             hint="kernels that are compiled from PTX take long: `minutes` in the fleet file",
-        ) from error
-    except BaseException:  # SIGTERM of the scheduler, as KeyboardInterrupt
-        _remove(tool, name)
-        raise
-    if len(done.stdout) > _LIMIT:
-        raise CellError(f"the container printed {len(done.stdout)} bytes, which is no report")
-    return done.returncode, done.stdout
+        )
+    if len(text) > _LIMIT:
+        raise CellError(f"the container printed more than {_LIMIT >> 20} MiB, which is no report")
+    return process.returncode, text
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _remove(tool: Tool, name: str) -> None:

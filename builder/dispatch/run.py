@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Generic
 
 from builder import __version__
 from builder.dispatch import kubernetes, slurm
-from builder.dispatch.node import attach_report, wrong_card
+from builder.dispatch.node import report_on, reports_beside, wrong_card
 from builder.dispatch.plan import CONCLUSIVE, AnyTask, StagedCell, tasks_of, verdicts
 from builder.errors import CellError, ImageMissingError, UsageError
-from builder.evidence.travel import shared
+from builder.evidence.cosign import Signer
+from builder.evidence.travel import share
 from builder.matrix.selection import matches
 from builder.oci.staging import find_staged, repository_of
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.recipe import render
-from builder.verify import SealedReport
 from builder.verify.document import EXIT_CODES, parse
 
 if TYPE_CHECKING:
@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from builder.dispatch.client import Scheduled
     from builder.dispatch.fleet import Fleet
     from builder.dispatch.plan import TaskVerdict, VerifyTask
+    from builder.evidence.signatures import People
     from builder.model import Cell, Matrix, Pinned
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
     from builder.recipe.values import Recipe
 
+_MOST_STARTS = 1000
+"""Lines of a pod's log that may begin a document."""
 _AT_ONCE = 8
 """Questions to the registry at a time."""
 
@@ -164,14 +167,17 @@ def _claims(one: RenderedCell) -> tuple[str, ...]:
     return tuple(name for name in one.cell.gpus if name not in exempt)
 
 
-def known(registry: Registry, planned: DispatchPlan, tasks: Sequence[VerifyTask]) -> dict[str, TaskVerdict]:
-    """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
+def known(
+    registry: Registry, planned: DispatchPlan, tasks: Sequence[VerifyTask], reporters: People | None
+) -> dict[str, TaskVerdict]:
+    """The verdicts on these tasks that lie in the registry now, by key; signed ones if there are reporters.
+
+    Raises RegistryError.
+    """
     images = [planned.images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        lists = list(pool.map(lambda image: shared(registry, image), images))
-    return verdicts(
-        tasks, [entry for entries in lists for entry in entries if isinstance(entry, SealedReport)]
-    )
+        lists = list(pool.map(lambda image: reports_beside(registry, image, reporters), images))
+    return verdicts(tasks, [entry for entries in lists for entry in entries])
 
 
 def gather(
@@ -179,13 +185,16 @@ def gather(
     planned: DispatchPlan,
     fleet: Fleet,
     tasks: Sequence[VerifyTask],
+    *,
+    reporters: People | None,
     warn: Callable[[str], None],
 ) -> dict[str, TaskVerdict]:
     """As :func:`known`, after the reports in Kubernetes' logs were put beside their images.
 
-    What could not be is told to ``warn``. Raises RegistryError, SchedulerError.
+    What could not be is told to ``warn``. Raises RegistryError, SchedulerError, and CommandError if the
+    fleet's key does not sign here.
     """
-    found = known(registry, planned, tasks)
+    found = known(registry, planned, tasks, reporters)
     if fleet.scheduler != "kubernetes" or len(found) == len(tasks):
         return found
     jobs = kubernetes.jobs(fleet)
@@ -198,7 +207,7 @@ def gather(
             new |= _collect(registry, planned.images[task.digest], task, job, fleet)
         except CellError as error:
             warn(f"{task.cell} on {task.gpu_class}: {job.scheduled.word}: {error.message}")
-    return known(registry, planned, tasks) if new else found
+    return known(registry, planned, tasks, reporters) if new else found
 
 
 def _collect(
@@ -211,7 +220,9 @@ def _collect(
     said = parse(text).verdict
     if job.exit_code is not None and job.exit_code != EXIT_CODES[said]:
         raise CellError(f"the report says {said}, and its pod ended with {job.exit_code}")
-    verdict, seen, new = attach_report(registry, image, text)
+    signer = None if fleet.key is None else Signer(key=fleet.key)
+    verdict, seen, reports = report_on(image, text, signer)
+    new = bool(share(registry, image, reports))
     if wrong_card(task.gpu_class, seen):
         raise CellError(f"the fleet says {task.gpu_class}, and its node has {seen}: mend the fleet file")
     if verdict not in CONCLUSIVE:
@@ -221,10 +232,14 @@ def _collect(
 
 def _json_in(log: str) -> bytes:
     """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
-    found = []
-    for start in re.finditer(r"^\{", log, re.MULTILINE):
+    found, read = [], 0
+    for number, start in enumerate(re.finditer(r"^\{", log, re.MULTILINE)):
+        if number == _MOST_STARTS:
+            raise CellError("the pod's log begins too many documents to be read")
+        if start.start() < read:
+            continue  # within the last one
         try:
-            document, _ = json.JSONDecoder().raw_decode(log[start.start() :])
+            document, read = json.JSONDecoder().raw_decode(log, start.start())
         except (ValueError, RecursionError):
             continue
         found += [document] if "verdict" in document else []
@@ -234,13 +249,17 @@ def _json_in(log: str) -> bytes:
 
 
 def verification(
-    registry: Registry, planned: DispatchPlan, fleet: Fleet, warn: Callable[[str], None]
+    registry: Registry,
+    planned: DispatchPlan,
+    fleet: Fleet,
+    reporters: People | None,
+    warn: Callable[[str], None],
 ) -> Work[VerifyTask]:
-    """The verifications of a plan, by the fleet's scheduler."""
+    """The verifications of a plan, by the fleet's scheduler; only what ``reporters`` signed is a verdict."""
     render_all = slurm.render if fleet.scheduler == "slurm" else kubernetes.render
     return Work(
         tasks=planned.tasks,
-        known=lambda tasks: gather(registry, planned, fleet, tasks, warn),
+        known=lambda tasks: gather(registry, planned, fleet, tasks, reporters=reporters, warn=warn),
         submit=lambda tasks, say: submit(tasks, fleet, say),
         rendered=lambda tasks: render_all(tasks, fleet) if tasks else {},
         under_way=lambda: under_way(fleet),

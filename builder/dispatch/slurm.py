@@ -61,7 +61,7 @@ def _verification(name: str, tasks: Sequence[VerifyTask], fleet: Fleet) -> str:
         raise ValueError(f"the fleet has no class {name}")
     seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # it is to end before Slurm ends it
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
-    command += ["--timeout", str(seconds)]
+    command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
     return batch_script(
         name.lower(),
         [f"{task.key} {task.image} {task.cell}" for task in tasks],

@@ -11,7 +11,8 @@ from registry_double import RegistryDouble, serve
 from typer.testing import CliRunner
 
 from builder.cli.app import app
-from builder.dispatch.node import verify_digest
+from builder.dispatch.node import report_on, verify_digest
+from builder.evidence.travel import share
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.dispatch.node import NodeResult
+    from builder.evidence.cosign import Signer
     from builder.oci.staging import Staged
 
 TWO_CARDS = MATRIX.replace("[T4]", "[T4, A100]") + "include:\n  - {}\n  - {variant: other}\n"
@@ -117,10 +119,23 @@ class Desk:
             f"cat {self.folder}/document; exit {code}",
         )
 
-    def on_node(self, card: str = "T4", seconds: int = 20) -> NodeResult:
+    def report(
+        self, image: Staged, document: dict[str, Any], signer: Signer | None = None, **more: Any
+    ) -> bool:
+        """Put a report beside an image; whether it is new there."""
+        _, _, reports = report_on(image, json.dumps(document).encode(), signer, **more)
+        return bool(share(self.registry, image, reports))
+
+    def on_node(self, card: str = "T4", seconds: int = 20, signer: Signer | None = None) -> NodeResult:
         image = self.images()[0]
         return verify_digest(
-            self.registry, image.repository, image.digest, card=card, tool="docker", seconds=seconds
+            self.registry,
+            image.repository,
+            image.digest,
+            card=card,
+            tool="docker",
+            seconds=seconds,
+            signer=signer,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +9,7 @@ from evidence_doubles import moment
 from publish_doubles import A100, T4, report
 
 from builder.dispatch import node
-from builder.dispatch.node import attach_report, container
+from builder.dispatch.node import container
 from builder.errors import CellError, CommandError, MissingToolError, RegistryError, UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def test_what_has_a_verdict_is_not_submitted(desk: Desk) -> None:
     jobs = desk.slurm()
     for image in desk.images():
         for gpu in (T4, A100):
-            assert attach_report(desk.registry, image, json.dumps(report(image, gpu=gpu)).encode())[2]
+            assert desk.report(image, report(image, gpu=gpu))
     code, text = desk.call("--wait", "--every", "0.2")
     assert code == 0
     assert text.count("works") == 4
@@ -146,8 +145,7 @@ def test_a_task_that_was_submitted_twice_runs_once(desk: Desk) -> None:
     runs = (desk.folder / "docker").read_text()
     assert runs.count("run --rm") == 1
     # a late report of a node that was thought dead is one more, not an error
-    text = json.dumps(report(desk.images()[0])).encode()
-    assert attach_report(desk.registry, desk.images()[0], text, verified=moment(days=1))[2]
+    assert desk.report(desk.images()[0], report(desk.images()[0]), verified=moment(days=1))
 
 
 def test_no_container_is_left_behind(desk: Desk) -> None:
