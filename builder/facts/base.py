@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from builder.facts.decide import decide
-from builder.facts.finding import Source, Value
+from builder.facts.finding import Source, Value, decide
 
 if TYPE_CHECKING:
     from builder.facts.finding import Finding

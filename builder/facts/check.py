@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.facts import tables
 from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.finding import Finding, Outcome, summary
-from builder.facts.rules import RULES
+from builder.facts.rules import findings
 from builder.facts.stack import stack_of
 from builder.facts.truth import Truth
 
@@ -38,15 +37,14 @@ def check(
     """
     known = facts or tables.load()
     stack = stack_of(cell, truth or Truth(), known, driver)
-    findings = [finding for rule in RULES for finding in rule(stack)]
-    findings += stack.disagreements
-    if not suggest or summary(findings) is not Outcome.IMPOSSIBLE:
-        return tuple(findings)
-    found = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
-    if found is None:
-        return tuple(findings)
-    found = replace(found, cell=replace(found.cell, id=cell.id, matrix=cell.matrix))
-    return tuple(replace(f, nearest=found) if f.outcome is Outcome.IMPOSSIBLE else f for f in findings)
+    found = [*findings(stack), *stack.disagreements]
+    if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
+        return tuple(found)
+    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
+    if near is None:
+        return tuple(found)
+    near = replace(near, cell=replace(near.cell, id=cell.id, matrix=cell.matrix))
+    return tuple(replace(f, nearest=near) if f.outcome is Outcome.IMPOSSIBLE else f for f in found)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -67,7 +65,7 @@ def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
     """
     stack = stack_of(cell, Truth(), known, driver)
     outcome = Outcome.POSSIBLE
-    for finding in itertools.chain.from_iterable(rule(stack) for rule in RULES):
+    for finding in findings(stack):
         if finding.outcome is not Outcome.POSSIBLE:
             outcome = finding.outcome
             if outcome is not Outcome.WARNS:
@@ -75,9 +73,9 @@ def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
     return outcome
 
 
-def explain(cell: Cell, findings: Sequence[Finding]) -> str:
+def explain(cell: Cell, found: Sequence[Finding]) -> str:
     """Why the verdict on this cell is what it is, as text that a person follows."""
-    verdict = summary(findings)
+    verdict = summary(found)
     lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
     lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {_python(cell)}"]
     lines += [
@@ -87,13 +85,13 @@ def explain(cell: Cell, findings: Sequence[Finding]) -> str:
     if cell.gpus:
         lines.append(f"  gpus        {', '.join(cell.gpus)}")
     for outcome in (Outcome.IMPOSSIBLE, Outcome.UNKNOWN, Outcome.WARNS, Outcome.POSSIBLE):
-        group = [finding for finding in findings if finding.outcome is outcome]
+        group = [finding for finding in found if finding.outcome is outcome]
         if group:
             lines += ["", _HEADING[outcome]]
         for finding in group:
             lines.append(f"  {finding.rule}: {finding.message}")
             lines += [f"      {value.what}: {value.text}  [{value.source}]" for value in finding.values]
-    way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
+    way_out = next((finding.nearest for finding in found if finding.nearest is not None), None)
     if way_out is not None:
         lines += ["", f"The nearest possible cell ({way_out}):", way_out.yaml.rstrip()]
     return "\n".join(lines) + "\n"

@@ -27,12 +27,7 @@ if TYPE_CHECKING:
 
 
 def read_deep(
-    file: IndexFile,
-    distribution: str,
-    client: Client,
-    *,
-    kind: Kind = "deep",
-    cache: Path | None = None,
+    file: IndexFile, distribution: str, client: Client, *, kind: Kind = "deep", cache: Path | None = None
 ) -> Told:
     """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``."""
     place = place_of(file.sha256, cache, kind)

@@ -22,12 +22,7 @@ def entry(cell: Cell) -> list[str]:
         f"    base: {json.dumps(str(cell.base))}",
         f"    cuda: {cuda}",
     ]
-    for what, values in (
-        ("pip", cell.pip),
-        ("apt", cell.apt),
-        ("gpus", cell.gpus),
-        ("index", cell.index),
-    ):
+    for what, values in (("pip", cell.pip), ("apt", cell.apt), ("gpus", cell.gpus), ("index", cell.index)):
         if values:
             lines.append(f"    {what}: {_list(values)}")
     builds = [json.dumps(name) for name in cell.from_source]

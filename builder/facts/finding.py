@@ -7,6 +7,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from builder.facts.versions import agree, key
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -60,6 +62,10 @@ class Source:
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
+
+
+CELL = Source("cell", "the matrix")
+"""The source of what the matrix itself says."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +142,24 @@ possible = functools.partial(_finding, Outcome.POSSIBLE)
 warns = functools.partial(_finding, Outcome.WARNS)
 unknown = functools.partial(_finding, Outcome.UNKNOWN)
 impossible = functools.partial(_finding, Outcome.IMPOSSIBLE)
+
+
+def decide(truth: Value | None, table: Value | None, notes: list[Finding]) -> Value | None:
+    """Truth wins, and a table with another value is noted. If they agree, the more exact one counts."""
+    if truth is None or table is None:
+        return truth or table
+    if agree(truth.text, table.text):
+        return truth if len(key(truth.text)) >= len(key(table.text)) else table
+    notes.append(
+        warns(
+            "disagreement",
+            f"{truth.what}: {truth.text} was read from the {truth.source.kind}, the tables say "
+            f"{table.text}; what was read decides",
+            truth,
+            table,
+        )
+    )
+    return truth
 
 
 def summary(findings: Iterable[Finding]) -> Outcome:

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from builder.facts.decide import decide
-from builder.facts.finding import Source, Value
+from builder.facts.finding import Source, Value, decide
 from builder.facts.versions import canonical, pinned, requirement
 from builder.index.target import environment
 

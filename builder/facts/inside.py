@@ -152,9 +152,7 @@ def _torch_version(content: bytes) -> Values:
     values = assignments(content)
     cuda = version_text(values.get("cuda"))
     return _told(
-        cuda=cuda,
-        gpu=cuda is not None if "cuda" in values else None,
-        version=values.get("__version__"),
+        cuda=cuda, gpu=cuda is not None if "cuda" in values else None, version=values.get("__version__")
     )
 
 

@@ -123,10 +123,7 @@ def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
 
 
 def together(
-    pinned: Pinned | None,
-    wheels: Iterable[WheelTruth],
-    base: BaseTruth | None,
-    unread: Iterable[str] = (),
+    pinned: Pinned | None, wheels: Iterable[WheelTruth], base: BaseTruth | None, unread: Iterable[str] = ()
 ) -> Truth:
     """What the rules are given: lock, wheels and base, and why something could not be read."""
     read = tuple(wheels)

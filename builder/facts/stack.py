@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.facts.base import base_value, system_of, tag_of
-from builder.facts.decide import CELL
-from builder.facts.finding import Source, Value
+from builder.facts.finding import CELL, Source, Value
 from builder.facts.framework import framework_of
 from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from packaging.requirements import Requirement
 
@@ -56,6 +55,8 @@ class Stack:
     tag: CudaTag | None
     system: SystemRow | None
     base_cuda: Value | None
+    asked: tuple[tuple[Requirement, Source], ...]
+    """Requirements of the cell beside its frameworks, and the frameworks' pins on NVIDIA's wheels."""
     copies: tuple[Copy, ...]
     """Every copy of cuDNN."""
     wheel_cuda: Copy | None
@@ -96,7 +97,9 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
     notes: list[Finding] = []
     frameworks = tuple(framework_of(text, cell, truth, facts, notes) for text in cell.frameworks)
     tag = tag_of(cell.base, facts)
-    known = _InCell(cell, truth, frameworks, facts)
+    asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
+    asked += [pin for framework in frameworks for pin in framework.pins]
+    wheel_cudnn = _from_wheels(CUDNN_WHEEL, "cuDNN", asked, truth, facts)
     return Stack(
         cell=cell,
         truth=truth,
@@ -106,24 +109,22 @@ def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) 
         tag=tag,
         system=system_of(cell, truth, tag, facts),
         base_cuda=base_value(tag, truth, "CUDA_VERSION", tag.cuda if tag else None, notes),
-        copies=tuple(_copies(known, tag, notes)),
-        wheel_cuda=_from_wheels(known, RUNTIME_WHEEL, "CUDA"),
+        asked=tuple(asked),
+        copies=tuple(_copies(cell, truth, frameworks, tag, wheels=wheel_cudnn, notes=notes)),
+        wheel_cuda=_from_wheels(RUNTIME_WHEEL, "CUDA", asked, truth, facts),
         disagreements=tuple(notes),
     )
 
 
-@dataclass(frozen=True)
-class _InCell:
-    """What every copy of a library is looked for in."""
-
-    cell: Cell
-    truth: Truth
-    frameworks: tuple[CellFramework, ...]
-    facts: Facts
-
-
-def _copies(known: _InCell, tag: CudaTag | None, notes: list[Finding]) -> Iterator[Copy]:
-    cell, truth = known.cell, known.truth
+def _copies(
+    cell: Cell,
+    truth: Truth,
+    frameworks: tuple[CellFramework, ...],
+    tag: CudaTag | None,
+    *,
+    wheels: Copy | None,
+    notes: list[Finding],
+) -> Iterator[Copy]:
     if tag is not None and tag.infix is not None:
         listed = tag.row.cudnn if tag.row else None
         yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", listed, notes))
@@ -132,30 +133,28 @@ def _copies(known: _InCell, tag: CudaTag | None, notes: list[Finding]) -> Iterat
     for package in cell.apt:
         if found := CUDNN_APT.fullmatch(package):
             yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
-    wheels = _from_wheels(known, CUDNN_WHEEL, "cuDNN")
     if wheels is not None:
         yield wheels
-    for framework in known.frameworks:
+    for framework in frameworks:
         if framework.brings == "inside":
             yield Copy(place=framework.name, version=framework.cudnn)
 
 
-def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | None:
+def _from_wheels(
+    name: re.Pattern[str], what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth, facts: Facts
+) -> Copy | None:
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
-    cell, truth, frameworks = known.cell, known.truth, known.frameworks
     for wheel in truth.wheels:
         if name.fullmatch(wheel.name):
             source = Source("wheel", wheel.reference)
             return Copy(place="wheels", version=Value(f"{what} from wheels", wheel.version, source))
     if truth.locked:
         return None
-    asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
-    asked += [pin for framework in frameworks for pin in framework.pins]
     fitting = [(parsed, source) for parsed, source in asked if name.fullmatch(canonical(parsed.name))]
     for parsed, source in fitting:
         if exact := pinned(parsed):
             return Copy(place="wheels", version=Value(f"{what} from wheels", exact, source))
-    newest = _newest(fitting, known.facts)
+    newest = _newest(fitting, facts)
     if newest is not None:
         value = Value(f"{what} from wheels, the newest that the pins admit", newest, fitting[0][1])
         return Copy(place="wheels", version=value, ranged=True)
@@ -164,15 +163,11 @@ def _from_wheels(known: _InCell, name: re.Pattern[str], what: str) -> Copy | Non
 
 def _newest(asked: list[tuple[Requirement, Source]], facts: Facts) -> str | None:
     """The newest version on record in a range of pins, else the oldest that they admit."""
-    versions = [version for parsed, _ in asked for version in _on_record(parsed, facts)]
+    rows = (facts.wheels.get(canonical(parsed.name)) for parsed, _ in asked)
+    versions = [version for row in rows if row is not None for version in row.versions]
     admitted = [v for v in versions if all(contains(parsed.specifier, v) for parsed, _ in asked)]
     bounds = [bound for parsed, _ in asked if (bound := lower_bound(parsed))]
     return max(admitted or bounds, key=key, default=None)
-
-
-def _on_record(parsed: Requirement, facts: Facts) -> tuple[str, ...]:
-    row = facts.wheels.get(canonical(parsed.name))
-    return row.versions if row is not None else ()
 
 
 def component_versions(stack: Stack) -> dict[str, Value]:
@@ -188,9 +183,8 @@ def component_versions(stack: Stack) -> dict[str, Value]:
     copy = stack.cudnn
     if copy is not None and copy.version is not None and not copy.ranged:
         known["cudnn"] = copy.version
-    for text in (*stack.cell.cuda.packages, *stack.cell.pip):
-        parsed = requirement(text)
-        if parsed is not None and (exact := pinned(parsed)):
+    for parsed, source in stack.asked:
+        if source is CELL and (exact := pinned(parsed)):
             name = re.sub(r"^nvidia-(cublas|cudnn)(-cu\d+)?$", r"\1", canonical(parsed.name))
             known.setdefault(name, Value(name, exact, CELL))
     for wheel in stack.truth.wheels:

@@ -49,11 +49,7 @@ class Remote:
 
 
 def read_listed(
-    file: IndexFile,
-    session: Client,
-    *members: str,
-    optional: Collection[str] = (),
-    cache: Path | None = None,
+    file: IndexFile, session: Client, *members: str, optional: Collection[str] = (), cache: Path | None = None
 ) -> Remote:
     """``METADATA`` and the named members of a wheel on an index; those of ``optional`` if that is cheap.
 

@@ -124,10 +124,7 @@ def _ask(proposal: Proposal, index: Index) -> Proof | str:
     cell = proposal.cell
     try:
         wheels = index.with_extra(cell.index).resolve(
-            requirements(cell),
-            python=cell.python,
-            platform=cell.platform,
-            glibc=_glibc(cell),
+            requirements(cell), python=cell.python, platform=cell.platform, glibc=_glibc(cell)
         )
     except NoSolutionError as problem:
         return problem.message

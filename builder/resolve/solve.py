@@ -92,10 +92,7 @@ def _ways(text: str, place: str, known: Facts, available: Mapping[str, Sequence[
     found = list(choices(text.partition(";")[0].strip(), known, available))
     if not found:
         offered = " that the package index has" if available else ""
-        raise CellError(
-            f"no release on record{offered} fits {text} ({place})",
-            hint=_on_record(text, known),
-        )
+        raise CellError(f"no release on record{offered} fits {text} ({place})", hint=_on_record(text, known))
     return found
 
 

@@ -1,4 +1,4 @@
-"""The rules: each looks at one stack and yields findings. ``docs/compatibility.md`` explains their ids."""
+"""The rules: each looks at one stack, and yields findings. ``docs/compatibility.md`` explains their ids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from builder.facts.rules import cuda, cudnn, devices, packages, pairs, system
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from builder.facts.finding import Finding
     from builder.facts.stack import Stack
@@ -38,3 +38,18 @@ RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     system.last_lock,
 )
 """In the order in which a person would look: what is asked for, then what is under it, then the machine."""
+_OF_CUDA = frozenset(
+    {
+        *(cuda.libraries, cuda.linked, cuda.version, cudnn.copies, cudnn.version),
+        *(devices.driver, devices.gpus),
+    }
+)
+"""Rules that ask nothing of an image without CUDA."""
+
+
+def findings(stack: Stack) -> Iterator[Finding]:
+    """The findings of every rule, each made when it is asked for."""
+    without = stack.cell.cuda.provider == "none"
+    for rule in RULES:
+        if not (without and rule in _OF_CUDA):
+            yield from rule(stack)

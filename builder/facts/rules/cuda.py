@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
-from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
-from builder.facts.versions import agree, at_least, major, requirement, short
+from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.versions import agree, at_least, canonical, major, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,8 +71,6 @@ def _one_major(stack: Stack) -> Iterator[Finding]:
 
 def libraries(stack: Stack) -> Iterator[Finding]:
     """``cuda-libraries``: without the libraries that it opens by name, a framework runs on the CPU."""
-    if stack.cell.cuda.provider == "none":
-        return
     for framework in stack.frameworks:
         if framework.row is None or not framework.row.needs or framework.carries_cuda:
             continue
@@ -105,9 +100,7 @@ def libraries(stack: Stack) -> Iterator[Finding]:
 
 def _families(stack: Stack) -> set[str]:
     """Families (``cublas``) that wheels bring, with what those bring along."""
-    texts = (*stack.cell.cuda.packages, *stack.cell.pip)
-    names: set[str] = {canonicalize_name(parsed.name) for text in texts if (parsed := requirement(text))}
-    names |= {canonicalize_name(pin.name) for framework in stack.frameworks for pin, _ in framework.pins}
+    names = {canonical(parsed.name) for parsed, _ in stack.asked}
     names |= {wheel.name for wheel in stack.truth.wheels}
     brought = [PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins"]
     families = {
@@ -123,16 +116,12 @@ def _families(stack: Stack) -> set[str]:
 
 def _of_toolkit(stack: Stack) -> set[str]:
     """What ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
-    asked = [requirement(text) for text in (*stack.cell.cuda.packages, *stack.cell.pip)]
-    asked += [pin for framework in stack.frameworks for pin, _ in framework.pins]
-    extras = {extra for r in asked if r is not None and r.name == "cuda-toolkit" for extra in r.extras}
+    extras = {extra for r, _ in stack.asked if r.name == "cuda-toolkit" for extra in r.extras}
     return {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
     """``elf-needs``: what a wheel is linked with is there in that major version, by whoever brings it."""
-    if stack.cell.cuda.provider == "none":
-        return
     copy = stack.cudnn
     brought = {"cudnn": copy.version if copy is not None else None, "cudart": stack.cuda}
     there = {"cudnn": copy is not None, "cudart": stack.cuda is not None or stack.base_has_libraries}
@@ -161,8 +150,6 @@ def linked(stack: Stack) -> Iterator[Finding]:
 
 def version(stack: Stack) -> Iterator[Finding]:
     """``cuda-version``: same major; from CUDA 11 on a newer minor runs programs built for an older."""
-    if stack.cell.cuda.provider == "none":
-        return
     for framework in stack.frameworks:
         if framework.carries_cuda:
             continue

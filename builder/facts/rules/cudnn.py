@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
-from builder.facts.decide import CELL
 from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
-from builder.facts.versions import agree, at_least, key, major, minor, requirement, short
+from builder.facts.versions import agree, at_least, canonical, key, major, minor, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 def copies(stack: Stack) -> Iterator[Finding]:
     """``cudnn-copies``: exactly one. Which of two is loaded depends on the order of the search paths."""
-    if len(stack.copies) < 2 or stack.cell.cuda.provider == "none":
+    if len(stack.copies) < 2:
         return
     values = tuple(copy.version for copy in stack.copies if copy.version is not None)
     places = " and ".join(
@@ -44,9 +41,7 @@ def wheel_names(stack: Stack) -> Iterator[Finding]:
     if stack.truth.locked:
         found = {wheel.name: Source("wheel", wheel.reference) for wheel in stack.truth.wheels}
     else:
-        texts = (*stack.cell.cuda.packages, *stack.cell.pip)
-        found = {canonicalize_name(parsed.name): CELL for text in texts if (parsed := requirement(text))}
-        found |= {canonicalize_name(pin.name): source for f in stack.frameworks for pin, source in f.pins}
+        found = {canonical(parsed.name): source for parsed, source in stack.asked}
     names = sorted(name for name in found if re.fullmatch(r"nvidia-cudnn-cu\d+", name))
     if len(names) > 1:
         yield impossible(
@@ -64,8 +59,6 @@ def _place(copy: Copy) -> str:
 
 def version(stack: Stack) -> Iterator[Finding]:
     """``cudnn-version``: same major, loaded minor not older than compiled; with ``strict_cudnn``, equal."""
-    if stack.cell.cuda.provider == "none":
-        return
     for framework in stack.frameworks:
         if framework.row is None and framework.cudnn is None:
             continue

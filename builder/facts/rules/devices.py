@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
 from builder.facts.gpus import card_of, near_names
 from builder.facts.versions import at_least, contains, key, major, short
 
@@ -33,8 +32,6 @@ def cuda_versions(stack: Stack) -> tuple[Value, ...]:
 
 def driver(stack: Stack) -> Iterator[Finding]:
     """``driver``: within a CUDA major any driver from its floor on; before CUDA 11, the toolkit's own."""
-    if stack.cell.cuda.provider == "none":
-        return
     needs = [need for value in cuda_versions(stack) if (need := _floor(stack, value)) is not None]
     if not needs:
         return
@@ -128,8 +125,6 @@ def _branches(stack: Stack) -> tuple[tuple[str, ...] | None, bool, Source | None
 
 def gpus(stack: Stack) -> Iterator[Finding]:
     """``gpu``: CUDA, cuDNN and the framework's wheel all have code for each GPU that the cell claims."""
-    if stack.cell.cuda.provider == "none":
-        return
     for name in stack.cell.gpus:
         row = card_of(name, stack.facts)
         if row is None:
@@ -212,11 +207,7 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
             "gpu",
             outcome,
             f"{line} serves compute capability {span}; {gpu.name} ({gpu.capability}) {word}",
-            (
-                _capability(gpu),
-                copy.version,
-                Value(line, span, row.source),
-            ),
+            (_capability(gpu), copy.version, Value(line, span, row.source)),
         )
 
 
@@ -237,10 +228,7 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     else:
         yield from _not_listed(framework, gpu)
         return
-    values = (
-        _capability(gpu),
-        Value(f"code in {framework.title}", " ".join(listed), source),
-    )
+    values = (_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source))
     have = key(gpu.capability)[:2]
     kernels = [_arch(text) for text in listed if text.startswith("sm_")]
     if any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels):

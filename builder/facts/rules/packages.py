@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.facts import tables
-from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.versions import canonical, contains, key, major, pinned, requirement
 from builder.index.target import MACHINES, environment
 

@@ -9,8 +9,7 @@ from packaging.version import Version
 
 from builder.errors import CellError, RtbuildError
 from builder.facts.base import has_own_python
-from builder.facts.decide import CELL
-from builder.facts.finding import Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.versions import at_least, canonical, contains, key, requirement
 from builder.index.target import glibc_of, takes
 
