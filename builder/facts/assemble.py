@@ -1,6 +1,6 @@
-"""From what the index lists and the wheels tell to rows of the tables: one for each release and CUDA variant.
+"""Rows of the tables, made from index pages and wheels: one for each release and CUDA variant.
 
-A row is a plain dictionary, as ``tables/releases/*.json`` keeps it: absent keys are values that nothing told,
+A row is a plain dictionary, as in ``tables/releases/*.json``: absent keys are values that no file has,
 and ``read`` names for each value where it was read. Nothing here asks a network.
 """
 
@@ -35,13 +35,13 @@ Raw = dict[str, Any]
 
 @dataclass
 class WheelRelease:
-    """One release of one distribution: its wheels for Linux, and what was read of them."""
+    """One release of one distribution: its wheels for Linux, and the values read from them."""
 
     distribution: str
     version: str
     files: list[IndexFile] = field(default_factory=list)
     told: dict[str, Told] = field(default_factory=dict)
-    """By platform; ``other`` for what was read of a second wheel."""
+    """By platform; ``other`` for values read from a second wheel."""
 
     @property
     def label(self) -> str:
@@ -170,7 +170,7 @@ BY_NAME = ("python", "platforms", "glibc")
 
 
 def base_row(release: WheelRelease) -> Raw:
-    """What every framework's row begins with."""
+    """The keys that every framework's row has."""
     row: Raw = {"version": release.version, "distribution": release.distribution}
     first = next((release.told[p] for p in MACHINES if p in release.told), None)
     metadata = metadata_of(first.metadata if first else None)
@@ -208,7 +208,7 @@ def add_told(
     told: Iterable[tuple[str, Told]],
     names: Sequence[str] = ("cuda", "cudnn", "architectures", "numpy_abi"),
 ) -> None:
-    """Put what wheels tell into a row, each value of the first that tells it."""
+    """Put values read from wheels into a row, each from the first wheel that has it."""
     for prefix, one in told:
         for name in names:
             if name in one.values and name not in row:
@@ -225,7 +225,7 @@ def add_told(
 
 
 def _short_path(member: str) -> str:
-    """A member's path without what differs from release to release of one framework."""
+    """A member's path without the parts that differ from release to release of one framework."""
     member = re.sub(r"^[^/]+\.data/purelib/", "", member)
     return re.sub(r"\.cpython-\w+-[\w-]+(?=\.so)|-[0-9a-f]{8}(?=\.so)", "", member)
 
@@ -253,7 +253,7 @@ def least(lines: Iterable[str], pattern: str) -> str | None:
 
 
 def cudnn_by_pin(row: Raw, lines: Iterable[str], parts: int) -> None:
-    """The exact pin on NVIDIA's cuDNN is what a wheel was built with, to the minor at least."""
+    """Take cuDNN's version from an exact pin: the wheel was built with it, to the minor at least."""
     exact = exact_pin(lines, r"nvidia-cudnn-cu\d+")
     value = short(exact, parts) if exact else None
     if more_exact(row.get("cudnn"), value):

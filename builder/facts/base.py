@@ -1,4 +1,4 @@
-"""What a base image holds: its CUDA, its cuDNN and its operating system, by registry or by table."""
+"""CUDA, cuDNN and operating system of a base image, by registry or by table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
 
 @dataclass(frozen=True, kw_only=True)
 class CudaTag:
-    """An ``nvidia/cuda`` reference taken apart. ``row`` is what the tables say of it."""
+    """An ``nvidia/cuda`` reference in its parts, and its row in the tables."""
 
     text: str
     registry: str | None
@@ -90,7 +90,7 @@ LABELS = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the 
 def base_value(
     tag: CudaTag | None, truth: Truth, variable: str, by_table: str | None, notes: list[Finding]
 ) -> Value | None:
-    """What the base's environment says of a variable, checked against what the tables say of its tag."""
+    """A variable of the base's environment, checked against the tables' value for its tag."""
     what = LABELS[variable]
     table = None
     if tag is not None and by_table is not None:

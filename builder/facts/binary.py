@@ -1,4 +1,4 @@
-"""What compiled files of a wheel tell without being run: GPU code, NumPy's ABI, versions built in as numbers.
+"""Values read from compiled files without running them: GPU code, NumPy's ABI, versions stored as numbers.
 
 Nothing is loaded or executed; bytes are searched, and a search that finds nothing, or two different answers,
 is None. The fatbin container is the one that ``cuobjdump`` lists: a header with the magic number, then one
@@ -32,7 +32,7 @@ def order(architecture: str) -> tuple[int, str]:
 def fatbin_architectures(content: bytes) -> tuple[str, ...] | None:
     """``sm_80`` and ``compute_90`` of most of the whole GPU containers in (the beginning of) a library.
 
-    Most, because single sources are compiled for fewer (attention kernels for new cards only), and those that
+    Most, because some sources are compiled for fewer (attention kernels for new cards only), and objects that
     come out of a static library for others.
     """
     found = Counter(_containers(content))
@@ -70,7 +70,7 @@ def _entries(content: bytes, start: int) -> list[str]:
 
 
 def arch_flags(content: bytes) -> tuple[str, ...] | None:
-    """PyTorch's own ``CUDA_ARCH_FLAGS``, what ``torch.cuda.get_arch_list()`` prints."""
+    """PyTorch's own ``CUDA_ARCH_FLAGS``, which ``torch.cuda.get_arch_list()`` prints."""
     found = {match[1].decode() for match in _FLAGS.finditer(content)}
     return tuple(found.pop().split()) if len(found) == 1 else None
 

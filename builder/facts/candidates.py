@@ -85,7 +85,7 @@ def _version(row: FrameworkRow, parsed: Requirement, available: Sequence[str]) -
 
 
 def _of_variant(row: FrameworkRow, available: Sequence[str]) -> list[str]:
-    """Of what the user's indexes have, the versions that can be of the row's CUDA variant.
+    """Versions on the user's indexes that can be of the row's CUDA variant.
 
     If none of them carries it, the default index's stand for it: a release has all of its variants, and
     before it is proposed the variant's own index is asked.
@@ -173,7 +173,7 @@ def cells(
     *,
     standalone: bool = True,
 ) -> Iterator[Cell]:
-    """The ways to put one combination on one Python: systems, and where CUDA comes from.
+    """The ways to put one combination on one Python: systems and CUDA providers.
 
     Of a kind of base of which none has the Python there is the newest one, if it may be ``standalone``.
     """
@@ -290,7 +290,7 @@ def _near(rows: list[TagRow], cuda: str) -> TagRow:
 
 @functools.lru_cache(maxsize=4096)
 def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
-    """NVIDIA's wheels for those frameworks that pin none; None if there are no such wheels."""
+    """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
     packages: dict[str, str] = {}
     for choice in combination:

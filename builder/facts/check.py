@@ -29,7 +29,7 @@ def check(
     facts: Facts | None = None,
     suggest: bool = True,
 ) -> tuple[Finding, ...]:
-    """All findings on a cell, in the order of the rules; ``summary`` says what they come to.
+    """All findings on a cell, in the order of the rules; ``summary`` gives the outcome.
 
     ``truth`` is what was read from wheels and the base image; without it the tables alone decide.
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
@@ -59,9 +59,9 @@ def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
 
 @functools.lru_cache(maxsize=16384)
 def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
-    """What the tables make of a way out, which several refused cells may have in common.
+    """The outcome of a way out by the tables; several refused cells may share it.
 
-    Stops at the first finding that is no yes: nobody reads the others.
+    Stops at the first finding that is no yes: the others are never shown.
     """
     stack = stack_of(cell, Truth(), known, driver)
     outcome = Outcome.POSSIBLE
@@ -74,7 +74,7 @@ def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
 
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:
-    """Why the verdict on this cell is what it is, as text that a person follows."""
+    """The reasons for the verdict on a cell, as text for people."""
     verdict = summary(found)
     lines = [f"{cell.id}: {_VERDICT[verdict]}", ""]
     lines += [f"  frameworks  {', '.join(cell.frameworks)}", f"  python      {_python(cell)}"]

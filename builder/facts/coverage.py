@@ -1,4 +1,4 @@
-"""How much of what decides the tables know: by framework and value, and why the rest is missing."""
+"""Deciding values that the tables have, by framework, and the reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VALUES = {
 }
 """Values that decide, with the words for them."""
 _WITHOUT_CUDA = frozenset({"numpy_abi", "python", "glibc"})
-"""Those that a release without CUDA has, too."""
+"""Values that a release without CUDA has, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

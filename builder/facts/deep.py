@@ -1,6 +1,6 @@
 """Reading a wheel on its server down to the code in its libraries, at most 16 MiB of it.
 
-What a wheel's parts tell (:mod:`builder.facts.inside`) is kept in the user's cache by the wheel's hash, so an
+The values (:mod:`builder.facts.inside`) are kept in the user's cache by the wheel's hash, so an
 interrupted refresh continues, and nothing is read twice.
 """
 
@@ -61,7 +61,7 @@ def _metadata(archive: RemoteZip, entries: Sequence[ZipEntry]) -> str:
 
 
 def _part(archive: RemoteZip, entries: Sequence[ZipEntry], part: WheelPart, told: Told) -> None:
-    """Read one part, if it is there and tells what is not known yet."""
+    """Read one part, if it is there and may have a value that is not known yet."""
     if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
         return
     fitting = [entry for entry in entries if re.fullmatch(part.pattern, entry.name)]

@@ -1,6 +1,6 @@
 """Changing single values in a table of facts, while its comments, order and layout stay as they are.
 
-A row is one line, an inline table, and so is what a person reviews of a change.
+A row is one line, an inline table, so a reviewed change is one line, too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Plain = str | list[str]
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One value of one row that is not what was read."""
+    """One value of one row that differs from the value read."""
 
     file: str
     """``torch.toml``."""
     row: int
     """Counted from 0 in the file's ``rows``."""
     label: str
-    """What a person calls the row."""
+    """The row's name in messages."""
     key: str
     old: Plain | None
     new: Plain
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """The source that stands behind changed rows: an id in ``[sources]``, and what it says there."""
+    """The source of changed rows: its id in ``[sources]``, and its entry there."""
 
     id: str
     reference: str

@@ -35,7 +35,7 @@ def forget(cell: Cell) -> None:
 
 
 def recall(cell: Cell) -> str | None:
-    """What was said of these very requirements in the last :data:`DAYS` days, on one line."""
+    """The reason given for these very requirements in the last :data:`DAYS` days, on one line."""
     if not (resources.cache() / "lockfail").is_dir():
         return None
     return read_cached(_path(cell), _fresh)

@@ -44,7 +44,7 @@ class Family:
     two: bool = False
     """True if a second wheel of each release is read, too."""
     light: tuple[str, ...] = ()
-    """Distributions of which the metadata is enough."""
+    """Distributions whose metadata is enough."""
 
 
 def _told(release: WheelRelease) -> list[tuple[str, Told]]:
@@ -180,7 +180,7 @@ def _with_cuda(lines: list[str], plugin: WheelRelease) -> bool:
 
 
 def _with_local_build(release: WheelRelease, variant: str, asked: Mapping[str, list[str]]) -> Raw:
-    """A jaxlib of Google's own index: its version, ``0.4.16+cuda11.cudnn86``, says what it was built for."""
+    """A jaxlib of Google's own index: its version, ``0.4.16+cuda11.cudnn86``, names its CUDA and cuDNN."""
     row = base_row(release)
     extra = f"{variant}-pip"
     local = next((m for line in asked[extra] if (m := re.search(r"\+cuda(\d+)\.cudnn(\d)(\d+)", line))), None)

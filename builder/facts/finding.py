@@ -1,4 +1,4 @@
-"""What a rule says about a cell: outcome, message, the values it weighed, their sources, and a way out."""
+"""A rule's finding on a cell: outcome, message, the values it weighed, their sources, and a way out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ship with rtbuild; ``cell``: stated by the matrix itself."""
 
 
 class Outcome(enum.StrEnum):
-    """What a rule, or all of them together, make of a cell before anything is built."""
+    """The judgement of a rule, or of all rules together, on a cell before anything is built."""
 
     POSSIBLE = "possible"
     WARNS = "warns"
@@ -58,14 +58,14 @@ class Source:
     kind: SourceKind
     reference: str
     date: str | None = None
-    """When a table row was read, ``YYYY-MM-DD``; None for what was read from the thing itself."""
+    """The day on which a table row was read, ``YYYY-MM-DD``; None for a value of the wheel or image."""
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.reference}" + (f" ({self.date})" if self.date else "")
 
 
 CELL = Source("cell", "the matrix")
-"""The source of what the matrix itself says."""
+"""The source of values that the matrix itself states."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Nearest:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one rule says about one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
+    """One rule's finding on one cell. ``rule`` is a stable id, documented in ``docs/compatibility.md``."""
 
     rule: str
     outcome: Outcome

@@ -41,7 +41,7 @@ class CellFramework:
     wants: tuple[tuple[Requirement, Source], ...]
     """Requirements on NVIDIA's wheels, by the wheel's metadata and the extras asked for."""
     pins: tuple[tuple[Requirement, Source], ...]
-    """Those of :attr:`wants` that are installed: none, if nothing but what the cell lists is."""
+    """The installed ones of :attr:`wants`: none, if only the cell's own list is installed."""
 
     @property
     def carries_cuda(self) -> bool:
@@ -159,7 +159,7 @@ def _active_pins(
 def _nvidia(
     lines: tuple[str, ...], extras: frozenset[str], source: Source, python: str
 ) -> Iterator[tuple[Requirement, Source]]:
-    """Of a wheel's ``Requires-Dist``, those on NVIDIA's wheels that hold on Linux with these extras."""
+    """The ``Requires-Dist`` lines on NVIDIA's wheels that hold on Linux with these extras."""
     environments = [environment(f"{python}.0", extra=extra) for extra in ("", *sorted(extras))]
     for line in lines:
         parsed = requirement(line)

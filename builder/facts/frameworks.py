@@ -1,7 +1,7 @@
-"""What each release of a framework is made of: generated rows, and what people added to them.
+"""The releases of frameworks: generated rows, and values that people added to them.
 
 ``tables/releases/<stem>.json`` holds one row for each release, read from the index and the wheels themselves;
-``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds what no file says, each with its source:
+``rtbuild facts refresh`` writes it. ``tables/<stem>.toml`` holds values that no file has, with their sources:
 values for a range of releases (``rows``), and CUDA variants that lie on an index of their maker's
 (``variants``), one row of which stands for each release in its range. A value of the wheel's own wins, unless
 the row is ``kept``.
@@ -47,7 +47,7 @@ class FrameworkRow(Row):
     cuda: str | None = None
     """CUDA that the wheel was compiled with; None if nothing says so."""
     cuda_minimum: str | None = None
-    """The oldest CUDA that it asks for at run time, if that is not what it was compiled with (JAX)."""
+    """The oldest CUDA that it asks for at run time, if it was compiled with another one (JAX)."""
     cudnn: str | None = None
     """cuDNN that it was compiled with, as exactly as known."""
     architectures: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class FrameworkRow(Row):
     platforms: tuple[str, ...] = ("linux/amd64",)
     """For which there are wheels."""
     cpu_only: tuple[str, ...] = ()
-    """Those of :attr:`platforms` whose wheel has no CUDA in it."""
+    """The :attr:`platforms` whose wheel has no CUDA in it."""
     glibc: str | None = None
     """The oldest glibc that one of its x86-64 wheels accepts."""
     glibc_arm64: str | None = None
@@ -73,13 +73,13 @@ class FrameworkRow(Row):
     needs: tuple[str, ...] = ()
     """Families of NVIDIA's wheels (``cublas``, ``cufft``) without which it silently runs on the CPU."""
     pip: tuple[str, ...] = ()
-    """Bounds that its own metadata leaves open, and without which today's index gives it what breaks it."""
+    """Bounds missing in its own metadata, without which today's index gives it packages that break it."""
     read: Mapping[str, str] = field(default_factory=dict)
     """For each value of a file's, the file: ``torch/version.py``, ``METADATA``, ``file names``."""
     added: Mapping[str, Source] = field(default_factory=dict)
     """For each value that a person added, its source."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """For values that are missing, why nobody knows them."""
+    """For missing values, the reason."""
 
     # by identity, as caches key on rows: what is inherited would compare their sources alone
     __eq__ = object.__eq__
@@ -137,7 +137,7 @@ class FrameworkTable:
         return [row for name in names for row in self._by_release.get((name, public), ())]
 
     def released(self, version: str, distribution: str | None = None) -> bool:
-        """Whether there is such a release among those that were read."""
+        """Whether such a release was read."""
         return bool(self.of(version, distribution))
 
     def row(self, version: str, variant: str = "", distribution: str | None = None) -> FrameworkRow | None:
@@ -280,7 +280,7 @@ def _with_added(row: FrameworkRow, added: Iterable[AddedRow]) -> FrameworkRow:
 def _with_variants(
     row: FrameworkRow, variants: Sequence[VariantRow], read: Collection[tuple[str, str]]
 ) -> Iterator[FrameworkRow]:
-    """A release, and those of its variants that were not read from an index of their own."""
+    """A release, and its variants that were not read from an index of their own."""
     yield row
     for one in variants if row.default else ():
         covered = key(one.since) <= key(row.version) < key(one.before)

@@ -1,4 +1,4 @@
-"""GPUs by name: the row of ``facts/gpus.toml`` for what a driver prints, or for what a person types."""
+"""GPUs by name: the row of ``tables/gpus.toml`` for a name that a driver prints, or that a person types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def class_of(name: str, capability: str | None, *, facts: Facts | None = None) -
 
 
 def known_class(text: str, *, facts: Facts | None = None) -> str | None:
-    """The class as the tables write it, for what a person typed: ``t4``, ``A100-SXM4``; None if unknown."""
+    """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
     found = _longest(text, facts or tables.load())
     return found[0].name if found is not None and _OTHER_CARD.isdisjoint(found[1][:1]) else None
 
@@ -42,7 +42,7 @@ def known_class(text: str, *, facts: Facts | None = None) -> str | None:
 def card_of(text: str, facts: Facts | None = None) -> GpuRow | None:
     """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
 
-    What follows the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) does not change its compute
+    Words behind the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) do not change its compute
     capability, which is all that wheels and toolkits go by.
     """
     return _card(text.strip(), facts or tables.load())

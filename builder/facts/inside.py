@@ -1,4 +1,4 @@
-"""Which members of a framework's wheel tell what decides, and how each is read.
+"""Members of frameworks' wheels that have deciding values, and the readers of these members.
 
 ``check --read`` reads the small ones (:mod:`.wheel`); a refresh of the facts and ``check --read --deep`` read
 all of these, each value from the first member that tells it.
@@ -39,7 +39,7 @@ class WheelPart:
     most: int | None = None
     """Packed bytes of it that are enough, if the whole would be too much."""
     largest: int | None = None
-    """It is left out if it has more packed bytes: what is looked for lies too deep in it."""
+    """It is left out if it has more packed bytes: the value lies too deep in it."""
     other: bool = False
     """True if it is read of another wheel of the same release, because both are too much of one."""
     gpu_only: bool = False
@@ -65,7 +65,7 @@ def _architectures(listed: Any) -> tuple[str, ...]:
 
 
 def values_of(distribution: str, members: Mapping[str, bytes]) -> Values:
-    """What those members that were read of a wheel tell, each value by the first part that tells it."""
+    """The values in members of a wheel, each from the first part that has it."""
     found: Values = {}
     for part in (*parts_of(distribution), *parts_of(distribution, other=True)):
         for name, content in members.items():
@@ -183,7 +183,7 @@ def _paddle(content: bytes) -> Values:
 
 
 def _cupy(content: bytes) -> Values:
-    """``10.2``, or ``12.x``, of which the first number is what it promises."""
+    """``10.2``, or ``12.x``, which promises the first number alone."""
     try:
         told = json.loads(content)["cuda"]
     except (ValueError, KeyError, TypeError):

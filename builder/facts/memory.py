@@ -104,7 +104,7 @@ def _lately(document: dict[str, Any]) -> BaseTruth | None:
 
 
 def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
-    """Of a lock's wheels, those of the frameworks, and JAX's plug-in, which holds its pins."""
+    """The frameworks' wheels of a lock, and JAX's plug-in, which holds its pins."""
     if pinned is None:
         return ()
     names = {canonicalize_name(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
@@ -116,7 +116,7 @@ def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
 
 
 def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
-    """What to ask a registry for: the locked digest, else the tag; None for a base that is no image."""
+    """The reference for a registry: the locked digest, else the tag; None for a base that is no image."""
     if pinned is not None and isinstance(pinned.base, RegistryBase):
         return f"{pinned.base.reference.partition('@')[0]}@{pinned.base.digest}"
     return cell.base.name if pinned is None and cell.base.kind == "registry" else None
@@ -125,7 +125,7 @@ def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
 def together(
     pinned: Pinned | None, wheels: Iterable[WheelTruth], base: BaseTruth | None, unread: Iterable[str] = ()
 ) -> Truth:
-    """What the rules are given: lock, wheels and base, and why something could not be read."""
+    """The truth for the rules: lock, wheels and base, and reasons for values that could not be read."""
     read = tuple(wheels)
     truth = truth_of_pinned(pinned, read) if pinned is not None else Truth(wheels=read)
     return replace(truth, base=base or truth.base, unread=tuple(dict.fromkeys(unread)))

@@ -67,9 +67,9 @@ Candidate = tuple[tuple[tuple[str, str], ...], "Cell"]
 
 
 def _candidates(stack: Stack) -> Iterator[Candidate]:
-    """One change first, then two, those that keep most of the cell before the others.
+    """One change first, then two; changes that keep most of the cell come before the others.
 
-    A Python that a framework has no wheel for, or the base no package, helps nobody: no such cell is made.
+    No cell is made with a Python that a framework has no wheel for, or the base no package.
     """
     cell = stack.cell
     pythons = list(_pythons(stack))

@@ -1,4 +1,4 @@
-"""What the rules can know for certain about cells: read from wheels and registries, or kept from before.
+"""Certain knowledge about cells for the rules: read from wheels and registries, or kept from before.
 
 A lock names every wheel of an image by hash. What those of the frameworks say of themselves is read by ranges
 and kept by that hash for good. What a registry says of a tag can change, so it is kept with its day and
@@ -43,7 +43,7 @@ Pair = tuple["Cell", "Pinned | None"]
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What :func:`read` found for several cells."""
+    """The result of :func:`read` for several cells."""
 
     truths: tuple[Truth, ...]
     """One for each cell, in the order asked."""
@@ -58,7 +58,7 @@ class Reading:
 def read(
     pairs: Sequence[Pair], *, index: Index, registry: Registry, memory: Memory, deep: bool = False
 ) -> Reading:
-    """Read what the cells stand on, each wheel and base once. Nothing that a server does is an error here.
+    """Read the wheels and bases of cells, each once. Nothing that a server does is an error here.
 
     Of a cell that is not locked, those wheels of its frameworks are read that the index offers it. At most
     1 MiB is read of a wheel, and with ``deep`` 16 MiB.

@@ -25,7 +25,7 @@ class FactsError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What every row has."""
+    """The fields of every row."""
 
     sources: tuple[Source, ...]
     kept: str | None = None

@@ -1,6 +1,6 @@
 """Reading NVIDIA's wheels, companions of frameworks and ``nvidia/cuda`` tags again, against their tables.
 
-What nobody answers stays as it is, and the reason is a note. A row that a person marked ``kept`` is never
+A value stays if no server answers, and the reason is a note. A row that a person marked ``kept`` is never
 changed. The releases of frameworks are :mod:`.survey`'s.
 """
 
@@ -34,13 +34,13 @@ REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker 
 
 @dataclass
 class Refresh:
-    """What a reading came to."""
+    """The result of a reading."""
 
     changes: list[Change] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
     """Differences in rows that a person fixed: they stay."""
     notes: list[str] = field(default_factory=list)
-    """What could not be read, and what needs a person: a release that no row covers."""
+    """Values that could not be read, and cases for a person: a release that no row covers."""
 
     def add(self, file: str, number: int, row: Mapping[str, Any], name: str, new: Plain) -> None:
         """Put a value that differs on record."""
@@ -132,7 +132,7 @@ def _companion(
 
 
 def _tags(rows: Sequence[Mapping[str, Any]], registry: Registry, found: Refresh) -> None:
-    """Which tags there are, and the cuDNN in those of which no row says it."""
+    """The tags that exist, and the cuDNN in tags whose rows lack it."""
     try:
         listed = registry.tags(IMAGE)
     except RtbuildError as problem:

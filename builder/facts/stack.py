@@ -1,7 +1,7 @@
-"""What would end up in the image: every framework, every copy of CUDA and cuDNN, and who says so.
+"""The content of an image to be: every framework, every copy of CUDA and cuDNN, each with its source.
 
 Rules do not look things up themselves. They read a :class:`Stack`, in which each value carries its source:
-what was read from a wheel or a registry if it is known, else the tables.
+a wheel or a registry if it was read, else the tables.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class Stack:
 
     @property
     def cudnn(self) -> Copy | None:
-        """What a framework without a copy of its own finds: the wheels', else apt's, else the base's."""
+        """The copy that a framework without its own finds: the wheels', else apt's, else the base's."""
         order = {"wheels": 0, "apt": 1, "base": 2}
         shared = [copy for copy in self.copies if copy.place in order]
         return min(shared, key=lambda copy: order[copy.place], default=None)
 
     def cudnn_for(self, compiled: Value) -> Copy | None:
-        """What a framework finds: libraries of two majors have two names, so each finds its own."""
+        """The copy that a framework finds: libraries of two majors have two names, so each finds its own."""
         shared = [copy for copy in self.copies if copy.place in {"wheels", "apt", "base"}]
         majors = {major(copy.version.text) for copy in shared if copy.version is not None}
         own = [c for c in shared if c.version is not None and major(c.version.text) == major(compiled.text)]

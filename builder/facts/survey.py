@@ -1,4 +1,4 @@
-"""Reading the releases of all frameworks from the user's package index, and what the tables make of them.
+"""Reads the releases of all frameworks from the user's package index, and makes the tables' rows of them.
 
 A release that the tables have already is read again only if its files on the index, or its row, are not
 those that were read. What was read is in the user's cache, so an interrupted survey continues.
@@ -39,7 +39,7 @@ _THREADS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What a survey may take; what is left over is read by the next one."""
+    """The limits of a survey; wheels beyond them are read by the next one."""
 
     bytes: int = 16 << 30
     seconds: float = 6 * 3600.0
@@ -69,14 +69,14 @@ class Job:
 
 @dataclass(kw_only=True)
 class Survey:
-    """What a survey came to."""
+    """The result of a survey."""
 
     tables: dict[str, ReleaseTable] = field(default_factory=dict)
     """By family, as they are to be."""
     changes: list[str] = field(default_factory=list)
-    """What differs from the tables as they are, a sentence each."""
+    """Differences from the tables as they are, a sentence each."""
     notes: list[str] = field(default_factory=list)
-    """What could not be read, and why."""
+    """Values that could not be read, with the reasons."""
     wheels: int = 0
     transferred: int = 0
     left: int = 0
@@ -93,7 +93,7 @@ def survey(
     say: Say | None = None,
     cache: Path | None = None,
 ) -> Survey:
-    """Read what is missing or changed in the tables of ``folder``. Writes nothing; no server makes it fail.
+    """Read missing and changed releases of the tables in ``folder``. Writes nothing; no server makes it fail.
 
     ``only`` names families; ``again`` reads every release, changed or not; ``say`` is told the wheels done,
     the wheels in all, and the bytes read.
@@ -128,7 +128,7 @@ def table_text(table: ReleaseTable) -> str:
 
 
 def _listed(family: Family, index: Index, found: Survey) -> tuple[dict[str, dict[str, WheelRelease]], bool]:
-    """What the index has of a family, and whether all of its pages could be read."""
+    """The releases of a family on the index, and whether all of its pages could be read."""
 
     found_pages = pages(family.distributions, index)
     failed = [
@@ -196,7 +196,7 @@ def _labels(listed: Listed) -> dict[str, WheelRelease]:
 
 
 def _stands(row: Raw, listed: Listed) -> bool:
-    """Whether a row is as it was written, and its files on the index are those that were read."""
+    """Whether a row is as it was written, and its files on the index are the ones that were read."""
     return row.get("sum") == total(row) and all(
         _same(name, files, listed) for name, files in row["files"].items()
     )
@@ -211,7 +211,7 @@ def _same(name: str, files: str, listed: Listed) -> bool:
 
 
 def _whole(row: Raw, listed: Listed) -> bool:
-    """Whether all of what a row is made of was read."""
+    """Whether all wheels of a row were read."""
     labels = _labels(listed)
     return all(any(told.metadata for told in labels[name].told.values()) for name in row["files"])
 

@@ -1,6 +1,6 @@
 """The compatibility tables in ``tables/``, read once on first use: one TOML file a subject.
 
-What each release of a framework is made of stands in ``tables/releases/``: see :mod:`.frameworks`.
+The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TagRow(Row):
     branches: tuple[str, ...] = ()
     """Older driver branches that ``NVIDIA_REQUIRE_CUDA`` lets start on data-centre GPUs."""
     consumer: bool = False
-    """True if those branches are let through on GeForce cards too."""
+    """True if these branches may start it on GeForce cards, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ class SystemRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class BuildRow(Row):
-    """What compiling a package needs."""
+    """Debian packages for compiling a package."""
 
     name: str
     """On the package index, in its normal form."""
@@ -210,7 +210,7 @@ def load(folder: Path | None = None) -> Facts:
 
 @functools.cache
 def read(folder: Path | None) -> Facts:
-    """What :func:`load` keeps: two threads that begin at once would each read it."""
+    """The tables, kept. :func:`load` locks: two threads that begin at once would each read them."""
     where = folder or resources.facts()
     cuda, cuda_sources = document(where / "cuda.toml")
     families = rows(FamilyRow, cuda, "families", cuda_sources, "cuda")

@@ -1,4 +1,4 @@
-"""What deep readings of wheels told, kept in the user's cache by the wheel's hash. Asks no network."""
+"""Results of deep readings of wheels, kept in the user's cache by the wheel's hash. Asks no network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kind = Literal["deep", "other", "metadata"]
 
 @dataclass(kw_only=True)
 class Told:
-    """What one wheel tells."""
+    """Values read from one wheel."""
 
     file: str
     metadata: str | None = None
@@ -30,7 +30,7 @@ class Told:
     unread: list[str] = field(default_factory=list)
     """Parts that could not be read, with the reason."""
     beyond: list[str] = field(default_factory=list)
-    """Values that may be told by a library of which only the beginning was read."""
+    """Values that may stand in the unread rest of a library."""
     transferred: int = 0
 
 

@@ -1,4 +1,4 @@
-"""What was read from wheels and base images themselves; the facts fill in what is not known here."""
+"""Values read from wheels and base images themselves; the facts fill in the missing ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class WheelTruth:
-    """What one wheel says of itself. A field that was not read, or that the wheel does not tell, is None."""
+    """Values that one wheel has of itself. A field that was not read, or that the wheel lacks, is None."""
 
     name: str
     """Canonical name (``nvidia-cudnn-cu12``)."""
@@ -51,7 +51,7 @@ class WheelTruth:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseTruth:
-    """What a registry says of a base image: its config's environment, or that there is no such tag."""
+    """A registry's answer about a base image: its config's environment, or that there is no such tag."""
 
     reference: str
     digest: str = ""
@@ -79,9 +79,9 @@ class Truth:
     locked: bool = False
     """True if ``wheels`` names every wheel of the image, so that one which is absent is really absent."""
     failed: str | None = None
-    """What the resolver said when these requirements were last locked, and could not be."""
+    """The resolver's reason if the last lock of these requirements failed."""
     unread: tuple[str, ...] = ()
-    """What was to be read and could not be, each with the reason."""
+    """Wheels and bases that could not be read, each with the reason."""
 
     def wheel(self, name: str) -> WheelTruth | None:
         wanted = canonicalize_name(name)
@@ -89,7 +89,7 @@ class Truth:
 
 
 def truth_of_base(base: RegistryBase) -> BaseTruth:
-    """From what the registry client inspected."""
+    """From an inspection by the registry client."""
     labels = dict(base.labels)
     name, version = (labels.get(f"org.opencontainers.image.{key}") for key in ("ref.name", "version"))
     system = f"{name}{version}" if name and version else None
@@ -97,7 +97,7 @@ def truth_of_base(base: RegistryBase) -> BaseTruth:
 
 
 def truth_of_pinned(pinned: Pinned, read: tuple[WheelTruth, ...] = ()) -> Truth:
-    """From a lock: every wheel by name and version, with what ``read`` tells of those of the same sha256."""
+    """From a lock: every wheel by name and version, with the values of ``read`` for the same sha256."""
     by_hash = {wheel.sha256: wheel for wheel in read}
     wheels = tuple(
         by_hash.get(wheel.sha256)

@@ -42,7 +42,7 @@ class Chosen:
 
 
 def distributions(cell: Cell) -> tuple[str, ...]:
-    """The frameworks of a cell, with JAX's plug-ins, which are what is compiled with CUDA."""
+    """The frameworks of a cell, with JAX's plug-ins, which are compiled with CUDA while jax is not."""
     found: list[str] = []
     for text in cell.frameworks:
         parsed = requirement(text)
@@ -98,7 +98,7 @@ def _one(parsed: Requirement, files: Files, fitting: dict[Tag, int], cell: Cell)
 
 
 def _wheels(files: Iterable[IndexFile]) -> Iterator[tuple[Version, IndexFile]]:
-    """Final releases that nobody took back."""
+    """Final releases that were not yanked."""
     for file in files:
         wheel = target.wheel_name(file.name)
         if wheel is not None and not wheel.version.is_prerelease and file.yanked is None:

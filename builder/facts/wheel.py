@@ -1,4 +1,4 @@
-"""What a wheel tells of itself, from its file name, its ``METADATA`` and a few of its members.
+"""The truth of a wheel, from its file name, its ``METADATA`` and a few of its members.
 
 Members are Python files with plain assignments, which are parsed and never run, and of two frameworks the one
 shared library that is small and yet linked with CUDA: the frameworks proper are hundreds of megabytes.
@@ -60,14 +60,14 @@ def _of_tensorflow(name: str, version: str) -> tuple[str, ...]:
 
 
 def optional_of(file: str) -> tuple[str, ...]:
-    """Those of :func:`members_of` that are read only where it is cheap."""
+    """The ones of :func:`members_of` that are read only if it is cheap."""
     return tuple(name for name in members_of(file) if not name.endswith(".py"))
 
 
 def truth_from_members(
     file: str, metadata: bytes | None, members: Mapping[str, bytes], *, sha256: str | None = None
 ) -> WheelTruth:
-    """A wheel's truth from what was read of it. What is absent or does not parse stays None."""
+    """A wheel's truth from its members. A value that is absent or does not parse stays None."""
     name, version, tags = _from_name(file)
     said = metadata_of(metadata)
     values = values_of(name.replace("tensorflow-cpu", "tensorflow"), members)
@@ -95,7 +95,7 @@ def truth_from_members(
 
 
 def with_deep(truth: WheelTruth, values: Values) -> WheelTruth:
-    """The truth with what a deep reading of the same wheel told."""
+    """The truth with the values of a deep reading of the same wheel."""
     known = {"cuda": truth.cuda, "cudnn": truth.cudnn, "glibc": truth.glibc}
     exact = {name: value for name, value in known.items() if value is not None}
     add(exact, {name: values[name] for name in known if name in values})
@@ -140,7 +140,7 @@ def metadata_of(text: str | bytes | None) -> Metadata:
 
 
 def _pinned_cudnn(told: str | None, requires: tuple[str, ...], name: str) -> str | None:
-    """The exact pin on NVIDIA's cuDNN is what the wheel was built with, more exact than what it tells itself.
+    """The exact pin on NVIDIA's cuDNN, with which the wheel was built; more exact than its own value.
 
     A range is not: it says what the wheel accepts, so only its lower bound's major and minor would count.
     """

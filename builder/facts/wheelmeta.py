@@ -95,7 +95,7 @@ def read_listed(
 def truth_of_wheel(
     file: IndexFile, session: Client, *, cache: Path | None = None
 ) -> tuple[WheelTruth, Remote]:
-    """The truth that a wheel says of itself, and what was read for it.
+    """A wheel's truth, and the members that were read for it.
 
     Fields that could not be read are None in the truth, and the remote's ``unknown`` says why.
     """

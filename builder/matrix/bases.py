@@ -1,4 +1,4 @@
-"""What an image can stand on: a reference to a registry image, or ``rootfs:debian/<suite>``."""
+"""Bases of images: a reference to a registry image, or ``rootfs:debian/<suite>``."""
 
 from __future__ import annotations
 

@@ -106,4 +106,4 @@ class MatrixDocument:
     options: Options
     publish: PublishSection
     complete: bool
-    """False if an error may have cost a cell; what no cell matches may then match a lost one."""
+    """False if an error may have cost a cell; a glob that matches no cell may then match the lost one."""

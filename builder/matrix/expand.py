@@ -1,4 +1,4 @@
-"""From what a file says to its cells, in the order in which it says them."""
+"""The cells of a matrix document, in the order of the file."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _product(document: MatrixDocument, problems: Problems) -> Iterator[_CellDraf
 
 
 def _dimensions(axes: Axes) -> list[list[dict[str, Setting]]]:
-    """What is multiplied: each axis, and each zip group where its first axis stands."""
+    """The factors of the product: each axis, and each zip group in the place of its first axis."""
     by_key = {axis.key: axis for axis in axes.axes}
     group_of = {key: group for group in axes.zips for key in group}
     dimensions: list[list[dict[str, Setting]]] = []
@@ -167,7 +167,7 @@ def _name(build: str) -> str:
 
 
 def _compiled(items: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Of ``from-source`` what is compiled, each with the Debian packages of its build."""
+    """The compiled packages of ``from-source``, each with the Debian packages of its build."""
     return tuple((_name(item), tuple(item.partition(":")[2].split())) for item in items if ":" in item)
 
 
@@ -278,7 +278,7 @@ def _clash(one: _CellDraft, other: _CellDraft) -> tuple[Span, Span, str]:
 
 
 def _values(key: str, row: _CellDraft, cell: Cell) -> tuple[str, ...]:
-    """What a glob on a key is tried on: any of these."""
+    """The values that a glob on a key is tried on."""
     if key == "id":
         return (cell.id,)
     if key == "platform":

@@ -1,4 +1,4 @@
-"""What a cell's profile asks of its packages, beside what the matrix names.
+"""Requirements and Debian packages that a cell's profile adds to the matrix's own.
 
 A profile's requirements are ordinary ones of the cell: they are locked, compared and shown like all others.
 """

@@ -24,7 +24,7 @@ _EXAMPLE = "*-py3.{8,9}-*"
 
 
 def read_publish(reader: Reader, node: Node | None) -> PublishSection:
-    """What the section says, each value checked by itself."""
+    """The values of the section, each checked by itself."""
     table = reader.table(node, "'publish'")
     if table is None:
         return PublishSection()

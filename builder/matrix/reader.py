@@ -1,4 +1,4 @@
-"""Nodes to checked texts: the small steps, each of which notes what is wrong and where."""
+"""Nodes to checked texts, in small steps, each of which notes errors with their places."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = {Scalar: "a single value", Items: "a list", Table: "a mapping"}
 
 
 class Reader:
-    """Reads parts of a file. What is wrong is noted, and left out of what a method gives."""
+    """Reads parts of a file. A wrong value is noted, and left out of the result."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
@@ -34,7 +34,7 @@ class Reader:
     # -- shapes
 
     def wrong_kind(self, node: Node | None, what: str, wanted: str, hint: str | None = None) -> None:
-        """Notes that a node is not what it should be. What is not there, or noted already, is no error."""
+        """Notes that a node is of another kind than wanted. An absent or already noted one is no error."""
         if node is None or isinstance(node, Hole):
             return
         if is_empty(node):
@@ -121,7 +121,7 @@ class Reader:
         return tuple(dict.fromkeys(text for text in found if text is not None))
 
     def _entries(self, node: Node, what: str) -> tuple[tuple[Node, ...], str]:
-        """What stands in a list, or alone in its place, and what one of it is called."""
+        """The entries of a list, or the one value in its place, and the name of an entry in messages."""
         if isinstance(node, Table):
             self.wrong_kind(node, what, "a list or a single value", "start each entry with '- '")
             return (), what
@@ -231,7 +231,7 @@ class Reader:
         return tuple(text for text in (version, name) if text is not None)
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
-        """Names; behind one that is compiled stands what its build needs: ``psycopg2: libpq-dev``."""
+        """Names; Debian packages of a build follow the name of a compiled package: ``psycopg2: libpq-dev``."""
         found: dict[str, tuple[str, Span]] = {}
         entries, called = self._entries(node, what)
         for entry in entries:

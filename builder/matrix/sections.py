@@ -150,7 +150,7 @@ def _repeated(reader: Reader, axis: Axis) -> None:
 def _zips(
     reader: Reader, node: Node | None, axes: Mapping[str, Axis], given: frozenset[str]
 ) -> tuple[tuple[str, ...], ...]:
-    """The groups of ``zip``. ``given`` names the axes, those that could not be read among them."""
+    """The groups of ``zip``. ``given`` names all axes, including the ones that could not be read."""
     hint = "a list of groups, as in [[base, cuda]]"
     items = reader.items(node, "'zip'", "a list of lists of axes", hint)
     if items is None:

@@ -67,7 +67,7 @@ class Selection:
     chosen: tuple[Cell, ...]
     left_out: tuple[tuple[Cell, str], ...]
     unmatched_skips: tuple[str, ...]
-    """``--skip`` globs that no cell matches: worth a warning, as what they named may have been renamed."""
+    """``--skip`` globs that no cell matches: worth a warning, as their cells may have been renamed."""
 
 
 def select(cells: Sequence[Cell], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Selection:

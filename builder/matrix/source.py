@@ -1,4 +1,4 @@
-"""A matrix file as text, and the list of what is wrong with it."""
+"""A matrix file as text, and the list of its errors."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user meets a Diagnostic
-    """What is wrong with a text, and where in it: ``offset`` and ``width`` count characters."""
+    """An error in a text, with its place: ``offset`` and ``width`` count characters."""
 
     def __init__(self, message: str, hint: str | None = None, offset: int = 0, width: int = 0) -> None:
         super().__init__(message)
@@ -28,13 +28,13 @@ class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user m
 
 @dataclass(frozen=True, kw_only=True)
 class Syntax:
-    """A kind of value: how it is checked here, and what of that an editor can check by JSON Schema."""
+    """A kind of value: its check, and the part of the check that an editor can do by JSON Schema."""
 
     check: Callable[[str], str]
     pattern: str | None = None
     choices: tuple[str, ...] = ()
     bare: tuple[str, ...] = ()
-    """What YAML makes of such a value without quotes, as JSON Schema's types: ``number`` for ``3.9``."""
+    """YAML's types of such a value without quotes, as JSON Schema names them: ``number`` for ``3.9``."""
     prose: bool = False
     """Text for people: line breaks and runs of blanks become one blank."""
     longest: int = 200

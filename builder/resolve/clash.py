@@ -73,7 +73,7 @@ class _Asked:
         return []
 
     def ways_out(self, demand: Demand, culprits: Sequence[str]) -> Iterator[str]:
-        """What is possible without each demand, or with another version of it."""
+        """The cells that become possible without each demand, or with another version of it."""
         for name, without in demand.parts():
             if culprits and name not in culprits:
                 continue

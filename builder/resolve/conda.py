@@ -1,4 +1,4 @@
-"""What a conda environment with PyTorch is in wheels: ``cudatoolkit=11.3`` becomes ``torch==1.12.1+cu113``.
+"""Conda environments with PyTorch told in wheels: ``cudatoolkit=11.3`` becomes ``torch==1.12.1+cu113``.
 
 rtbuild installs no conda packages. PyTorch's own channel has the same releases for the same CUDA versions as
 PyTorch's package indexes, and its build strings tell CUDA and cuDNN (``py3.9_cuda11.3_cudnn8.3.2_0``): so an
@@ -84,11 +84,11 @@ class Environment:
     requirements: tuple[str, ...]
     python: str | None
     notes: tuple[str, ...]
-    """What of the environment is not in them."""
+    """Parts of the environment that are not in them."""
 
 
 def read(text: str) -> tuple[list[CondaPackage], list[str]]:
-    """Packages, and what pip is to install, out of ``environment.yml`` or ``conda list --export|--explicit``.
+    """Packages, and pip's requirements, out of ``environment.yml`` or ``conda list --export|--explicit``.
 
     Raises:
         UsageError: It is none of these.
@@ -196,7 +196,7 @@ def _python(pytorch: CondaPackage, python: str | None) -> str | None:
 def _wheel(
     pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None
 ) -> tuple[str, list[str]]:
-    """The requirement, and what is different with it."""
+    """The requirement, and notes on differences."""
     if pytorch.version is None:
         return _newest(pytorch, by_name, known, python), []
     asked = pytorch.version

@@ -1,4 +1,4 @@
-"""What a question to ``resolve`` demands of an image, each demand with a name that people recognise."""
+"""The demands that a question to ``resolve`` makes on an image, each with a name that people recognise."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pythons(text: str) -> SpecifierSet:
 def split(
     wishes: Wishes, known: Facts, python: str | None = None
 ) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
-    """Frameworks, and what goes beside them.
+    """Frameworks, and the packages beside them.
 
     Of a framework that is named under several markers the one for the newest Python is taken, with a note.
     """

@@ -1,4 +1,4 @@
-"""What is possible by the rules, sent through the resolver: every other package has a say, too."""
+"""Sends cells that are possible by the rules through the resolver, which sees every other package."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _TURNS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
-    """What the resolver made of one proposal."""
+    """The resolver's answer about one proposal."""
 
     proposal: Proposal
     wheels: int | None = None
     """How many wheels the solution has; None if the resolver could not be asked."""
     unasked: str | None = None
-    """Why it could not be: the index did not answer, or nobody was to be asked."""
+    """The reason: the index did not answer, or nothing was to be asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +192,7 @@ def _bounds(
     free: Sequence[str],
     heard: Callable[[Demand], list[Proposal]],
 ) -> list[str]:
-    """What keeps the resolver from versions that the rules refuse together.
+    """Bounds that keep the resolver from versions that the rules refuse together.
 
     That is the newest version of the one framework in whose place another version helps; of those that are
     refused even alone; or else anything older of the last.

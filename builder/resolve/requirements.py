@@ -66,7 +66,7 @@ class NamedRequirement:
 
 @dataclass(kw_only=True)
 class Wishes:
-    """All that was asked for. ``notes`` name what was not taken over, with its line and the reason."""
+    """All requirements. ``notes`` name the ones that were not taken over, with line and reason."""
 
     wishes: list[NamedRequirement] = field(default_factory=list)
     index: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Wishes:
     notes: list[str] = field(default_factory=list)
 
     def add(self, text: str, place: str) -> None:
-        """Take over one requirement; what cannot be is noted.
+        """Take over one requirement; an address in its place is noted.
 
         Raises:
             UsageError: It is no requirement.
@@ -126,7 +126,7 @@ class Wishes:
 
 
 def from_arguments(texts: Iterable[str]) -> Wishes:
-    """What stands on the command line. Raises UsageError."""
+    """The requirements on the command line. Raises UsageError."""
     found = Wishes()
     for text in texts:
         found.add(text, "the command line")
@@ -134,7 +134,7 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
 
 
 def from_requirements(path: Path) -> Wishes:
-    """A requirements file, with those that it names. Raises UsageError, with file and line."""
+    """A requirements file, with the files that it names. Raises UsageError, with file and line."""
     found = Wishes()
     _requirements(path, found, ())
     return found
@@ -169,7 +169,7 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines without comments, those that end in a backslash joined, each with the number of its first."""
+    """Lines without comments, each with its number; lines that end in a backslash are joined."""
     joined, first = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
         first = first if joined else number

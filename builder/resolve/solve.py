@@ -37,7 +37,7 @@ ENOUGH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """A possible cell, and what the rules say about it."""
+    """A possible cell, and the findings on it."""
 
     cell: Cell
     findings: tuple[Finding, ...]

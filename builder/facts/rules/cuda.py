@@ -99,7 +99,7 @@ def libraries(stack: Stack) -> Iterator[Finding]:
 
 
 def _families(stack: Stack) -> set[str]:
-    """Families (``cublas``) that wheels bring, with what those bring along."""
+    """Families (``cublas``) that wheels bring, with the ones brought along."""
     names = {canonical(parsed.name) for parsed, _ in stack.asked}
     names |= {wheel.name for wheel in stack.truth.wheels}
     brought = [PINNED.get(f.name, set()) for f in stack.frameworks if f.brings == "pins"]
@@ -115,13 +115,13 @@ def _families(stack: Stack) -> set[str]:
 
 
 def _of_toolkit(stack: Stack) -> set[str]:
-    """What ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
+    """Families that ``cuda-toolkit[cublas,cudart]`` brings: its extras are named after the libraries."""
     extras = {extra for r, _ in stack.asked if r.name == "cuda-toolkit" for extra in r.extras}
     return {{"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc"}.get(extra, extra) for extra in extras}
 
 
 def linked(stack: Stack) -> Iterator[Finding]:
-    """``elf-needs``: what a wheel is linked with is there in that major version, by whoever brings it."""
+    """``elf-needs``: the libraries that a wheel is linked with are there in that major version."""
     copy = stack.cudnn
     brought = {"cudnn": copy.version if copy is not None else None, "cudart": stack.cuda}
     there = {"cudnn": copy is not None, "cudart": stack.cuda is not None or stack.base_has_libraries}

@@ -110,7 +110,7 @@ def version(stack: Stack) -> Iterator[Finding]:
 
 
 def _unread_base(stack: Stack) -> bool:
-    """Whether CUDA comes from an image of one's own, of which nothing says what is in it."""
+    """Whether CUDA comes from an image of the user's own, whose content is not known."""
     cell = stack.cell
     return cell.cuda.provider == "base" and cell.base.kind == "registry" and stack.tag is None
 
@@ -151,7 +151,7 @@ def _compare(
 
 
 def _strict(framework: CellFramework, built: str, there: str, *, ranged: bool) -> tuple[Outcome, str] | None:
-    """What speaks against a cuDNN that has to be the compiled one."""
+    """The reason against this cuDNN if it has to be the compiled one."""
     compiled = f"strict: {framework.label} was compiled with cuDNN {built}"
     if ranged:
         return Outcome.UNKNOWN, f"{compiled}, and pins leave open which is loaded; `rtbuild lock` settles it"

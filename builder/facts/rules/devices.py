@@ -71,7 +71,7 @@ def _floor(stack: Stack, cuda: Value) -> Value | None:
 
 
 def own_driver(stack: Stack, cuda: Value) -> Value | None:
-    """The driver that came with a toolkit: what compiling PTX on the spot needs."""
+    """The driver that came with a toolkit: compiling PTX at run time needs it."""
     version = short(cuda.text, 2)
     rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
     return Value(f"driver of CUDA {version}", rows[0].driver, rows[0].source) if rows else None

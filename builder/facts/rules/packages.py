@@ -1,4 +1,4 @@
-"""Packages beside the frameworks: NumPy's binary interface, and what the metadata of wheels demands."""
+"""Packages beside the frameworks: NumPy's binary interface, and requirements in wheels' metadata."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
 
 
 def _companion(parsed: Requirement | None) -> Iterator[Wish]:
-    """What a pinned release of torchvision and its like asks of the frameworks."""
+    """Requirements of a pinned release of torchvision and its like on the frameworks."""
     version = (pinned(parsed) if parsed is not None else None) or ""
     row = tables.companions().get(canonical(parsed.name)) if parsed is not None and version else None
     for line in row.requires if row is not None else ():

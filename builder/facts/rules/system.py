@@ -52,7 +52,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
 
 
 def _without_cuda(framework: CellFramework, platform: str) -> str | None:
-    """Why there is no CUDA in it; None if there is, or nobody knows."""
+    """The reason why there is no CUDA in it; None if there is, or if that is not known."""
     if framework.variant == "cpu":
         if framework.name == "jax":
             return (
@@ -106,7 +106,7 @@ def _why(framework: CellFramework) -> str:
 
 
 def unread(stack: Stack) -> Iterator[Finding]:
-    """``unread``: what was asked of a registry or an index was answered. The tables alone are no yes then."""
+    """``unread``: registry and index answered. If one did not, the tables alone are no yes."""
     for reason in stack.truth.unread:
         yield unknown("unread", reason)
 
@@ -120,7 +120,7 @@ def last_lock(stack: Stack) -> Iterator[Finding]:
 
 
 def yanked(stack: Stack) -> Iterator[Finding]:
-    """``yanked``: nobody took one of the wheels back."""
+    """``yanked``: no wheel was yanked by its maker."""
     for framework in stack.frameworks:
         row = framework.row
         if row is not None and row.yanked is not None and framework.wheel is None:
@@ -176,7 +176,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
 
 
 def compiled(stack: Stack) -> Iterator[Finding]:
-    """``compiled``: what is compiled from sources stands on the Debian release that it is compiled in."""
+    """``compiled``: code compiled from sources runs on the Debian release that it was compiled in."""
     cell = stack.cell
     if cell.compiled and cell.base.kind != "rootfs":
         names = ", ".join(name for name, _ in cell.compiled)
