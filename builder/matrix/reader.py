@@ -231,7 +231,7 @@ class Reader:
         return tuple(text for text in (version, name) if text is not None)
 
     def _builds(self, node: Node, syntax: Syntax, what: str) -> tuple[str, ...]:
-        """Names; Debian packages of a build follow the name of a compiled package: ``psycopg2: libpq-dev``."""
+        """Names; the Debian packages of its build follow a compiled one: ``psycopg2: libpq-dev``."""
         found: dict[str, tuple[str, Span]] = {}
         entries, called = self._entries(node, what)
         for entry in entries:
