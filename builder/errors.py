@@ -44,7 +44,7 @@ class UsageError(RtbuildError):
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostic:
-    """One thing wrong in a matrix file, at the place where it stands."""
+    """One error in a matrix file, with its place."""
 
     message: str
     span: Span

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Profile = Literal["plain", "colab"]
-"""What an image is for: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
+"""The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""
 
 
 PythonFrom = Literal["base", "standalone"]
@@ -40,7 +40,7 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What an image stands on, as the matrix names it.
+    """The base of an image, as the matrix names it.
 
     ``registry``: ``name`` is an image reference (``nvidia/cuda:11.8.0-base-ubuntu22.04``).
     ``rootfs``: ``name`` is ``<distribution>/<suite>`` (``debian/bookworm``).
@@ -66,7 +66,7 @@ class Cuda:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a matrix may set for all of its cells."""
+    """Options that a matrix sets for all of its cells."""
 
     compression: Literal["zstd", "gzip"] = "zstd"
     strict_cudnn: bool = False
@@ -117,7 +117,7 @@ class Cell:
     span: Span | None = field(default=None, compare=False)
 
     def inputs(self) -> dict[str, Any]:
-        """All that a lock depends on, as JSON: the cell without its place, reason and build options."""
+        """The inputs of a lock, as JSON: the cell without its place, reason and build options."""
         # Only if it is not the default: locks made before the key was there stay fresh.
         listed = {"dependencies": "listed"} if self.dependencies == "listed" else {}
         profile = {"profile": self.profile} if self.profile != "plain" else {}
@@ -150,7 +150,7 @@ class Exemption:
 
 @dataclass(frozen=True, kw_only=True)
 class Publishing:
-    """What a matrix says of publishing its images."""
+    """A matrix's settings for the publication of its images."""
 
     staging: str | None = None
     repository: str | None = None
@@ -184,7 +184,7 @@ class Wheel:
     uploaded: int = 0
     """When the index says it was uploaded, in seconds since 1970; 0 if the index does not say."""
     source: WheelSource | None = field(default=None, compare=False)
-    """What it is built from, for one that no index has: see :mod:`builder.sdist`."""
+    """The sources of a wheel that no index has: see :mod:`builder.sdist`."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -198,7 +198,7 @@ class StandalonePython:
     file: str
     sha256: str
     size: int
-    """In bytes; 0 if nobody has fetched it yet."""
+    """In bytes; 0 before it is fetched."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -217,25 +217,25 @@ class Compilation:
     """Of a wheel that was compiled: Debian packages, by name."""
 
     needs: tuple[str, ...]
-    """As the matrix names them for its build, beside the compiler."""
+    """Packages that the matrix names for the build, beside the compiler."""
     libraries: tuple[str, ...]
-    """Those whose libraries its files load, and that an image must so have."""
+    """Packages whose libraries the wheel links against; the image must contain them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WheelSource:
-    """All that the bytes of a built wheel depend on."""
+    """The inputs that decide the bytes of a built wheel."""
 
     sdist: Sdist
     requires: tuple[Wheel, ...]
-    """What its build needs, by name; none of it is in the image."""
+    """The wheels that its build requires, by name; none of them is in the image."""
     system: RootfsBase
     python: str
     """The one that the wheel is for: of ``system``, or ``interpreter``."""
     compiled: Compilation | None = None
     """None for pure Python."""
     interpreter: StandalonePython | None = None
-    """What runs the build, where ``system`` has no Python."""
+    """The Python that runs the build, if ``system`` has none."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -324,7 +324,7 @@ class Image:
     cell: Cell
     reference: str
     digest: str
-    """What the engine calls it: with the containerd image store the manifest digest, else the image id."""
+    """The engine's name for it: with the containerd image store the manifest digest, else the image id."""
     content: str
     """Digest over the ordered layer diff ids and the config without its dates: equal for equal content."""
     size: int
@@ -332,7 +332,7 @@ class Image:
     reused: bool = False
     """True if an image with the same inputs was there already and nothing was built."""
     pushed: str | None = None
-    """``repository@sha256:…``: where a registry has it, by the digest of its manifest there."""
+    """``repository@sha256:…``: its place in a registry, by the digest of its manifest there."""
 
     @property
     def manifest(self) -> str:
@@ -341,7 +341,7 @@ class Image:
 
 
 class Verdict(enum.StrEnum):
-    """What a report says in one word; see the table in ``docs/verdicts.md``."""
+    """The result of a report in one word; see the table in ``docs/verdicts.md``."""
 
     WORKS = "works"
     UNVERIFIED = "unverified"
@@ -362,7 +362,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the probe found in one image on one machine. ``document`` is the probe's own JSON, unchanged."""
+    """The probe's findings in one image on one machine. ``document`` is the probe's own JSON, unchanged."""
 
     cell_id: str
     image: str

@@ -38,7 +38,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def try_lock(path: Path) -> bool:
-    """Whether nobody holds the lock on ``path``."""
+    """Whether no process holds the lock on ``path``."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def own_prefix() -> str:
-    """What this user's folders are called in a place that several users share."""
+    """The prefix of this user's folders in a place that several users share."""
     return f"rtbuild-{os.geteuid()}-"
 
 
@@ -100,7 +100,7 @@ def locked_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 
 def sweep(parent: Path, prefix: str) -> None:
-    """Remove what dead processes of this user left: a folder whose lock nobody holds."""
+    """Remove the folders that dead processes of this user left: nobody holds their locks."""
     for folder in parent.glob(f"{glob.escape(prefix)}*"):
         with contextlib.suppress(OSError):
             file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

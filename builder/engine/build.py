@@ -1,4 +1,4 @@
-"""Runs ``docker buildx build``: its plain output is the log, the progress, and where errors are read."""
+"""Runs ``docker buildx build``: its plain output is the log and the progress, and errors are read from it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _HINTS = (
     ("Cannot connect to the Docker daemon", "the engine stopped: rtbuild doctor"),
     ("failed to get oci-layout", "the layer cache changed during the build: run the same command again"),
 )
-"""What to do about failures that are not the Dockerfile's, by a part of their text."""
+"""Remedies of failures that are not the Dockerfile's, by a part of their text."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
@@ -211,7 +211,7 @@ def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> N
 
 
 def hint_for(text: str) -> str | None:
-    """What to do about a failure of the engine's machine that this output shows."""
+    """The remedy of a failure of the engine's machine that this output shows."""
     return next((hint for part, hint in _HINTS if part in text), None)
 
 

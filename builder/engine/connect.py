@@ -1,4 +1,4 @@
-"""Finds the Docker Engine that the docker client would use, and says what is missing where it cannot."""
+"""Finds the Docker Engine that the docker client would use, and says what is missing if it cannot."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class Connection:
     builder: str = "default"
     """The buildx builder to name in every build: ``docker buildx use`` may have made another the default."""
     builder_driver: str = "docker"
-    """``docker`` where BuildKit is the engine's own."""
+    """``docker`` if BuildKit is the engine's own."""
     door: SshDoor | None = None
-    """What the client goes through to an engine that is reached by ssh."""
+    """The way of the client to an engine that is reached by ssh."""
 
     def close(self) -> None:
         self.client.close()
@@ -306,7 +306,7 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def checkout_script() -> Path | None:
-    """``scripts/ensure-engine`` where rtbuild runs from a checkout."""
+    """``scripts/ensure-engine``, if rtbuild runs from a checkout."""
     script = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
     return script if script.is_file() else None
 

@@ -48,7 +48,7 @@ class ProbeRun:
     """One run of a program in a container."""
 
     returncode: int
-    """The program's exit status, 128 + N where signal N ended it; -1 if it never ran or was stopped."""
+    """The program's exit status, 128 + N if signal N ended it; -1 if it never ran or was stopped."""
     stdout: str
     stderr: str
     seconds: float
@@ -62,7 +62,7 @@ class ProbeRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerRequest:
-    """What to run, and how long it may take in seconds."""
+    """A program to run, and the seconds that it may take."""
 
     reference: str
     argv: Sequence[str]

@@ -1,4 +1,4 @@
-"""What this machine has and lacks, each with its remedy. Looks, and changes nothing."""
+"""Checks of this machine, each with its remedy. Looks, and changes nothing."""
 
 from __future__ import annotations
 

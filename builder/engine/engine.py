@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _POLL = 0.1
 _CONTAINERD = "io.containerd.snapshotter.v1"
-"""``driver-type`` in ``docker info`` where images are kept by containerd."""
+"""``driver-type`` in ``docker info`` if containerd keeps the images."""
 
 
 class Engine(ImageStore):
@@ -61,7 +61,7 @@ class Engine(ImageStore):
         return self._connection.docker
 
     def facts(self) -> EngineFacts:
-        """What the engine and its machine can do, asked once per engine."""
+        """The abilities of the engine and its machine, asked for once per engine."""
         return self._facts
 
     @cached_property
@@ -208,7 +208,7 @@ class Engine(ImageStore):
             return container.run(self._client, request, cancel)
 
     def disk_free(self) -> int | None:
-        """Free bytes where the engine keeps images; None if that is not on this machine."""
+        """Free bytes on the disk of the engine's images; None if that is not on this machine."""
         if not self._connection.endpoint.local:
             return None
         root = Path(self._info().get("DockerRootDir", ""))

@@ -1,4 +1,4 @@
-"""What the engine and its machine are able to do, as one value."""
+"""The abilities of an engine and its machine, as one value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Gpu:
 
     name: str
     compute_capability: str | None
-    """``7.5``; None where ``nvidia-smi`` is too old to say."""
+    """``7.5``; None if ``nvidia-smi`` is too old to say."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuFacts:
-    """What is known about NVIDIA GPUs on the engine's machine, without starting a container."""
+    """NVIDIA GPUs on the engine's machine, as far as they are known without starting a container."""
 
     request: GpuRequest | None
     """The way in which this engine hands GPUs to a container; None if it has none."""
@@ -44,7 +44,7 @@ class GpuFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """What ``docker info`` and the machine say."""
+    """Facts from ``docker info`` and the machine."""
 
     version: str
     store: Literal["containerd", "graphdriver"]
@@ -52,7 +52,7 @@ class EngineFacts:
     """The storage driver or snapshotter: ``overlay2``, ``overlayfs``."""
     root: str
     disk_free: int | None
-    """Free bytes where images are stored; None if the engine is remote."""
+    """Free bytes on the disk of the images; None if the engine is remote."""
     platform: str
     """``linux/amd64``."""
     host: str
@@ -65,7 +65,7 @@ class EngineFacts:
     builder: str = "default"
     """The buildx builder. One that is not the engine's own loads what it built into the engine."""
     builder_driver: str = "docker"
-    """``docker`` where BuildKit is the engine's own; or ``docker-container``, ``kubernetes``, ``remote``."""
+    """``docker`` if BuildKit is the engine's own; or ``docker-container``, ``kubernetes``, ``remote``."""
 
     @property
     def takes_layers(self) -> bool:

@@ -1,4 +1,4 @@
-"""Images in the engine's store: what they hold, under which names."""
+"""Images in the engine's store: their content and their names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StoredImage:
 
     reference: str
     digest: str
-    """What the engine calls it: with the containerd image store the manifest digest, else the image id."""
+    """The engine's name for it: with the containerd image store the manifest digest, else the image id."""
     content: str
     """Digest over the ordered layer diff ids and the config without its dates; see :func:`content_digest`."""
     size: int
@@ -170,7 +170,7 @@ def _names(entry: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def said_by_engine(what: str) -> Iterator[None]:
-    """Make a CellError of what the engine answers, or of its silence."""
+    """Make a CellError of the engine's refusal, or of its silence."""
     try:
         yield
     except docker.errors.APIError as error:

@@ -1,4 +1,4 @@
-"""What a build needs to reach the user's network: certificate authorities and proxies.
+"""The user's network for a build: certificate authorities and proxies.
 
 Both are the user's own configuration, read where pip and the other tools read it. The authorities go to the
 build as a secret, which no layer and no history keeps; proxies as the predefined build arguments, which stay

@@ -1,4 +1,4 @@
-"""What this machine and its engine know about NVIDIA GPUs, without starting a container."""
+"""Facts about NVIDIA GPUs from this machine and its engine, without starting a container."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _CDI_KIND = "nvidia.com/gpu"
 _HOOK = "nvidia-container-runtime-hook"
-"""What dockerd looks for on its PATH to offer ``--gpus``
+"""The program that dockerd looks for on its PATH to offer ``--gpus``
 (https://github.com/moby/moby/blob/v26.1.5/daemon/nvidia_linux.go)."""
 
 _SECONDS = 20
 
 
 def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -> GpuFacts:
-    """From ``docker info`` and, where the engine is on this machine, from the files below ``root``."""
+    """From ``docker info`` and, if the engine is on this machine, from the files below ``root``."""
     runtimes = tuple(sorted(name for name in info.get("Runtimes") or {} if "nvidia" in name))
     devices = cdi_devices(info, root if local else None)
     traces = gpu_traces(root) if local else ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
-"""What trying again does not change."""
+"""Refusals, which trying again does not change."""
 _MISSING = re.compile("not found|manifest unknown|name unknown", re.IGNORECASE)
 _FULL = re.compile("no space left", re.IGNORECASE)
 

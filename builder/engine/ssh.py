@@ -1,6 +1,6 @@
 """An engine on another machine, reached as the docker client reaches it: by the user's own ``ssh``.
 
-The Docker SDK has a way of its own, which needs paramiko even where it is told to run ``ssh``. Here a local
+The Docker SDK has a way of its own, which needs paramiko even if it is told to run ``ssh``. Here a local
 socket stands for the engine's, and each connection to it is one ``ssh HOST docker system dial-stdio``
 (https://github.com/docker/cli/blob/v26.1.5/cli/connhelper/connhelper.go).
 """
@@ -74,7 +74,7 @@ class SshDoor:
         return self._folder / "docker.sock"
 
     def said(self) -> str:
-        """What ssh complained of, if it did."""
+        """The complaints of ssh, if there are any."""
         self._words.seek(0)
         return self._words.read()[-_WORDS:].decode(errors="replace").strip()
 

@@ -34,10 +34,10 @@ def turn_file(host: str, *, remote: bool) -> Path:
 def turn(
     file: Path, *, cancel: threading.Event | None = None, waits: Callable[[], None] | None = None
 ) -> Iterator[None]:
-    """Hold the GPUs until the block ends. ``waits`` is called once, where somebody else has them.
+    """Hold the GPUs until the block ends. ``waits`` is called once, if another process has them.
 
     The kernel lets go of the lock with the process, however that ends. Raises CancelledError, and CellError
-    where the file cannot be opened.
+    if the file cannot be opened.
     """
     descriptor = _open(file)
     try:

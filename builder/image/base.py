@@ -1,4 +1,4 @@
-"""What wheel layers are stacked on: a rootfs as one layer, or a registry image's own layers."""
+"""The base below the wheels: a rootfs as one layer, or a registry image's own layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from builder.oci.registry import Registry
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""What BuildKit gives an image that starts ``FROM scratch``: the plain way begins like that."""
+"""BuildKit's setting for an image that starts ``FROM scratch``, as the Dockerfile of a recipe does."""
 
 _FORMAT = 2
 """To be raised when a rootfs is held against other rules as it becomes a layer."""
@@ -39,7 +39,7 @@ _LAYER_TYPES = {
 
 
 def rootfs_key(base: RootfsBase, cell: Cell) -> str:
-    """What a rootfs's layer is looked up by: the packages, and how they become a system."""
+    """The key of a rootfs's layer: its packages, and the rules by which they become a system."""
     return f"rootfs{_FORMAT}-{content_key(base)}-{codec(cell.options.compression)}"
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from builder.recipe.values import RecipeStep
 
 FOLDER = "bytecode"
-"""What the template calls the layer."""
+"""The template's name of the layer."""
 _OUT = f"out/{FOLDER}/"
 _PYTHON = re.compile(
     r"(usr/|usr/local/)?lib/python[\d.]*|etc/python[\d.]*|(usr/|usr/local/)?bin/python[\d.]+|opt/python"
@@ -55,7 +55,7 @@ def makes_bytecode(step: RecipeStep) -> bool:
 
 
 def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:
-    """What the sources in ``packs`` are split into; ``made_by`` stands for script and interpreter.
+    """The sources in ``packs`` by their distribution; ``made_by`` stands for script and interpreter.
 
     The same rule as in the script: by the RECORD that names a file, if it is one alone.
     """

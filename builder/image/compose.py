@@ -1,4 +1,4 @@
-"""A cell's image put together: its documents, and where each layer is."""
+"""A cell's image put together: its documents and its layers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ComposedImage:
 
 
 def compose_image(work: Assembly) -> ComposedImage:
-    """Put an image together: every layer of the plan is known, what the recipe adds is made.
+    """Put an image together: the layers of the plan are known, those that the recipe adds are made.
 
     Raises :class:`~builder.errors.CellError` if two packages fight over a path, and
     :class:`~builder.errors.MissingToolError` if this machine cannot run the recipe's steps.

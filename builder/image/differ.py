@@ -1,4 +1,4 @@
-"""Compares two images file by file, and says of each difference where it may come from.
+"""Compares two images file by file, and gives the likely cause of each difference.
 
 Images are read as ``docker save`` writes them: a tar with ``manifest.json``, a config, and layers that are
 tar streams, compressed or not (https://github.com/moby/docker-image-spec). Only layers that differ are read.
@@ -45,7 +45,7 @@ class ComparedEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class FileDifference:
-    """What two layers disagree about. ``what`` is one of the words in :func:`_what`."""
+    """A file in which two layers differ. ``what`` holds words of :func:`_what`."""
 
     path: str
     what: tuple[str, ...]
@@ -81,7 +81,7 @@ class ImageDifference:
 
 
 class SavedImage:
-    """What ``docker save`` wrote about one image."""
+    """An image as ``docker save`` writes it."""
 
     def __init__(self, path: Path) -> None:
         self._tar = tarfile.open(path)  # noqa: SIM115 - closed by the context manager

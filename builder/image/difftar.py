@@ -100,7 +100,7 @@ def header(name: bytes, kind: bytes, *, mode: int, size: int, mtime: int, link: 
     extended = tar.block(
         _ascii(beside)[: tar.NAME].rstrip(b"/"), b"", b"x", 0, len(records), mtime=0, rest=_NO_REST
     )
-    # Old readers would take a file for a folder where its cut name ends in a slash.
+    # Old readers would take a file for a folder if its cut name ended in a slash.
     cut = _ascii(name)
     short = cut[: tar.NAME].rstrip(b"/") if len(cut) > tar.NAME else cut
     main = tar.block(

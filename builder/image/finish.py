@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""
 _EXPANSION = 4
-"""How much larger a layer is unpacked, where only its size is known."""
+"""Bytes unpacked for each byte of a layer of which only the compressed size is known."""
 _LOOKED_AT = 512 << 20
 """Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
 _NO_SYSTEM = SystemLayers()
@@ -50,7 +50,7 @@ _NO_SYSTEM = SystemLayers()
 
 @dataclass(frozen=True, kw_only=True)
 class Assembly:
-    """What one image is put together from, and who helps."""
+    """The parts of one image, and the helpers that put it together."""
 
     recipe: Recipe
     plan: Plan
@@ -130,7 +130,7 @@ class Workbench:
 
     @contextmanager
     def system(self, work: Assembly, *, alone: bool, memory: bool) -> Iterator[Scratch]:
-        """The base of ``work``, with nothing below ``/out``; nobody else has it until the block ends.
+        """The base of ``work``, with nothing below ``/out``, for this block alone.
 
         ``alone`` where it will be changed: then it is of no use to anybody later.
         """
@@ -156,7 +156,7 @@ class Workbench:
 
 
 def _need(work: Assembly) -> int:
-    """Bytes that the systems of these steps take: the base, what is looked at, and what is made of that."""
+    """Bytes that the systems of these steps take: the base, and the files that steps read and make."""
     base = sum(layer.unpacked or _EXPANSION * layer.size for layer in work.below)
     return base + _LOOKED_AT
 
@@ -235,7 +235,7 @@ def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
 
 
 def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
-    """The folders and libraries of the wheels, and where their sources can be had."""
+    """Lay out the folders and libraries of the wheels; the packs that have their sources."""
     packs = []
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")

@@ -63,12 +63,12 @@ class _Kept:
     content: bytes
     executable: bool
     link: str = ""
-    """Of a symbolic link, what it says."""
+    """The target of a symbolic link."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PythonTree:
-    """What an archive has that images get, by path below :data:`FOLDER`."""
+    """The files of an archive that images get, by path below :data:`FOLDER`."""
 
     files: Mapping[str, _Kept]
     glibc: str
@@ -108,7 +108,7 @@ def read_python(archive: Path, *, file: str, version: str, platform: str) -> Pyt
 
 
 def _mended(name: str, content: bytes) -> bytes:
-    """A text that says where and with what Python was built, as it is here."""
+    """A text that names the folder and the compiler of Python's build, with the image's own instead."""
     if not _MENDED.fullmatch(name) or content.startswith(b"\x7fELF"):
         return content
     content = _BUILT_AT.sub(b"/" + FOLDER.encode(), content)

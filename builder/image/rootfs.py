@@ -32,7 +32,7 @@ _MERGE_USR = """for name in bin sbin lib lib64; do
     mkdir -p "$1/usr/$name"
     ln -s "usr/$name" "$1/$name"
 done"""
-"""Before the first package: ``usr-is-merged`` (bookworm) installs only where these are links already. Later
+"""Before the first package: ``usr-is-merged`` (bookworm) installs only if these are links already. Later
 suites bring the same links in base-files. https://wiki.debian.org/UsrMerge"""
 _HINT = "sudo apt-get install mmdebstrap (Debian, Ubuntu), or use a base image from a registry"
 _NO_ROOT = "without root it needs newuidmap and lines of this user in /etc/subuid and /etc/subgid"
@@ -152,7 +152,7 @@ def _write_archive(debs: Sequence[Deb], files: Sequence[Path], folder: Path) -> 
 
 
 def _paragraph(deb: Deb, file: Path) -> str:
-    """The package's own control fields and where the file is."""
+    """The package's own control fields and the place of the file."""
     done = subprocess.run(["dpkg-deb", "--field", str(file)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CellError(f"{deb.package} {deb.version} is no Debian package: {done.stderr.strip()}")
@@ -194,7 +194,7 @@ def _command(base: RootfsBase, *, archive: Path, finish: Path) -> list[str]:
 
 
 def _environment(base: RootfsBase) -> dict[str, str]:
-    """Nothing of the user's environment but where things are: maintainer scripts see it."""
+    """Of the user's environment only paths: maintainer scripts see it."""
     kept = {name: os.environ[name] for name in ("HOME", "TMPDIR", "USER") if name in os.environ}
     # Without /sbin a user's PATH lacks ldconfig and start-stop-daemon, which dpkg demands.
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"

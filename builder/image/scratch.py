@@ -1,7 +1,7 @@
 """A folder that stands for an image for a moment: its base as far as a script needs it, and excerpts.
 
-Laid out in memory where there is room (:mod:`builder.layers.memory`). Of the base what no script reads stays
-away: zones, documentation, the package manager's lists, two files of three in a small Debian.
+Laid out in memory if there is room (:mod:`builder.layers.memory`). Files of the base that no script reads are
+left out: zones, documentation, the package manager's lists, two files of three in a small Debian.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Scratch:
         self.root = root.resolve()
         self._cancel = cancel
         self._new: set[str] = set()
-        """What the layer that is being unpacked has brought so far."""
+        """Paths that the layer being unpacked has brought so far."""
         self._folders: dict[str, Path] = {"": self.root}
 
     def unpack(self, blob: Path, media_type: str) -> None:

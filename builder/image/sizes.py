@@ -31,7 +31,7 @@ DEB_UNPACKED = 4.0
 PYTHON_UNPACKED = 3.0
 """The same for an archive of a standalone Python."""
 PYTHON_SIZE = 33_000_000
-"""Of such an archive that nobody has fetched yet, about: 3.12.10 to 3.12.16."""
+"""Of such an archive before it is fetched, about: 3.12.10 to 3.12.16."""
 _LARGEST = 20
 _SONAME = re.compile(
     r"/(lib(?:cudnn\w*|cublas|cublasLt|cudart|cufft|curand|cusolver|cusparse|nvrtc|nccl))\.so\.(\d+)[^/]*$"
@@ -88,10 +88,10 @@ class CellSize:
 
 
 def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]) -> CellSize:
-    """Measure the base and the wheels of a cell. ``place`` says where a download is, or would be.
+    """Measure the base and the wheels of a cell. ``place`` gives the path of a download.
 
-    What is neither a layer nor downloaded is estimated from its size in the lock. Files are those that
-    installing leaves, without what the matrix's ``slim`` leaves out.
+    Wheels that are neither layers nor downloaded are estimated from their sizes in the lock. Files are those
+    that installing leaves, without those that the matrix's ``slim`` leaves out.
     """
     lease = store.lease()
     try:

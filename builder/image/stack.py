@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from builder.model import Pinned, Wheel
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
-"""The rule of what is left out, as part of what a layer is made of."""
+"""The rule for files that are left out, as a part of layers' keys."""
 LARGE = 8 << 20
 """Bytes of a wheel file from which it gets a layer of its own. By the size in the lock, so that which layers
 an image has follows from the lock alone."""
@@ -58,7 +58,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What of a lock is a layer already, and what has to be made of which wheels."""
+    """The layers of a lock: those that are there, and those to be made of which wheels."""
 
     pinned: Pinned
     store: LayerStore
@@ -193,18 +193,18 @@ def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
 
 
 def python_key(pinned: Pinned) -> str:
-    """What the layer of a standalone Python is looked up by: the archive, and how it is laid out."""
+    """The key of the layer of a standalone Python: the archive, and the form in which it is laid out."""
     sha256 = pinned.python.sha256 if pinned.python is not None else ""
     return f"python{pythontar.FORMAT}-{sha256}-{codec(pinned.cell.options.compression)}"
 
 
 def python_title(pinned: Pinned) -> str:
-    """What the layer of a standalone Python is called: ``CPython 3.12.16, standalone``."""
+    """The title of the layer of a standalone Python: ``CPython 3.12.16, standalone``."""
     return f"CPython {pinned.python.version}, standalone" if pinned.python is not None else ""
 
 
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
-    """What the layer is looked up by: first for wheels without scripts, then with what scripts depend on."""
+    """The keys of a layer: first for wheels without scripts, then with all that scripts depend on."""
     style = scripts.style(pip_of(pinned).version)
     names_python = any(scripts.depends_on_python(wheel.name) for wheel in wheels)
     variant = f"{style}-py{pinned.cell.python}" if names_python else style

@@ -1,4 +1,4 @@
-"""Which compressors do the work, chosen once: ISA-L where it is installed, else zlib; and zstandard.
+"""Compressors, chosen once: ISA-L if it is installed, else zlib; and zstandard.
 
 The bytes of a compressed layer depend on the library that made it. :func:`codec` names it, the name is part
 of what a layer is looked up by, and so the same lock gives the same digests with the same libraries.
@@ -64,7 +64,7 @@ def decompressed(file: BinaryIO, media_type: str) -> Any:
 def compressor(compression: Compression, size: int) -> Any:
     """A fresh compressor for a stream of ``size`` bytes: ``compress`` takes pieces, ``flush`` ends it."""
     if compression == "zstd":
-        # One thread: more give other bytes, and less throughput here, where the other core has its own layer.
+        # One thread: more give other bytes, and less throughput here: the other core has its own layer.
         return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compressobj(size=size)
     if isal_zlib is not None:
         return isal_zlib.compressobj(_IGZIP_LEVEL, isal_zlib.DEFLATED, _GZIP)

@@ -1,6 +1,6 @@
-"""Where a system is laid out for a moment: in memory where there is room, else beside the store.
+"""Temporary folders for a system: in memory if there is room, else beside the store.
 
-Small files cost a tenth there of what they cost on a disk: 4,000 in 0.10 s, and in 1.48 s on ext4.
+4,000 small files take 0.10 s in memory, and 1.48 s on ext4.
 """
 
 from __future__ import annotations

@@ -45,12 +45,12 @@ class Packed:
     sha256: str
     """Of the content, in hexadecimal; empty if it is not all here."""
     ranges: tuple[tuple[int, int], ...]
-    """Offset and length of what is here."""
+    """Offsets and lengths of the parts that are here."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What :func:`write_pack` takes for a file."""
+    """A file on its way into a pack, or out of it."""
 
     file: Packed
     pieces: Sequence[bytes]
@@ -65,7 +65,7 @@ class Pack:
     files: tuple[Packed, ...]
     """In the order of their contents."""
     notes: Mapping[str, Any]
-    """What the maker wanted to be known without reading contents."""
+    """The maker's notes, read with the index."""
     _start: int
 
     def contents(self, wanted: Callable[[Packed], bool]) -> Iterator[Content]:

@@ -50,7 +50,7 @@ SIGNED, SIGNATURE = "io.rtbuild.layers.signed", "io.rtbuild.layers.signature"
 
 
 def description(key: str, record: Record, files: bytes) -> bytes:
-    """The config of a layer, which says what it was made of; ``files`` is the list of what is in it."""
+    """The config of a layer, which names its sources; ``files`` lists its content."""
     return canonical_json(
         {
             "schema": SCHEMA,
@@ -63,12 +63,12 @@ def description(key: str, record: Record, files: bytes) -> bytes:
 
 
 def signed_text(configs: Iterable[bytes]) -> bytes:
-    """What is signed for several descriptions at once: their digests, as canonical JSON."""
+    """The text that is signed for several descriptions at once: their digests, as canonical JSON."""
     return canonical_json({"rtbuild": "layers", "configs": sorted(map(sha256_of, configs))})
 
 
 def signature_of(manifest: dict[str, Any], config: bytes) -> tuple[bytes, str] | None:
-    """What was signed, and the signature, if that speaks of this description; else None."""
+    """The signed text and the signature, if they cover this description; else None."""
     notes = manifest.get("annotations")
     text, signature = (notes.get(SIGNED), notes.get(SIGNATURE)) if isinstance(notes, dict) else (None, None)
     if not isinstance(text, str) or not isinstance(signature, str):
@@ -114,7 +114,7 @@ def config_digest(manifest: dict[str, Any], where: str) -> str:
 
 
 def read(config: bytes, manifest: dict[str, Any], key: str, where: str) -> Record:
-    """The layer that a config describes, with the list of what is in it.
+    """The layer that a config describes, with the list of its content.
 
     Raises :class:`~builder.errors.RegistryError` if it is another one than ``key`` asks for, or its parts
     do not agree.

@@ -107,7 +107,7 @@ class LayerStore:
         return record if self._is_sound(record.layer.digest, record.layer.size) else None
 
     def has(self, key: str) -> bool:
-        """Whether the layer made of ``key`` seems to be here: nothing keeps it, nobody looked into it."""
+        """Whether the layer of ``key`` seems to be here; it is neither leased nor checked."""
         record = self._read(key)
         return record is not None and self.blob(record.layer.digest).exists()
 
@@ -133,7 +133,7 @@ class LayerStore:
         return record, True
 
     def files(self, key: str) -> bytes:
-        """What the maker of ``key`` left as :attr:`Record.files`."""
+        """:attr:`Record.files` of the layer of ``key``."""
         return self._files(key).read_bytes()
 
     def usage(self) -> int:
@@ -214,7 +214,7 @@ class LayerStore:
         return stamp in (self._good.get(digest), self._recalled(digest)) or self._hash_is_right(digest)
 
     def _hash_is_right(self, digest: str) -> bool:
-        """Read and hash the blob; remove it where it is not what its name says."""
+        """Read and hash the blob; remove it if its hash is not its name."""
         try:
             stamp = _stamp(self.blob(digest))
             actual = file_sha256(self.blob(digest))
@@ -270,7 +270,7 @@ class LayerStore:
         return sorted(digests, key=lambda digest: (used.get(digest, 0.0), digest))
 
     def _leased(self) -> set[str]:
-        """What living leases keep. A lease whose lock is free belongs to nobody."""
+        """The names in living leases. A lease whose lock is free belongs to a process that has ended."""
         leased: set[str] = set()
         for path in self.folder("leases").iterdir():
             if try_lock(path):
@@ -302,6 +302,6 @@ class LayerStore:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes when a file does: the kernel sets the last of these times and nobody can set it back."""
+    """Inode, size and times of a file. The kernel sets the last of them; no program can set it back."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -1,4 +1,4 @@
-"""Tar headers that depend on nothing but what they say: POSIX ustar, with pax where that is too small.
+"""Tar headers that depend on nothing but what they say: POSIX ustar, with pax for what does not fit.
 
 Written by hand because :mod:`tarfile` spends most of its time on choices that are fixed here.
 """
@@ -17,7 +17,7 @@ MAX_SIZE = 8**11 - 1
 _REST = b"\0" * 64 + b"0000000\0" * 2  # user and group names, device numbers
 
 END = b"\0" * (2 * _BLOCK)
-"""What closes an archive."""
+"""The end of an archive."""
 
 
 def padding(size: int) -> bytes:

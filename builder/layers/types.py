@@ -21,7 +21,7 @@ class Layer:
     """One compressed layer in a blob store. Sizes are in bytes."""
 
     title: str
-    """What it holds, for people: ``nvidia-cudnn-cu11 8.6.0.163``."""
+    """Its content, for people: ``nvidia-cudnn-cu11 8.6.0.163``."""
     digest: str
     """``sha256:…`` of the compressed blob."""
     diff_id: str
@@ -33,7 +33,7 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class BaseLayers:
-    """What wheel layers are stacked on: the base's layers, bottom first, and its image config."""
+    """The base of an image: its layers, lowest first, and its image config."""
 
     layers: tuple[Layer, ...]
     config: Mapping[str, Any]

@@ -94,7 +94,7 @@ class TarReader:
             extended, before = {}, 0
 
     def content(self) -> Iterator[bytes]:
-        """What is left of the content of the entry that came last, in pieces."""
+        """The unread rest of the last entry's content, in pieces."""
         while self._left:
             piece = self._take(min(self._left, _BUFFER))
             self._left -= len(piece)
@@ -162,7 +162,7 @@ class TarReader:
         return found
 
     def error(self, problem: str) -> CellError:
-        """What to raise for this layer."""
+        """The error to raise about this layer."""
         return CellError(f"{self._what} cannot be unpacked: {problem}")
 
     def _take(self, size: int) -> bytes:

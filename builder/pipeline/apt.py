@@ -1,4 +1,4 @@
-"""What apt brought into an image: recorded, and compared with the time before.
+"""The packages that apt brought into an image: recorded, and compared with the time before.
 
 On a registry's base the versions are what the distribution's archives hold on the day of the build; no lock
 fixes them. The build leaves a list in the image; this reads it there, and names what is another than it was.
@@ -28,7 +28,7 @@ _NAMED = 6
 
 
 def read_packages(engine: Engine, image: Image) -> tuple[InstalledPackage, ...]:
-    """What apt brought in; nothing if no step had to install anything. Raises CellError."""
+    """The packages that apt brought in; none if no step had to install any. Raises CellError."""
     content = engine.read_file(image.digest, LIST, limit=4 << 20)
     if content is None:
         return ()

@@ -1,4 +1,4 @@
-"""Is there room for what is about to be built? Answered from the lock, before the first byte is fetched."""
+"""Checks the room on the disk for images to be built, by their lock, before the first byte is fetched."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def estimate(
     cached: frozenset[str] = frozenset(),
     ready: frozenset[str] = frozenset(),
 ) -> Need:
-    """What building these cells takes. Wheels and bases that cells share count once.
+    """The bytes that building these cells takes. Wheels and bases that cells share count once.
 
     By their sha256, ``cached`` are wheels that were fetched before, and ``ready`` those whose layers are
     made: of these the cache needs nothing more.

@@ -152,7 +152,7 @@ def system_layers(
 def _stages_below(
     site: Site, engine: Engine, recipe: Recipe, base: BaseLayers, layout: Path
 ) -> Mapping[str, str]:
-    """The base in the place of every stage below ``system``: all of them, or BuildKit 0.13 looks up their
+    """The base instead of every stage below ``system``: all of them, or BuildKit 0.13 looks up their
     images and sends their files although they are not built.
     """
     pinned = recipe.pinned.base

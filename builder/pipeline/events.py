@@ -1,4 +1,4 @@
-"""What happens to cells while they walk the line, as values. A console makes a board or lines of them."""
+"""Events of cells on their way, as values. A console makes a board or lines of them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class StageStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class StageProgress:
-    """Where a stage is: a line of text, and how far in ``unit`` where that is known."""
+    """The progress of a stage: a line of text, and ``done`` of ``total`` bytes if that is known."""
 
     cell: str
     stage: Stage

@@ -41,7 +41,7 @@ class LockKeeper:
         return pinned
 
     def previous(self, cell: Cell) -> Pinned | None:
-        """The entry even where it is stale: a new resolution moves away from it no more than it must."""
+        """The entry even if it is stale: a new resolution moves away from it no more than it must."""
         return None if self._lockfile is None else pinned_cell(cell, self._lockfile, stale=True)
 
 

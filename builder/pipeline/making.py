@@ -1,4 +1,4 @@
-"""One cell's image: layers found or made, put together, and brought to where it is wanted."""
+"""One cell's image: layers found or made, put together, and brought into engine, repository or folder."""
 
 from __future__ import annotations
 

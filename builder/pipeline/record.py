@@ -1,4 +1,4 @@
-"""The versioned JSON document of a run: what was asked, what came of each cell, and the evidence."""
+"""The versioned JSON document of a run: the command, the outcome of each cell, and the evidence."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from builder.recipe.values import Recipe
 
 _DOWNLOADS = ("wheels", "debs", "apt")
-"""What the second build may share with the first: files that are checked against the lock's hashes."""
+"""Folders that the second build shares with the first: their files are checked against the lock's hashes."""
 _AGAIN = "again-"
 _KEPT_FILES = 20
 _KEPT_BYTES = 64 << 20
@@ -65,7 +65,7 @@ class Comparison:
         return self.difference is None
 
     def document(self) -> dict[str, Any]:
-        """What ``--json`` prints about the cell."""
+        """The document that ``--json`` prints about the cell."""
         found = self.difference
         return {
             "reproducible": self.same,
@@ -127,7 +127,7 @@ def check_reproducible(
 
 
 def refuse_difference(comparison: Comparison) -> None:
-    """Raise CellError with every difference's likely reason, where there is one."""
+    """Raise CellError with every difference's likely reason, if there is a difference."""
     if comparison.difference is not None:
         raise CellError(_say(comparison, comparison.difference), hint=_hint(comparison))
 

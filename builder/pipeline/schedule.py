@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Walk:
-    """The way of one cell: emits its events, times its stages, remembers where it is."""
+    """The way of one cell: emits its events, times its stages, remembers the current one."""
 
     def __init__(self, cell: Cell, emit: Emit, cancel: threading.Event) -> None:
         self.cell = cell

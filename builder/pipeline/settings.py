@@ -1,4 +1,4 @@
-"""What a run is asked to do, as one frozen value."""
+"""The settings of a run, as one frozen value."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Settings:
     output: Path | None = None
     """Where images are written as an OCI layout, without an engine."""
     layers_from: str | None = None
-    """The repository where ready-made layers are looked for. None: they are made here, also for ``push``."""
+    """The repository that is searched for ready-made layers. None: they are made here, also for ``push``."""
     layers_key: str | None = None
     """The public key whose signature on a layer there counts: a file, or a key service's URI."""
     key: str | None = None

@@ -1,4 +1,4 @@
-"""Ready-made layers in a registry: found by what they are made of, fetched where needed, left for others."""
+"""Ready-made layers in a registry: found by what they are made of, fetched if needed, left for others."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class SharedLayers:
         self.registry.put_manifest(f"{self.repository}:{shared.shared_tag(key)}", manifest, MANIFEST)
 
     def _listed(self) -> frozenset[str]:
-        """All tags, asked for once: one question in the place of two for every layer of every cell."""
+        """All tags, asked for once: one question instead of two for every layer of every cell."""
         with self._guard:
             if self._tags is None:
                 try:

@@ -44,7 +44,7 @@ class _Door(cached_property[T]):
 
 
 class Site:
-    """What the stages work with. Doors and stores open when they are needed: most runs need few of them."""
+    """Clients and stores for the stages. Each opens when it is needed: most runs need few of them."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Site:
 
     @property
     def made(self) -> MadeImages:
-        """What was made with this cache."""
+        """The images that were made with this cache."""
         from builder.evidence.made import MadeImages
 
         return MadeImages(self.settings.cache / "made")
@@ -114,7 +114,7 @@ class Site:
 
     @_Door
     def builders(self) -> People | None:
-        """Whose signature a staged image needs that was not made here. None: nobody's is looked at."""
+        """The people whose signature a staged image needs that was not made here; None if it needs none."""
         from builder.evidence.signatures import People
 
         settings = self.settings

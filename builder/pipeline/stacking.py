@@ -1,4 +1,4 @@
-"""What a build needs is fetched: wheels, the base."""
+"""Fetches the files of a build: wheels, the base, a standalone Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verification of what another machine built: pulled from a staging repository by digest, reported there."""
+"""Verification of another machine's image: pulled from a staging repository by digest, reported there."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _pull(walk: Walk, engine: Engine, staged: Staged) -> Image:
 
 
 def _share(walk: Walk, site: Site, staged: Staged, report: Report) -> None:
-    """Attach every report on this digest that is kept here; say where there is none that may travel."""
+    """Attach every report on this digest that is kept here; note if there is none that may travel."""
     if report.test_double:
         walk.note("the report stays here: a test double took part in it", warning=True)
         return

@@ -120,7 +120,7 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
 
 def outcome_of(report: Report) -> CellOutcome:
-    """What a verdict means for a cell: the image's fault fails it, the machine's does not."""
+    """The outcome of a cell by its verdict: the image's fault fails it, the machine's does not."""
     match report.verdict.value:
         case "works":
             return CellOutcome.WORKS

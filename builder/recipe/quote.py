@@ -213,7 +213,7 @@ FILTERS: Mapping[str, Callable[..., Quoted]] = {
     "value": value,
     "wheel_file": wheel_file,
 }
-"""What the templates may use, and all that they may use."""
+"""All that the templates may use."""
 _guard = threading.Lock()
 
 

@@ -94,7 +94,7 @@ def pip_of(pinned: Pinned) -> Wheel:
 
 
 def _values(pinned: Pinned, pip: Wheel, *, version: str) -> dict[str, Any]:
-    """What the templates are given."""
+    """The values for the templates."""
     cell, base = pinned.cell, pinned.base
     values = {
         "base": base,
@@ -237,7 +237,7 @@ def _labels(pinned: Pinned, *, version: str, inputs: str) -> Iterator[tuple[str,
 
 
 def _title(pinned: Pinned) -> str:
-    """What an image is called for people: frameworks, Python and base."""
+    """The title of an image, for people: frameworks, Python and base."""
     cell = pinned.cell
     parts = [text.replace("==", " ") for text in cell.frameworks]
     version = cell.python if pinned.python is None else pinned.python.version

@@ -1,4 +1,4 @@
-"""Wheels out of source distributions: the same bytes on each machine, from setup code that nobody trusts.
+"""Wheels out of source distributions: the same bytes on each machine, from setup code that is not trusted.
 
 Foreign code runs in :mod:`builder.sandbox` alone: a Debian of its own, with no network, no secret and no
 file of this machine in reach. :mod:`.workshop` is the way in.

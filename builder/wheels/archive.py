@@ -1,6 +1,6 @@
 """Reads a wheel's zip file without believing it: every name, size and checksum is checked.
 
-Unlike :mod:`zipfile`, which is used for the table of contents only, the data is inflated by ISA-L where it is
+Unlike :mod:`zipfile`, which is used for the table of contents only, the data is inflated by ISA-L if it is
 installed (twice as fast as zlib) and outside the interpreter's lock.
 """
 
@@ -40,7 +40,7 @@ DEEPEST_PATH, LONGEST_PATH = 64, 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
-    """A file in the archive. ``start`` is where its data begins; sizes are in bytes."""
+    """A file in the archive. ``start`` is the offset of its data; sizes are in bytes."""
 
     name: str
     start: int
@@ -70,7 +70,7 @@ class Archive:
         self._file.close()
 
     def error(self, problem: str) -> CellError:
-        """What to raise for this wheel."""
+        """The error to raise about this wheel."""
         return CellError(
             f"{self.path.name}: {problem}",
             hint="the file is not as its author built it, or was built wrong: "

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from builder.wheels.excerpt import Excerpt
 
 LAYOUT = 1
-"""Version of what a wheel's layer looks like. Goes up with every change to the bytes of a tar stream, and is
-part of what layers are looked up by."""
+"""Version of the form of a wheel's layer. Goes up with every change to the bytes of a tar stream, and is
+part of the layers' keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ def write_layer(
 
 
 def _listing(sources: Sequence[InstalledWheel]) -> Listing:
-    """Every path of every wheel; what it holds only where several have it."""
+    """Every path of every wheel, with mode and hash if several wheels have the path."""
     count = Counter(file.path for source in sources for file in source.tree.files)
     return {
         source.tree.wheel.name: {

@@ -50,7 +50,7 @@ class Skeleton:
         self._position += len(piece)
 
     def ranges(self) -> list[tuple[int, bytes]] | None:
-        """What was kept, by offset, after the last piece.
+        """The parts that were kept, by offset, after the last piece.
 
         None if one reading was not enough: the names stand too far in front of what points to them, or
         the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as

@@ -1,6 +1,6 @@
-"""What the recipe's own steps look at in a layer of wheels, kept beside it in the store.
+"""The part of a layer of wheels that the recipe's steps read, kept beside the layer in the store.
 
-They compile Python sources and let ``ldconfig`` look at libraries, which is a hundredth of what there is: so
+The steps compile Python sources and have ``ldconfig`` read libraries, a hundredth of all bytes: so
 that it is not unpacked for them again and again, it is set aside when a wheel becomes a layer, and taken from
 the layer where that came from elsewhere. Any other file is left out: a step that opened one would fail.
 """
@@ -78,7 +78,7 @@ class Excerpt:
     _taken: list[_Taken] = field(default_factory=list)
 
     def take(self, path: str, mode: int, size: int) -> Callable[[bytes], None] | None:
-        """What to call with each piece of this file, if it is looked at."""
+        """The function to call with each piece of this file, if the steps read it; else None."""
         self.folders.update(parents(path))
         if is_source(path) or path in self.whole:
             part: ExcerptPart = _Whole()
@@ -94,7 +94,7 @@ class Excerpt:
         return frozenset(one.path for one in self._taken if one.part.ranges() is None)
 
     def contents(self) -> tuple[list[Content], dict[str, Any]]:
-        """What was kept, libraries first, and notes: the folders, and whose sources are which."""
+        """The parts that were kept, libraries first, and notes: folders, and the sources of each RECORD."""
         contents, records = [], dict[str, list[str]]()
         for one in sorted(self._taken, key=lambda one: (is_source(one.path), one.path)):
             pieces = one.part.ranges()
@@ -128,7 +128,7 @@ def keep_excerpt(layer: Layer, excerpt: Excerpt, *, store: LayerStore, lease: Le
 def excerpt_of(
     layer: Layer, blob: Callable[[Layer], Path], *, store: LayerStore, lease: Lease, cancel: threading.Event
 ) -> Pack:
-    """The excerpt of a layer, taken from its ``blob`` where nobody kept it."""
+    """The excerpt of a layer, taken from its ``blob`` if the store lacks it."""
 
     def make() -> tuple[Sequence[Content], Mapping[str, Any]]:
         path = blob(layer)

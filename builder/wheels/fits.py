@@ -41,7 +41,7 @@ def check_tags(wheel: Wheel, cell: Cell) -> None:
 
 
 def check_python(name: str, requires: str | None, cell: Cell) -> None:
-    """Raise :class:`~builder.errors.CellError` where ``Requires-Python`` allows no patch release of it."""
+    """Raise :class:`~builder.errors.CellError` if ``Requires-Python`` allows no patch release of it."""
     if not requires:
         return
     try:

@@ -1,4 +1,4 @@
-"""What installing a wheel would leave on disk, worked out from the file without unpacking it.
+"""The files that installing a wheel would leave, worked out without unpacking it.
 
 Paths, modes, scripts and the rewritten ``RECORD`` are those of ``pip install --no-compile`` into the image's
 prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a test compares the two trees.
@@ -50,9 +50,9 @@ class File:
     mode: int
     size: int
     sha256: str | None
-    """In hexadecimal; None if nobody says, which only files outside of ``RECORD`` are."""
+    """In hexadecimal; None for a file that ``RECORD`` does not name."""
     content: bytes | Member
-    """What pip makes, or where in the archive it stands."""
+    """The bytes that pip makes, or the member of the archive."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ def _destination(archive: Archive, name: str, wheel_name: str) -> str | None:
         "platlib": SITE,
         "scripts": _BIN,
         "data": PREFIX,
-        # pip has the Python's version where this says ``python``; recipes link the one to the other.
+        # pip writes the Python's version in the place of ``python``; recipes link the one to the other.
         "headers": f"{PREFIX}/include/site/python/{wheel_name}",
     }
     if scheme not in roots or not path:
@@ -237,7 +237,7 @@ def _check_hash(archive: Archive, name: str, content: Iterable[bytes], hashed: s
 def _generated(
     archive: Archive, info: str, points: dict[str, str], *, python: str, style: Style
 ) -> Iterator[File]:
-    """What pip adds: a script for each entry point, and its two marks."""
+    """The files that pip adds: a script for each entry point, and its two marks."""
     try:
         for name, content in scripts(points, interpreter=_INTERPRETER, python=python, style=style):
             yield _made(f"{_BIN}/{name}", content, 0o755)
