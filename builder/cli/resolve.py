@@ -123,7 +123,8 @@ def wishes(
     if notebook is not None:
         others.append(reading.from_notebook(notebook))
     if environment is not None:
-        others.append(_from_conda(environment))
+        told = conda.read(reading.read_text(environment))
+        others.append(conda.in_wheels(*told, tables.load(), str(environment)))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -135,14 +136,6 @@ def wishes(
             hint="as in `rtbuild resolve torch`; or -r, --pyproject, --notebook, --conda",
         )
     return found.merged()
-
-
-def _from_conda(path: Path) -> Wishes:
-    told = conda.in_wheels(*conda.read(reading.read_text(path)), tables.load())
-    found = reading.Wishes(python=told.python, notes=[f"{path}: {note}" for note in told.notes])
-    for text in told.requirements:
-        found.add(text, str(path))
-    return found
 
 
 def propose(

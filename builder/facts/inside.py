@@ -148,11 +148,16 @@ def _glibc(content: bytes) -> Values:
     return _told(glibc=linked.glibc if linked else None)
 
 
-def _torch_version(content: bytes) -> Values:
+def _version_module(content: bytes) -> Values:
+    """The modules with versions of PyTorch, ONNX Runtime and Paddle."""
     values = assignments(content)
-    cuda = version_text(values.get("cuda"))
+    named = next((name for name in ("cuda", "cuda_version") if name in values), None)
+    cuda = version_text(values[named]) if named else None
     return _told(
-        cuda=cuda, gpu=cuda is not None if "cuda" in values else None, version=values.get("__version__")
+        cuda=cuda,
+        cudnn=version_text(values.get("cudnn_version")),
+        gpu=cuda is not None if named else None,
+        version=values.get("__version__"),
     )
 
 
@@ -167,19 +172,6 @@ def _torch_python(content: bytes) -> Values:
 def _jax(content: bytes) -> Values:
     cuda, cudnn = binary.jax_versions(content)
     return _told(cuda=cuda, cudnn=cudnn)
-
-
-def _package_info(content: bytes) -> Values:
-    values = assignments(content)
-    cuda = version_text(values.get("cuda_version"))
-    return _told(cuda=cuda, cudnn=version_text(values.get("cudnn_version")))
-
-
-def _paddle(content: bytes) -> Values:
-    values = assignments(content)
-    cuda = version_text(values.get("cuda_version"))
-    gpu = cuda is not None if "cuda_version" in values else None
-    return _told(cuda=cuda, cudnn=version_text(values.get("cudnn_version")), gpu=gpu)
 
 
 def _cupy(content: bytes) -> Values:
@@ -246,7 +238,7 @@ _TENSORFLOW = (
 _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
     r"tensorflow(-gpu)?": _TENSORFLOW,
     r"torch": (
-        WheelPart(r"torch/version\.py", _torch_version, ("gpu", "cuda")),
+        WheelPart(r"torch/version\.py", _version_module, ("gpu", "cuda")),
         WheelPart(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
     ),
     r"jax-cuda\d+-plugin": (
@@ -254,13 +246,13 @@ _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
         WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
     ),
     r"onnxruntime-gpu": (
-        WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _package_info, ("cuda", "cudnn")),
+        WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _version_module, ("cuda", "cudnn")),
         WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
         WheelPart(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
         WheelPart(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
     ),
     r"paddlepaddle-gpu": (
-        WheelPart(r"paddle/version(?:/__init__)?\.py", _paddle, ("gpu", "cuda", "cudnn")),
+        WheelPart(r"paddle/version(?:/__init__)?\.py", _version_module, ("gpu", "cuda", "cudnn")),
         WheelPart(r"paddle/libs/libwarpctc\.so", _glibc, ("glibc",)),
     ),
     r"ctranslate2": (

@@ -91,9 +91,9 @@ class Index:
             client = Client(
                 ca=settings.ca,
                 retries=2,
-                connection_retries=1,
-                connect_timeout=1.5,
-                read_timeout=10,
+                connection_retries=0,
+                connect_timeout=2,
+                read_timeout=8,
                 gives_up=True,
             )
         elif brief:

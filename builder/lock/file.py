@@ -269,12 +269,6 @@ def _layout(value: Any, indent: str = "") -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _compilation(compiled: schema.LockedCompilation | None) -> Compilation | None:
-    if compiled is None:
-        return None
-    return Compilation(needs=tuple(compiled.needs), libraries=tuple(compiled.libraries))
-
-
 def _from_document(document: schema.Document) -> Lockfile:
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
@@ -292,12 +286,15 @@ def _from_document(document: schema.Document) -> Lockfile:
     wheels = dict(plain)
     for key, item in document.wheels.items():
         if item.source is not None:
+            made = item.source.compiled
             source = WheelSource(
                 sdist=sdists[item.source.sdist],
                 requires=tuple(plain[name] for name in item.source.requires),
                 system=systems[item.source.rootfs],
                 python=item.source.python,
-                compiled=_compilation(item.source.compiled),
+                compiled=Compilation(needs=tuple(made.needs), libraries=tuple(made.libraries))
+                if made
+                else None,
                 interpreter=pythons[item.source.interpreter] if item.source.interpreter else None,
             )
             wheels[key] = Wheel(**item.model_dump(exclude={"source"}), source=source)

@@ -157,20 +157,6 @@ _NAME_ENDS = {"env": "=", "from-source": ":"}
 """Keys that may give the same name twice; the upper layer's counts."""
 
 
-def _pair(item: str) -> tuple[str, str]:
-    name, _, value = item.partition("=")
-    return name, value
-
-
-def _name(build: str) -> str:
-    return build.partition(":")[0]
-
-
-def _compiled(items: tuple[str, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The compiled packages of ``from-source``, each with the Debian packages of its build."""
-    return tuple((_name(item), tuple(item.partition(":")[2].split())) for item in items if ":" in item)
-
-
 def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     def items(key: str) -> tuple[str, ...]:
         return row.settings[key].items if key in row.settings else ()
@@ -183,6 +169,7 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
     profile = _profile(row)
     frameworks, (version, *origin) = items("framework"), items("python")
     python = _minor(version)
+    builds = [item.partition(":") for item in items("from-source")]
     return Cell(
         id=cell_id(
             frameworks=frameworks,
@@ -201,13 +188,13 @@ def _cell(row: _CellDraft, document: MatrixDocument) -> Cell:
         platform=platform,
         pip=profiles.pip(profile, python=python, frameworks=frameworks, given=items("pip")),
         apt=profiles.apt(profile, items("apt")),
-        env=tuple(_pair(item) for item in items("env")),
+        env=tuple((name, value) for name, _, value in (item.partition("=") for item in items("env"))),
         gpus=items("gpus"),
         index=items("index"),
         dependencies=cast("Literal['resolved', 'listed']", (*items("dependencies"), "resolved")[0]),
         profile=profile,
-        from_source=tuple(item for item in items("from-source") if ":" not in item),
-        compiled=_compiled(items("from-source")),
+        from_source=tuple(name for name, colon, _ in builds if not colon),
+        compiled=tuple((name, tuple(needs.split())) for name, colon, needs in builds if colon),
         python_patch=version if version != python else None,
         python_from=cast("PythonFrom | None", (*origin, None)[0]),
         variant=variant,

@@ -19,6 +19,7 @@ from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
 from builder.facts.versions import agree, canonical, contains, key, short
 from builder.resolve.demand import pythons
+from builder.resolve.requirements import Wishes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,16 +78,6 @@ class CondaPackage:
         return "=".join(part for part in (self.name, self.version, self.build) if part)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
-    """A conda environment told in wheels."""
-
-    requirements: tuple[str, ...]
-    python: str | None
-    notes: tuple[str, ...]
-    """Parts of the environment that are not in them."""
-
-
 def read(text: str) -> tuple[list[CondaPackage], list[str]]:
     """Packages, and pip's requirements, out of ``environment.yml`` or ``conda list --export|--explicit``.
 
@@ -131,7 +122,7 @@ def _is_range(text: str) -> bool:
         return False
 
 
-def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts) -> Environment:
+def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts, place: str) -> Wishes:
     """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
 
     A name without a version stays open: the newest that fits.
@@ -170,7 +161,10 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts
         notes.append(f"{shown}: not taken over")
     if not found and not pip:
         raise UsageError("the conda environment names no package that comes in wheels")
-    return Environment(requirements=(*found, *pip), python=python, notes=tuple(notes))
+    wishes = Wishes(python=python, notes=[f"{place}: {note}" for note in notes])
+    for text in (*found, *pip):
+        wishes.add(text, place)
+    return wishes
 
 
 def _no_cpu_build(package: CondaPackage) -> None:

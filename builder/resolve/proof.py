@@ -212,14 +212,12 @@ def _bounds(
 
 
 def _newest(name: str, proposals: Sequence[Proposal]) -> str | None:
-    """The newest version of a framework in proposals."""
-    return max(filter(None, (_of(name, proposal) for proposal in proposals)), key=key, default=None)
-
-
-def _of(name: str, proposal: Proposal) -> str | None:
-    """The version of a framework in a proposal, without its variant."""
-    own = (r for r in map(requirement, proposal.cell.frameworks) if r and canonical(r.name) == name)
-    return next(((pinned(parsed) or "").partition("+")[0] for parsed in own), None)
+    """The newest version of a framework in proposals, without its variant."""
+    named = (
+        r for p in proposals for r in map(requirement, p.cell.frameworks) if r and canonical(r.name) == name
+    )
+    versions = [(pinned(parsed) or "").partition("+")[0] for parsed in named]
+    return max(filter(None, versions), key=key, default=None)
 
 
 def _versions(

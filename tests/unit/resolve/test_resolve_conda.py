@@ -10,14 +10,16 @@ import pytest
 from builder.errors import CellError, UsageError
 from builder.facts import tables as facts
 from builder.matrix import load
-from builder.resolve.conda import CondaPackage, Environment, in_wheels, read
+from builder.resolve.conda import CondaPackage, in_wheels, read
 
 MATRIX = Path(__file__).resolve().parents[3] / "matrices" / "torch-conda.yaml"
 BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
 
 
-def told(text: str) -> Environment:
-    return in_wheels(*read(text), facts.load())
+def told(text: str) -> tuple[list[str], str | None, list[str]]:
+    """Requirements, Python and notes."""
+    found = in_wheels(*read(text), facts.load(), "env.yml")
+    return [str(wish) for wish in found.wishes], found.python, found.notes
 
 
 @pytest.mark.parametrize(
@@ -60,10 +62,10 @@ dependencies:
     - onnxruntime-gpu==1.16.3
     - wandb
 """
-    assert told(text) == Environment(
-        requirements=("torch==2.1.2+cu118", "torchvision", "onnxruntime-gpu==1.16.3", "wandb"),
-        python="3.10",
-        notes=("pytorch-cuda: not taken over",),
+    assert told(text) == (
+        ["torch==2.1.2+cu118", "torchvision", "onnxruntime-gpu==1.16.3", "wandb"],
+        "3.10",
+        ["env.yml: pytorch-cuda: not taken over"],
     )
 
 
@@ -77,15 +79,15 @@ dependencies:
     ],
 )
 def test_the_variant_of_the_same_cuda(lines: tuple[str, ...], requirement: str) -> None:
-    assert told("\n".join(lines)).requirements == (requirement,)
+    assert told("\n".join(lines))[0] == [requirement]
 
 
 def test_another_cudnn_in_the_wheel_is_said() -> None:
     """Of 1.10.2, conda's build for CUDA 11.1 and the wheel differ in nothing; a made-up one does."""
-    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0").notes == ()
-    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.0.5_0").notes == (
-        "cuDNN 8.3.2.44 in place of conda's 8.0.5",
-    )
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.3.2_0")[2] == []
+    assert told("pytorch=1.12.1=py3.9_cuda11.3_cudnn8.0.5_0")[2] == [
+        "env.yml: cuDNN 8.3.2.44 in place of conda's 8.0.5"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -126,21 +128,21 @@ def test_the_matrix_says_what_its_commands_come_to() -> None:
     assert len(commands) == len(cells)
     for command, cell in zip(commands, cells, strict=True):
         environment = told("\n".join(command.split()))
-        assert environment.requirements == cell.frameworks
-        assert environment.python == cell.python
+        assert environment[0] == list(cell.frameworks)
+        assert environment[1] == cell.python
 
 
 def test_an_environment_of_2019_and_one_that_leaves_versions_open() -> None:
     named = ("python=3.6", "tensorflow-gpu=1.14", "cudatoolkit=10.0", "numpy>=1.16,<1.17", "matplotlib-base")
     old = "dependencies:" + "".join(f"\n- {text}" for text in named)
-    assert told(old) == Environment(
-        requirements=("tensorflow-gpu==1.14.*", "numpy>=1.16,<1.17", "matplotlib"),
-        python="3.6",
-        notes=("cudatoolkit: not taken over",),
+    assert told(old) == (
+        ["tensorflow-gpu==1.14.*", "numpy<1.17,>=1.16", "matplotlib"],
+        "3.6",
+        ["env.yml: cudatoolkit: not taken over"],
     )
-    assert told("dependencies: [pytorch, python>=3.9]").requirements == ("torch",)
-    assert told("dependencies: [pytorch, python>=3.9]").python == ">=3.9"
-    assert told("dependencies: [pytorch, pytorch-cuda=12.1]").requirements == ("torch==2.5.1+cu121",)
+    assert told("dependencies: [pytorch, python>=3.9]")[0] == ["torch"]
+    assert told("dependencies: [pytorch, python>=3.9]")[1] == ">=3.9"
+    assert told("dependencies: [pytorch, pytorch-cuda=12.1]")[0] == ["torch==2.5.1+cu121"]
     exact = told("dependencies: [pytorch=1.12]")
-    assert exact.requirements == ("torch==1.12.*",)
-    assert exact.notes[0].startswith("nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")
+    assert exact[0] == ["torch==1.12.*"]
+    assert exact[2][0].startswith("env.yml: nothing says which CUDA pytorch=1.12 is built for: any; PyTorch")
