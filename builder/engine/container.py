@@ -68,7 +68,6 @@ class ContainerRequest:
     argv: Sequence[str]
     gpu: GpuRequest | None
     timeout: float
-    env: Mapping[str, str]
     mounts: Mapping[Path, str]
     """Files or folders of this machine, each with its place in the container; read-only."""
 
@@ -129,7 +128,7 @@ def _create(client: docker.DockerClient, request: ContainerRequest) -> str:
         entrypoint=list(request.argv[:1]),  # not the image's own, which may print a banner or start a shell
         command=list(request.argv[1:]),
         user=_NOBODY,
-        environment={"HOME": _TMP, **request.env},
+        environment={"HOME": _TMP},
         working_dir=_TMP,
         host_config=host_config,
         labels={LABEL: "1"},

@@ -178,7 +178,6 @@ class Engine(ImageStore):
         *,
         gpus: bool,
         timeout: float,
-        env: Mapping[str, str] | None = None,
         mounts: Mapping[Path, str] | None = None,
         cancel: threading.Event | None = None,
         waits: Callable[[], None] | None = None,
@@ -197,7 +196,6 @@ class Engine(ImageStore):
             argv=argv,
             gpu=(self.facts().gpu.request or "gpus") if gpus else None,
             timeout=timeout,
-            env=env or {},
             mounts=mounts or {},
         )
         cancel = cancel or threading.Event()

@@ -29,8 +29,8 @@ def file_header(path: str, *, mode: int, size: int) -> bytes:
     return _header(path, b"0", mode, size)
 
 
-def directory_header(path: str, *, mode: int = 0o755) -> bytes:
-    return _header(path + "/", b"5", mode, 0)
+def directory_header(path: str) -> bytes:
+    return _header(path + "/", b"5", 0o755, 0)
 
 
 def _header(path: str, kind: bytes, mode: int, size: int) -> bytes:

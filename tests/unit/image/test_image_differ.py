@@ -13,8 +13,7 @@ import pytest
 import zstandard
 
 from builder.errors import CellError
-from builder.image.differ import ImageDifference, SavedImage, compare
-from builder.image.reasons import reason_of
+from builder.image.differ import ImageDifference, SavedImage, compare, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
