@@ -62,23 +62,26 @@ def _pure() -> dict[str, Any]:
     """The plan and the texts of 80,000 tasks, in processor seconds and bytes."""
     from builder.dispatch import kubernetes, slurm
     from builder.dispatch.fleet import Fleet
-    from builder.dispatch.plan import StagedCell, missing, tasks_of
+    from builder.dispatch.plan import Task, missing
 
-    cells = [
-        StagedCell(
-            cell=f"torch2.{number}.0-py3.11-bookworm-cudawheels",
-            matrix="torch",
-            repository="registry.example/staging",
-            digest=f"sha256:{number:064x}",
-            probe="b" * 64,
-            inputs=f"sha256:{number:064x}",
-            classes=CLASSES,
+    def planned() -> list[Task]:
+        return sorted(
+            Task(
+                column=name,
+                cell=f"torch2.{number}.0-py3.11-bookworm-cudawheels",
+                matrix="torch",
+                repository="registry.example/staging",
+                digest=f"sha256:{number:064x}",
+                probe="b" * 64,
+                inputs=f"sha256:{number:064x}",
+            )
+            for number in range(CELLS)
+            for name in CLASSES
         )
-        for number in range(CELLS)
-    ]
+
     lanes: dict[str, Any] = {name: {} for name in CLASSES}
     fleet = Fleet.model_validate({"version": "1", "scheduler": "slurm", "classes": lanes})
-    plan_s, tasks = _timed(lambda: tasks_of(cells))
+    plan_s, tasks = _timed(planned)
     missing_s, left = _timed(lambda: missing(tasks, [task.key for task in tasks[::2]]))
     slurm_s, scripts = _timed(lambda: slurm.render(tasks, fleet))
     some = tasks[:1000]

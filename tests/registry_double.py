@@ -100,6 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._answer()
 
+    def do_DELETE(self) -> None:
+        self._answer()
+
     def do_PATCH(self) -> None:
         self._answer()
 
@@ -143,6 +146,8 @@ class _Handler(BaseHTTPRequestHandler):
                     return self._error(416)
                 state.blobs[rest] = state.blobs.get(rest, b"") + body
                 return self._send(202, b"", own)
+            if self.command == "DELETE":
+                return self._send(204, b"")
             place = f"/v2/{name}/blobs/uploads/{len(state.requests)}"
             return self._send(202, b"", {"Location": place})
         if rest not in state.blobs:

@@ -1,9 +1,8 @@
-"""``rtbuild dispatch``: every claimed (cell, card) verified by a scheduler; and what runs on its nodes."""
+"""``rtbuild dispatch``: every claimed (cell, card) verified, or every cell built, by a scheduler."""
 
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.console import print_json
+from builder.console import print_json, say, show
 from builder.console.case import Case, CaseStatus
+from builder.console.job import junit_xml
 from builder.dispatch.builds import building
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.follow import Follower, exit_code
 from builder.dispatch.plan import missing
-from builder.dispatch.run import plan, verification
+from builder.dispatch.run import rendered_cells, verifying
 from builder.errors import MissingToolError, RegistryError
 from builder.evidence.signatures import People
 from builder.files import write_whole
@@ -25,13 +25,10 @@ from builder.oci.registry import Registry
 from builder.recipe.bundle import bundle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from builder.dispatch.fleet import Fleet
     from builder.dispatch.follow import TaskState
-    from builder.dispatch.run import Work
     from builder.errors import RtbuildError
-    from builder.model import Cell, Matrix
 
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 
@@ -47,43 +44,39 @@ def dispatch(
     dry_run: Annotated[
         bool, opt.of("--dry-run: Print the batch scripts or manifests; submit nothing.")
     ] = False,
-    wait: Annotated[bool, opt.of("--wait: Stay until every task has a verdict.")] = False,
+    wait: Annotated[
+        bool, opt.of("--wait: Stay until every task has a verdict; submit lost ones again.")
+    ] = False,
     every: Annotated[float, opt.of("--every: With --wait: seconds between looks.", min=0.2)] = 15,
     junit: Annotated[Path | None, opt.of("--junit: Write the outcome as JUnit XML.")] = None,
     json_: opt.Json = False,
 ) -> int:
-    """Whatever has a verdict, or with --build an image, is left out; saying it twice submits once."""
+    """Leave out what has a verdict, or with --build an image; saying it twice submits once."""
     chosen, cells = opt.choose(matrices, select, skip)
-    asked = load_fleet(fleet)
-    registry = Registry.to_write()
-    say = _Once()
+    asked, probe, registry, warnings = load_fleet(fleet), bundle(), Registry.to_write(), _Once()
+    reporters = People.named(reported_by or (), "--reported-by")
+    rendered = list(rendered_cells(chosen, cells, fleet=asked, staging=from_, probe=probe))
     try:
-        work: Work[Any] = _work(
-            chosen,
-            cells,
-            asked,
-            registry=registry,
-            staging=from_,
-            build=build,
-            reporters=People.named(reported_by or (), "--reported-by"),
-            warn=say.warn,
-        )
-        verdict_of = work.known(work.tasks)
+        if build:
+            work = building(registry, rendered, asked, say=say, warn=warnings.warn)
+        else:
+            work = verifying(registry, rendered, asked, probe, reporters, say=say, warn=warnings.warn)
+        there = work.known(work.tasks)
+        left = missing(work.tasks, there)
+        if dry_run:
+            show(*(text.removesuffix("\n") for text in work.rendered(left).values()))
+            return 0
+        done = "are built" if build else "have a verdict"
+        say(f"{len(work.tasks)} tasks: {len(there)} {done}, {len(left)} to run")
+        follower = Follower(work=work)
+        follower.submit(left)
     except RegistryError as error:  # nobody knows anything about an image yet
         raise MissingToolError(error.message, hint=error.hint) from error
-    left = missing(work.tasks, verdict_of)
-    if dry_run:
-        sys.stdout.write("".join(work.rendered(left).values()))
-        return 0
-    done = "are built" if build else "have a verdict"
-    _say(f"{len(work.tasks)} tasks: {len(verdict_of)} {done}, {len(left)} to run")
-    refused = work.submit(left, _say)
-    follower = Follower(tasks=work.tasks, known=work.known, under_way=work.under_way, refused=refused)
     cancel = threading.Event()
     if wait:
         before = signal.signal(signal.SIGINT, lambda *_: cancel.set())
         try:
-            rows = follower.wait(cancel, seconds=every, say=_changes, warn=say.trouble)
+            rows = follower.wait(cancel, seconds=every, say=_changes, warn=warnings.trouble)
         finally:
             signal.signal(signal.SIGINT, before)
     else:
@@ -91,30 +84,15 @@ def dispatch(
     if json_:
         print_json({"schema": 1, "tasks": [_document(row) for row in rows]})
     else:
-        sys.stdout.write(_table(rows))
+        show(*_table(rows))
     if junit is not None:
-        _write_junit(junit, rows)
+        write_whole(
+            junit, junit_xml(list(map(_case, rows)), command=command_line(), started=datetime.now(UTC))
+        )
     if cancel.is_set():
-        _say("the tasks go on; the same command follows them again")
+        say("the tasks go on; the same command follows them again")
         return INTERRUPTED
-    return exit_code(rows) if wait else 5 if refused else 0
-
-
-def _work(
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    fleet: Fleet,
-    *,
-    registry: Registry,
-    staging: str | None,
-    build: bool,
-    reporters: People | None,
-    warn: Callable[[str], None],
-) -> Work[Any]:
-    if build:
-        return building(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
-    planned = plan(registry, matrices, cells, fleet=fleet, staging=staging, probe=bundle())
-    return verification(registry, planned, fleet, reporters, warn)
+    return exit_code(rows) if wait else 5 if follower.refused else 0
 
 
 class _Once:
@@ -126,25 +104,20 @@ class _Once:
     def warn(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            _say(f"warning: {text}")
+            say(f"warning: {text}")
 
     def trouble(self, error: RtbuildError | None) -> None:
         """A look that failed; None for the first that did not."""
         if error is None:
             self._said.clear()
-            _say("registry and scheduler answer again")
+            say("registry and scheduler answer again")
         else:
             self.warn(f"{error.message}; it is asked again")
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-    sys.stderr.flush()
-
-
 def _changes(rows: Sequence[TaskState]) -> None:
     for row in rows:
-        _say(f"{row.task.cell}, {row.task.column}: {_word(row)}")
+        say(f"{row.task.cell}, {row.task.column}: {_word(row)}")
 
 
 def _word(row: TaskState) -> str:
@@ -155,24 +128,20 @@ def _word(row: TaskState) -> str:
     return f"{row.verdict.verdict}{cause}{card}"
 
 
-def _table(rows: Sequence[TaskState]) -> str:
+def _table(rows: Sequence[TaskState]) -> Iterator[str]:
     """Cells down, classes across."""
     classes = sorted({row.task.column for row in rows})
-    cells = list(dict.fromkeys((row.task.matrix, row.task.cell) for row in rows))
-    state = {(row.task.matrix, row.task.cell, row.task.column): _short(row) for row in rows}
-    width = max((len(cell) for _, cell in cells), default=0)
-    lines = [" ".join([" " * width, *(f"{name:>12}" for name in classes)])]
-    for matrix, cell in cells:
-        lines.append(
-            " ".join(
-                [f"{cell:<{width}}", *(f"{state.get((matrix, cell, name), '-'):>12}" for name in classes)]
-            )
-        )
-    return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _short(row: TaskState) -> str:
-    return row.state if row.verdict is None else _SHORT[row.verdict.verdict]
+    states = {
+        (row.task.matrix, row.task.cell, row.task.column): _SHORT[row.verdict.verdict]
+        if row.verdict
+        else row.state
+        for row in rows
+    }
+    width = max((len(row.task.cell) for row in rows), default=0)
+    yield " ".join([" " * width, *(f"{name:>12}" for name in classes)])
+    for matrix, cell in dict.fromkeys((row.task.matrix, row.task.cell) for row in rows):
+        found = (f"{states.get((matrix, cell, name), '-'):>12}" for name in classes)
+        yield " ".join([f"{cell:<{width}}", *found])
 
 
 def _document(row: TaskState) -> dict[str, Any]:
@@ -183,31 +152,21 @@ def _document(row: TaskState) -> dict[str, Any]:
         "class": row.task.column,
         "image": row.task.image,
         "state": row.state,
-        "verdict": row.verdict.verdict if row.verdict else None,
-        "cause": row.verdict.cause if row.verdict else None,
-        "gpu": row.verdict.gpu if row.verdict else None,
-        "driver": row.verdict.driver if row.verdict else None,
+        **dict.fromkeys(("verdict", "cause", "gpu", "driver")),
+        **(vars(row.verdict) if row.verdict else {}),
         "scheduler": row.word,
     }
 
 
-def _write_junit(path: Path, rows: Sequence[TaskState]) -> None:
-    from builder.console.case import CaseStatus
-    from builder.console.job import junit_xml
-
-    def status(row: TaskState) -> CaseStatus:
-        if row.verdict is None:
-            return CaseStatus.SKIPPED if row.state == "waiting" else CaseStatus.ERROR
-        return CaseStatus.PASSED if row.verdict.verdict in {"works", "built"} else CaseStatus.FAILED
-
-    cases = [
-        Case(
-            suite=row.task.matrix,
-            name=f"{row.task.cell}, {row.task.column}",
-            status=status(row),
-            word=_word(row),
-            kind=(row.verdict.cause or row.verdict.verdict) if row.verdict else row.state,
-        )
-        for row in rows
-    ]
-    write_whole(path, junit_xml(cases, command=command_line(), started=datetime.now(UTC)))
+def _case(row: TaskState) -> Case:
+    if row.verdict is None:
+        status = CaseStatus.SKIPPED if row.state == "waiting" else CaseStatus.ERROR
+    else:
+        status = CaseStatus.PASSED if row.verdict.verdict in {"works", "built"} else CaseStatus.FAILED
+    return Case(
+        suite=row.task.matrix,
+        name=f"{row.task.cell}, {row.task.column}",
+        status=status,
+        word=_word(row),
+        kind=(row.verdict.cause or row.verdict.verdict) if row.verdict else row.state,
+    )

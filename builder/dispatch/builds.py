@@ -7,110 +7,61 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.dispatch import slurm
-from builder.dispatch.plan import TaskVerdict, key_of_task
-from builder.dispatch.run import Work, not_under_way, rendered_cells, staged_images
+from builder.dispatch.follow import Work
+from builder.dispatch.plan import BUILD, TaskVerdict
+from builder.dispatch.run import not_under_way, staged_images, try_push
 from builder.errors import UsageError
 from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
 from builder.lock import lock_path
 from builder.model import RootfsBase
-from builder.oci.staging import staged_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from builder.dispatch.fleet import BuildLane, Fleet
-    from builder.dispatch.run import RenderedCell
-    from builder.model import Cell, Matrix, Pinned
+    from builder.dispatch.plan import Task
+    from builder.dispatch.run import RenderedCell, Say
+    from builder.model import Pinned
     from builder.oci.registry import Registry
 
-NAME = "build"
+    Files = Mapping[str, tuple[str, str]]
+    """The texts of matrix and lock by the matrix's name."""
+
 _LARGEST = 4_000_000
 """Bytes of a batch script: Slurm's ``max_script_size`` is 4 MiB by default."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildCell:
-    """A cell whose image is not there yet."""
-
-    matrix: str
-    cell: str
-    repository: str
-    inputs: str
-    layers: frozenset[str]
-    """What its layers of wheels and its rootfs are made of."""
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class BuildTask:
-    """One cell to be built, when the waves before have ended."""
-
-    wave: int
-    matrix: str
-    cell: str
-    repository: str
-    inputs: str
-
-    @property
-    def image(self) -> str:
-        return staged_reference(self.repository, self.inputs)
-
-    @property
-    def column(self) -> str:
-        return NAME
-
-    @property
-    def key(self) -> str:
-        """Over repository and inputs."""
-        return key_of_task(NAME, self.repository, self.inputs)
-
-
-def build_tasks(cells: Iterable[BuildCell]) -> tuple[BuildTask, ...]:
-    """In which wave each cell is built. Of two cells of one wave none needs a layer that the other makes.
+def in_waves(layers: Mapping[Task, frozenset[str]]) -> tuple[Task, ...]:
+    """The tasks in waves: of two cells of one wave none needs a layer that the other makes.
 
     The first cell with a layer makes it, and others that have the layer come in a later wave. Cells with the
     most layers come first, since they make most for the others.
     """
     maker: dict[str, int] = {}
     found = []
-    for cell in sorted(cells, key=lambda one: (-len(one.layers), one.matrix, one.cell)):
-        wave = 1 + max((maker[layer] for layer in cell.layers if layer in maker), default=-1)
-        maker |= {layer: wave for layer in cell.layers if layer not in maker}
-        found.append(
-            BuildTask(
-                wave=wave,
-                matrix=cell.matrix,
-                cell=cell.cell,
-                repository=cell.repository,
-                inputs=cell.inputs,
-            )
-        )
+    for task in sorted(layers, key=lambda task: (-len(layers[task]), task)):
+        wave = 1 + max((maker[layer] for layer in layers[task] if layer in maker), default=-1)
+        maker |= {layer: wave for layer in layers[task] if layer not in maker}
+        found.append(replace(task, wave=wave))
     return tuple(sorted(found))
 
 
-def render(
-    tasks: Sequence[BuildTask], fleet: Fleet, files: Mapping[str, tuple[str, str]], array: int = 1000
-) -> dict[str, str]:
-    """The batch scripts, ``wave.part``: each wave is to wait for the one before.
+def render(tasks: Sequence[Task], fleet: Fleet, files: Files, array: int = 1000) -> dict[str, str]:
+    """The batch scripts, ``wave.part``: each wave is to wait for the one before. Raises UsageError."""
+    return {name: script(part, fleet, files) for name, part in _arrays(tasks, array).items()}
 
-    ``files``: the texts of matrix and lock by the matrix's name. Raises UsageError.
-    """
-    lane = _lane(fleet)
-    found = {}
+
+def _arrays(tasks: Sequence[Task], most: int) -> dict[str, Sequence[Task]]:
+    found: dict[str, Sequence[Task]] = {}
     for wave in sorted({task.wave for task in tasks}):
         mine = [task for task in tasks if task.wave == wave]
-        for first in range(0, len(mine), array):
-            name = f"{wave}.{first // array}"
-            found[name] = _script(mine[first : first + array], fleet, lane, files)
-            if len(found[name]) > _LARGEST:
-                raise UsageError(
-                    f"matrices and locks of {len(found[name]):,} bytes do not fit into a batch script",
-                    hint="dispatch the matrices one after the other, or fewer cells by --select",
-                )
+        for first in range(0, len(mine), most):
+            found[f"{wave}.{first // most}"] = mine[first : first + most]
     return found
 
 
@@ -125,9 +76,9 @@ def _lane(fleet: Fleet) -> BuildLane:
     return fleet.build
 
 
-def _script(
-    tasks: Sequence[BuildTask], fleet: Fleet, lane: BuildLane, files: Mapping[str, tuple[str, str]]
-) -> str:
+def script(tasks: Sequence[Task], fleet: Fleet, files: Files) -> str:
+    """The batch script of some builds. Raises UsageError if matrices and locks are too large for one."""
+    lane = _lane(fleet)
     run = ["folder=$(mktemp -d) || exit 5", "trap 'rm -rf \"$folder\"' EXIT"]
     for matrix in sorted({task.matrix for task in tasks}):
         for name, text in zip((f"{matrix}.yaml", f"{matrix}.lock.json"), files[matrix], strict=True):
@@ -141,8 +92,8 @@ def _script(
         f'cd "$folder" && {shlex.join(command)} "$matrix.yaml" --select "$cell" --push "$repository"'
         f' --layers-from "$repository" {shlex.join(keys)} || code=$?'
     )
-    return slurm.batch_script(
-        NAME,
+    text = slurm.batch_script(
+        BUILD,
         [f"{task.key} {task.matrix}={task.repository} {task.cell}" for task in tasks],
         fleet,
         lane,
@@ -151,20 +102,19 @@ def _script(
         # it is there, or this cell cannot be built anywhere; a code of its own would tell a network's fault
         final="0 | 2 | 4",
     )
+    if len(text) > _LARGEST:
+        raise UsageError(
+            f"matrices and locks of {len(text):,} bytes do not fit into a batch script",
+            hint="dispatch the matrices one after the other, or fewer cells by --select",
+        )
+    return text
 
 
 def building(
-    registry: Registry,
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
-    fleet: Fleet,
-    staging: str | None,
-    probe: bytes,
-) -> Work[BuildTask]:
-    """The builds of all cells. Raises UsageError, StaleLockError, RegistryError."""
+    registry: Registry, rendered: Sequence[RenderedCell], fleet: Fleet, *, say: Say, warn: Say
+) -> Work:
+    """The builds of all cells. Raises UsageError, RegistryError."""
     _lane(fleet)
-    rendered = list(rendered_cells(matrices, cells, fleet=fleet, staging=staging, probe=probe))
     engine = [one.cell.id for one in rendered if not isinstance(one.pinned.base, RootfsBase)]
     if engine:
         raise UsageError(
@@ -172,82 +122,54 @@ def building(
             + "\n  ".join(engine[:20]),
             hint="leave them out by --skip, and build them by rtbuild build",
         )
-    there = staged_images(registry, rendered)
-    absent = [_build_cell(one) for one, image in zip(rendered, there, strict=True) if image is None]
-    staged = [
-        BuildTask(
-            wave=-1,
-            matrix=one.cell.matrix,
-            cell=one.cell.id,
-            repository=one.repository,
-            inputs=one.recipe.inputs,
-        )
-        for one, image in zip(rendered, there, strict=True)
-        if image is not None
-    ]
-    tasks = (*staged, *build_tasks(absent))
-    of = {(one.repository, one.recipe.inputs): one for one in rendered}
-    used = {one.cell.matrix for one in rendered}
+    there = list(zip(rendered, staged_images(registry, rendered), strict=True))
+    absent = {one.task(BUILD): frozenset(_layers(one.pinned)) for one, image in there if image is None}
+    staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]
+    of = {one.task(BUILD).key: one for one in rendered}
     files = {
-        matrix.name: (matrix.path.read_text(), lock_path(matrix.path).read_text())
-        for matrix in matrices
-        if matrix.name in used
+        one.matrix.name: (one.matrix.path.read_text(), lock_path(one.matrix.path).read_text())
+        for one in {one.cell.matrix: one for one in rendered}.values()
     }
+    queue = slurm.Queue()
 
-    def known(asked: Sequence[BuildTask]) -> dict[str, TaskVerdict]:
-        found = staged_images(registry, [of[task.repository, task.inputs] for task in asked])
-        pairs = zip(asked, found, strict=True)
+    def known(tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+        found = staged_images(registry, [of[task.key] for task in tasks])
+        pairs = zip(tasks, found, strict=True)
         return {task.key: TaskVerdict(verdict="built") for task, image in pairs if image is not None}
 
+    def submit(tasks: Sequence[Task], attempt: int) -> dict[str, str]:
+        fresh = not_under_way(tasks, queue.tasks() if tasks else {}, say)
+        if not fresh:
+            return {}
+        try_push(registry, fresh, lambda error: warn(f"{error.message}: the nodes need one that may"))
+        new = slurm.Submission(script=lambda part: script(part, fleet, files), attempt=attempt)
+        before = list(slurm.jobs_named(BUILD))
+        waves: dict[int, list[str]] = {}
+        for part in _arrays(fresh, slurm.array_limit()).values():
+            wave = part[0].wave
+            after = [*before, *(job for number, jobs in waves.items() if number < wave for job in jobs)]
+            made = new.submit(part, after)
+            waves.setdefault(wave, []).extend(made)
+            if made:
+                taken = sum(task.key not in new.refused for task in part)
+                say(f"wave {wave + 1}: {taken} builds submitted as job {', '.join(made)}")
+        return new.refused
+
     return Work(
-        tasks=tasks,
+        tasks=(*staged, *in_waves(absent)),
         known=known,
-        submit=lambda left, say: _submit(left, fleet, files, say),
-        rendered=lambda left: render(left, fleet, files),
-        under_way=slurm.under_way,
-    )
-
-
-def _build_cell(one: RenderedCell) -> BuildCell:
-    return BuildCell(
-        matrix=one.cell.matrix,
-        cell=one.cell.id,
-        repository=one.repository,
-        inputs=one.recipe.inputs,
-        layers=frozenset(_layers(one.pinned)),
+        scheduled=queue.tasks,
+        submit=submit,
+        rendered=lambda tasks: render(tasks, fleet, files),
+        attempts=fleet.attempts,
     )
 
 
 def _layers(pinned: Pinned) -> Iterable[str]:
+    """What the layers of wheels and the rootfs of a cell are made of."""
     if isinstance(pinned.base, RootfsBase):
         yield rootfs_key(pinned.base, pinned.cell)
     if pinned.python is not None:
         yield python_key(pinned)
     for group in groups_of(pinned):
         yield layer_keys_of(group, pinned)[0]
-
-
-def _submit(
-    tasks: Sequence[BuildTask],
-    fleet: Fleet,
-    files: Mapping[str, tuple[str, str]],
-    say: Callable[[str], None],
-) -> dict[str, str]:
-    there = slurm.under_way() if tasks else {}
-    fresh = not_under_way(tasks, there, say)
-    if not fresh:
-        return {}
-    scripts = render(fresh, fleet, files, slurm.array_limit())
-    before = list(slurm.jobs_named(NAME))
-    refused: dict[str, str] = {}
-    for wave in sorted({task.wave for task in fresh}):
-        made = []
-        for name, text in scripts.items():
-            if name.partition(".")[0] != str(wave):
-                continue
-            job = slurm.submit_or_note(text, before, refused)
-            if job is not None:
-                made.append(job)
-                say(f"wave {wave + 1}: {len(slurm.keys_in(text))} builds submitted as job {job}")
-        before += made
-    return refused

@@ -1,7 +1,8 @@
-"""Asks a scheduler by its own command-line client, and what it says of a task."""
+"""Asks a scheduler by its own command-line client."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from dataclasses import dataclass
@@ -10,26 +11,34 @@ from typing import TYPE_CHECKING
 from builder.errors import MissingToolError, SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-_SECONDS = 60
 _LOGGED = re.compile(r"[EWI]\d{4} \d\d:\d\d:")
-"""How kubectl's library logs what its last line then says."""
+"""Lines that kubectl's library logs, and that its last line repeats."""
+_FULL = re.compile(
+    r"SubmitJobs?(Per\w+)?Limit|MaxJobCount|job submit limit|job array spec|temporarily un|exceeded quota",
+    re.IGNORECASE,
+)
+"""Refusals that pass: fewer tasks at a time, or the same ones later, are taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scheduled:
-    """A task that the scheduler has, and that may still bring a report."""
+    """A task that the scheduler has or had."""
 
     word: str
     """The scheduler's own, on one line."""
     queued: bool = False
     """It has not started: the registry can have nothing new of it."""
+    ended: bool = False
+    """No report comes any more."""
+    again: bool = False
+    """It ended without a decision, so another submission may help."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulerClient:
-    """The commands of one scheduler, and what to do when they are not here, do not answer, or refuse."""
+    """The commands of one scheduler, and the hints if they are not here, do not answer, or refuse."""
 
     name: str
     absent: str
@@ -41,17 +50,19 @@ class SchedulerClient:
         command: Sequence[str],
         text: str | None = None,
         *,
-        seconds: float = _SECONDS,
+        seconds: float = 60,
         harmless: str = "\n",
+        variables: Mapping[str, str] | None = None,
     ) -> str:
-        """What the command prints; ``text`` is its standard input, ``seconds`` its time limit.
+        """The output of a command with ``text`` on its standard input, within ``seconds``.
 
-        A failure of which each line holds ``harmless`` is none.
+        A failure each line of which holds ``harmless`` is none.
 
         Raises:
-            MissingToolError: there is no such command here.
-            SchedulerError: it failed, or did not answer in time.
+            MissingToolError: There is no such command here.
+            SchedulerError: It failed, or did not answer in time.
         """
+        env = {**os.environ, **(variables or {})}
         try:
             done = subprocess.run(
                 command,
@@ -61,6 +72,7 @@ class SchedulerClient:
                 errors="replace",  # a pod's log is what an image printed
                 check=False,
                 timeout=seconds,
+                env=env,
             )
         except FileNotFoundError as error:
             raise MissingToolError(f"there is no {command[0]} here", hint=self.absent) from error
@@ -82,3 +94,13 @@ class SchedulerClient:
                 hint=self.refused,
             )
         return done.stdout
+
+
+def why(error: SchedulerError) -> str:
+    """The scheduler's own last words."""
+    return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message
+
+
+def full(error: SchedulerError | str) -> bool:
+    """True if a refusal is about the number of tasks: fewer, or the same ones later, may be taken."""
+    return _FULL.search(error if isinstance(error, str) else " ".join(error.tail)) is not None

@@ -1,14 +1,14 @@
-"""Follows tasks until each has a verdict in the registry, or the scheduler has given it up.
+"""Follows tasks until each has a verdict in the registry, or is lost for good.
 
 Nothing is kept but in registry and scheduler: a dispatcher that was killed and started again goes on there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
-from builder.dispatch.plan import AnyTask
+from builder.dispatch.client import full
 from builder.errors import RegistryError, RtbuildError, SchedulerError
 
 if TYPE_CHECKING:
@@ -21,10 +21,27 @@ if TYPE_CHECKING:
 State = Literal["verdict", "waiting", "lost"]
 
 _PATIENCE = 3
-"""Looks in a row at which a task is neither known to the scheduler nor in the registry: then it is lost. One
-look is not enough, since a report arrives a moment after its job has ended."""
+"""Looks in a row at which a task is neither under way nor in the registry: then it is lost. One look is not
+enough, since a report arrives a moment after its job has ended."""
 _AWAY = 600.0
 """Seconds of waiting for which registry or scheduler may fail to answer, before that ends the waiting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """Tasks of one kind, and how registry and scheduler are asked about them."""
+
+    tasks: Sequence[Task]
+    known: Callable[[Sequence[Task]], Mapping[str, TaskVerdict]]
+    """Verdicts on these tasks by key, from the registry."""
+    scheduled: Callable[[], Mapping[str, Scheduled]]
+    """The tasks that the scheduler has or had, by key."""
+    submit: Callable[[Sequence[Task], int], Mapping[str, str]] = lambda _tasks, _attempt: {}
+    """Submits tasks, for the nth time; why the scheduler did not take some of them, by key."""
+    rendered: Callable[[Sequence[Task]], Mapping[str, str]] = lambda _tasks: {}
+    """The texts that would be submitted, by name."""
+    attempts: int = 1
+    """Submissions of a task at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +53,40 @@ class TaskState:
     verdict: TaskVerdict | None = None
     word: str = ""
     """The scheduler's own word for a task that has no verdict."""
+    again: bool = False
+    """Another submission may help."""
 
 
 @dataclass(kw_only=True)
-class Follower(Generic[AnyTask]):
-    """Looks at the registry and the scheduler, and remembers how often a task was nowhere."""
+class Follower:
+    """Submits tasks and looks at registry and scheduler."""
 
-    tasks: Sequence[AnyTask]
-    known: Callable[[Sequence[AnyTask]], Mapping[str, TaskVerdict]]
-    """Verdicts on these tasks by key, from the registry."""
-    under_way: Callable[[], Mapping[str, Scheduled]]
-    """Each task that the scheduler still has, by key."""
-    refused: Mapping[str, str] = field(default_factory=dict)
+    work: Work
+    refused: dict[str, str] = field(default_factory=dict)
     """Why the scheduler did not take a task, by key."""
     _verdicts: dict[str, TaskVerdict] = field(default_factory=dict)
+    _submitted: dict[str, int] = field(default_factory=dict)
+    """How often the scheduler took a task."""
     _absent: dict[str, int] = field(default_factory=dict)
+    """At how many looks in a row a task was not under way."""
+    _decided: dict[str, str] = field(default_factory=dict)
+    """The scheduler's word on tasks that it gave up, by key."""
+    _under_way: int = 0
+    """Tasks that were waited for at the last look."""
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Submit tasks; those that the scheduler does not take are in :attr:`refused`."""
+        attempts = {task.key: self._submitted.get(task.key, 0) + 1 for task in tasks}
+        for attempt in sorted(set(attempts.values())):
+            mine = [task for task in tasks if attempts[task.key] == attempt]
+            refused = self.work.submit(mine, attempt)
+            for key in (task.key for task in mine):
+                self._absent.pop(key, None)
+                self.refused.pop(key, None)
+                if key in refused:
+                    self.refused[key] = refused[key]
+                else:
+                    self._submitted[key] = attempt
 
     def look(self) -> tuple[TaskState, ...]:
         """The state of every task, in the order of the plan. The registry is asked about those that may have
@@ -58,31 +94,35 @@ class Follower(Generic[AnyTask]):
 
         Raises RegistryError, SchedulerError.
         """
-        alive = self.under_way()  # before the registry: a job that ends in between has its report there
-        self._verdicts |= self.known(
-            [
-                task
-                for task in self.tasks
-                if task.key not in self._verdicts and not (task.key in alive and alive[task.key].queued)
-            ]
-        )
-        return tuple(self._state(task, alive.get(task.key)) for task in self.tasks)
+        there = self.work.scheduled()  # before the registry: a job that ends in between has its report there
+        asked = [
+            task
+            for task in self.work.tasks
+            if task.key not in self._verdicts and not (task.key in there and there[task.key].queued)
+        ]
+        self._verdicts |= self.work.known(asked)
+        return tuple(self._state(task, there.get(task.key)) for task in self.work.tasks)
 
     def _state(self, task: Task, scheduled: Scheduled | None) -> TaskState:
-        found = self._verdicts.get(task.key)
-        if found is not None:
-            return TaskState(task=task, state="verdict", verdict=found)
-        if scheduled is not None:
-            self._absent.pop(task.key, None)
+        key = task.key
+        lost = TaskState(task=task, state="lost")
+        if key in self._verdicts:
+            return TaskState(task=task, state="verdict", verdict=self._verdicts[key])
+        if scheduled is not None and not scheduled.ended:
+            self._absent.pop(key, None)
+            self._decided.pop(key, None)
             return TaskState(task=task, state="waiting", word=scheduled.word)
-        if task.key in self.refused:
-            return TaskState(task=task, state="lost", word=f"not submitted: {self.refused[task.key]}")
-        self._absent[task.key] = self._absent.get(task.key, 0) + 1
-        if self._absent[task.key] < _PATIENCE:
+        if key in self.refused:
+            words = self.refused[key]
+            return replace(lost, word=f"not submitted: {words}", again=full(words))
+        if scheduled is not None and not scheduled.again:
+            self._decided[key] = scheduled.word
+        self._absent[key] = self._absent.get(key, 0) + 1
+        if self._absent[key] < _PATIENCE:
             return TaskState(task=task, state="waiting", word="ended, or not there yet")
-        return TaskState(
-            task=task, state="lost", word="ended without a verdict: its log on the node says why"
-        )
+        word = self._decided.get(key) or (scheduled.word if scheduled is not None else "it is gone")
+        again = key not in self._decided and self._submitted.get(key, 0) < self.work.attempts
+        return replace(lost, word=f"ended without a verdict: {word}", again=again)
 
     def wait(
         self,
@@ -92,16 +132,22 @@ class Follower(Generic[AnyTask]):
         say: Callable[[Sequence[TaskState]], None],
         warn: Callable[[RtbuildError | None], None],
     ) -> tuple[TaskState, ...]:
-        """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` what changed.
+        """Look every ``seconds`` until nothing is waited for, or ``cancel`` is set; ``say`` the changes.
 
-        A look that fails is told to ``warn``, and so is, by None, the first one after it. Raises
-        RegistryError and SchedulerError after ten minutes of them.
+        Lost tasks are submitted again, each as often as :attr:`Work.attempts` says in all; refused ones, if
+        there were too many, when others have ended. A look that fails is told to ``warn``, and so is, by
+        None, the first one after it. Raises RegistryError and SchedulerError after ten minutes of them.
         """
         before: tuple[TaskState, ...] = ()
         away = 0.0
         while True:
             try:
                 rows = self.look()
+                old = before or (None,) * len(rows)
+                if changed := [row for row, last in zip(rows, old, strict=True) if row != last]:
+                    say(changed)
+                before = rows
+                ended = not self._again(rows) and not any(row.state == "waiting" for row in rows)
             except (RegistryError, SchedulerError) as error:
                 away += seconds
                 if away > _AWAY:
@@ -111,15 +157,19 @@ class Follower(Generic[AnyTask]):
                 if away:
                     warn(None)
                 away = 0.0
-                old = before or (None,) * len(rows)
-                changed = [row for row, last in zip(rows, old, strict=True) if row != last]
-                if changed:
-                    say(changed)
-                before = rows
-                if not any(row.state == "waiting" for row in rows):
+                if ended:
                     return rows
             if cancel.wait(seconds):
                 return before
+
+    def _again(self, rows: Sequence[TaskState]) -> bool:
+        """Whether something was submitted again."""
+        under_way = sum(row.state == "waiting" for row in rows)
+        fewer, self._under_way = under_way < self._under_way, under_way
+        tasks = [row.task for row in rows if row.again and (fewer or row.task.key not in self.refused)]
+        if tasks:
+            self.submit(tasks)
+        return any(task.key not in self.refused for task in tasks)
 
 
 def exit_code(rows: Sequence[TaskState]) -> int:

@@ -7,12 +7,14 @@ the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from builder.dispatch.client import Scheduled, SchedulerClient
+from builder.dispatch.client import Scheduled, SchedulerClient, why
+from builder.dispatch.plan import Task
 from builder.documents import parse_object, shown
 from builder.errors import SchedulerError
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from builder.dispatch.fleet import Fleet, Lane
-    from builder.dispatch.plan import VerifyTask
 
 PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"
@@ -37,18 +38,22 @@ _LOG = 8 << 20
 _KEPT = 24 * 3600
 """Seconds for which an ended job stays, so that a dispatcher that comes back finds its log."""
 _NOBODY = 65534
+_UNPULLABLE = re.compile(
+    "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
+)
+"""Reasons for which an image is not pulled at the next try either: the kubelet tries until the deadline."""
 _SECONDS = 0.5
 """Time limit of a submission, for each manifest in it."""
 
 
-def render(tasks: Sequence[VerifyTask], fleet: Fleet) -> dict[str, str]:
+def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
     """The manifests of each class that has tasks, and one network policy, as YAML by a name."""
     found = {"network": _yaml([_network_policy(fleet)])}
-    for name in sorted({task.gpu_class for task in tasks}):
+    for name in sorted({task.column for task in tasks}):
         lane = fleet.lane(name)
         if lane is None:
             raise ValueError(f"the fleet has no class {name}")
-        found[name] = _yaml([job(task, lane, fleet) for task in tasks if task.gpu_class == name])
+        found[name] = _yaml([job(task, lane, fleet) for task in tasks if task.column == name])
     return found
 
 
@@ -56,7 +61,7 @@ def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
     return yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, width=1000)
 
 
-def job(task: VerifyTask, lane: Lane, fleet: Fleet) -> dict[str, Any]:
+def job(task: Task, lane: Lane, fleet: Fleet) -> dict[str, Any]:
     """The Job of one task. Its name is the task's key, so saying it twice makes one job."""
     labels = {LABEL: MANAGER, KEY: task.key}
     queue = lane.queue or fleet.queue
@@ -70,7 +75,7 @@ def job(task: VerifyTask, lane: Lane, fleet: Fleet) -> dict[str, Any]:
             "name": PREFIX + task.key,
             "namespace": fleet.namespace,
             "labels": labels,
-            "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.gpu_class},
+            "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
         },
         "spec": {
             "backoffLimit": fleet.attempts - 1,
@@ -142,15 +147,16 @@ def _network_policy(fleet: Fleet) -> dict[str, Any]:
 class JobState:
     """A Job of ours, and the pod whose log counts: the newest, or the one that succeeded."""
 
-    ended: bool
     scheduled: Scheduled
     pod: str | None
     exit_code: int | None
     """Of the probe in that pod."""
+    stuck: bool
+    """Its image cannot be pulled: it has not ended, and holds a GPU until its deadline."""
 
 
 def submit(manifests: str) -> str:
-    """Create what is not there yet, and say how much that was. Raises SchedulerError, MissingToolError."""
+    """Create the objects that are not there yet; their number as text. Raises SchedulerError."""
     count = manifests.count("\n---\n") + 1
     made = _KUBERNETES.ask(
         ["kubectl", "create", "--filename", "-"],
@@ -162,7 +168,7 @@ def submit(manifests: str) -> str:
 
 
 def remove(keys: Sequence[str], fleet: Fleet) -> None:
-    """Delete ended Jobs, so that their tasks can be submitted again. Raises SchedulerError."""
+    """Delete Jobs, so that their tasks can be submitted again. Raises SchedulerError."""
     for first in range(0, len(keys), 200):
         names = [PREFIX + key for key in keys[first : first + 200]]
         options = ["--namespace", fleet.namespace, "--ignore-not-found", "--timeout=50s"]
@@ -194,27 +200,45 @@ def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobStat
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
     good = [pod for pod in newest if (pod.get("status") or {}).get("phase") == "Succeeded"]
     pod = next(iter(good or newest), None)
-    ended, scheduled = _progress(job, pod)
+    reason = None if pod is None else _unpullable(pod)
+    scheduled = _progress(job, pod)
+    stuck = reason is not None and not scheduled.ended
+    if reason is not None and stuck:
+        scheduled = Scheduled(word=reason, ended=True)
     return JobState(
-        ended=ended,
         scheduled=scheduled,
         pod=None if pod is None else str(pod["metadata"]["name"]),
         exit_code=None if pod is None else _exit_code(pod),
+        stuck=stuck,
     )
 
 
-def _progress(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> tuple[bool, Scheduled]:
-    """Whether a Job has ended, and what is to be said of it. Until it has, no log is read."""
+def _progress(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> Scheduled:
+    """Where a Job stands. Until it has ended, no log is read; an ended one without a pod has no log."""
     for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition.get("status") != "True":
-            continue
-        if condition.get("type") == "Complete":
-            return True, Scheduled(word="complete")
-        if condition.get("type") == "Failed":
-            return True, Scheduled(word=_words("failed", condition.get("reason"), condition.get("message")))
+        if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
+            word = _words(condition["type"].lower(), condition.get("reason"), condition.get("message"))
+            return Scheduled(word=word, ended=True, again=pod is None)
     if (job.get("spec") or {}).get("suspend"):
-        return False, Scheduled(word="suspended: it waits in its queue", queued=True)
-    return False, Scheduled(word="no pod yet" if pod is None else _pod_word(pod), queued=True)
+        return Scheduled(word="suspended: it waits in its queue", queued=True)
+    return Scheduled(word="no pod yet" if pod is None else _pod_word(pod), queued=True)
+
+
+def _waiting(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Why a container of the pod has not started: a reason and a message."""
+    states = ((one.get("state") or {}) for one in (pod.get("status") or {}).get("containerStatuses") or ())
+    return next((state["waiting"] for state in states if state.get("waiting")), None)
+
+
+def _unpullable(pod: Mapping[str, Any]) -> str | None:
+    """Why the image of the pod cannot be pulled, ever; None if it can, or if that is not known."""
+    waiting = _waiting(pod) or {}
+    reason = str(waiting.get("reason"))
+    words = f"{reason}: {waiting.get('message')}"
+    never = reason in {"InvalidImageName", "ErrImageNeverPull"}
+    if not never and not ("ImagePull" in reason and _UNPULLABLE.search(words)):
+        return None
+    return _words("the image cannot be pulled", words)
 
 
 def _exit_code(pod: Mapping[str, Any]) -> int | None:
@@ -229,10 +253,9 @@ def _pod_word(pod: Mapping[str, Any]) -> str:
     """Why a pod has not ended, or how it did: ``pending: ImagePullBackOff: …``."""
     status = pod.get("status") or {}
     phase = str(status.get("phase", "unknown")).lower()
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting")
-        if waiting:
-            return _words(phase, waiting.get("reason"), waiting.get("message"))
+    waiting = _waiting(pod)
+    if waiting is not None:
+        return _words(phase, waiting.get("reason"), waiting.get("message"))
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return _words(phase, condition.get("reason"), condition.get("message"))
@@ -254,18 +277,14 @@ def log_of(pod: str, fleet: Fleet) -> str:
 
 def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why the cluster would not take a job of the class; None if it would. Nothing is created."""
-    from builder.dispatch.plan import VerifyTask
-
     lane = fleet.lane(name)
     if lane is None:
         return f"the fleet has no class {name}"
-    task = VerifyTask(
-        gpu_class=name, matrix="x", cell="x", repository="x", digest="sha256:0", probe="", inputs=""
-    )
+    task = Task(column=name, matrix="x", cell="x", repository="x", digest="sha256:0", inputs="")
     try:
         _KUBERNETES.ask(
             ["kubectl", "create", "--dry-run=server", "--filename", "-"], _yaml([job(task, lane, fleet)])
         )
     except SchedulerError as error:
-        return error.tail[-1] if error.tail else error.message
+        return why(error)
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from builder.dispatch.plan import VerifyTask, verdicts
+from builder.dispatch.plan import conclusive
 from builder.errors import (
     CellError,
     CommandError,
@@ -106,7 +107,8 @@ def verify_digest(
             "there is neither docker nor podman nor apptainer on this node",
             hint="install one, or name where it is: PATH",
         )
-    name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{_given(os.environ).replace(',', '-') or 'all'}"
+    given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
+    name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{given}"
     code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
         tail = text.decode("utf-8", "replace").splitlines()[-5:]
@@ -129,19 +131,12 @@ def reports_beside(registry: Registry, staged: Staged, reporters: People | None)
 def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | None) -> str | None:
     """The verdict of a report that came first: of a task that was submitted twice, or requeued too late."""
     reports = reports_beside(registry, staged, own)
-    tasks = [
-        VerifyTask(
-            gpu_class=card,
-            matrix="",
-            cell="",
-            repository=staged.repository,
-            digest=staged.digest,
-            probe=probe,
-            inputs="",
-        )
-        for probe in {one.key.probe for one in reports}
+    found = [
+        verdict.verdict
+        for report, gpu_class, verdict in conclusive(reports)
+        if (report.key.digest, gpu_class) == (staged.digest, card)
     ]
-    return next((found.verdict for found in verdicts(tasks, reports).values()), None)
+    return found[-1] if found else None
 
 
 def report_on(
@@ -216,7 +211,14 @@ def _report(
 
 
 def _given(environment: Mapping[str, str]) -> str:
-    """The numbers of the GPUs that Slurm gave the job, with commas: https://slurm.schedmd.com/gres.html"""
+    """The GPUs that Slurm gave the job, with commas: numbers, or the ids of parts of one (MIG).
+
+    Slurm counts parts as if they were GPUs, so their number names another GPU to Docker; the ids stand in
+    ``CUDA_VISIBLE_DEVICES``: https://slurm.schedmd.com/gres.html#MIG_Management
+    """
+    parts = environment.get("CUDA_VISIBLE_DEVICES", "")
+    if parts.startswith("MIG-"):
+        return parts
     return environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
 
 

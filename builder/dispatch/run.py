@@ -6,14 +6,16 @@ import hashlib
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
 
 from builder import __version__
 from builder.dispatch import kubernetes, slurm
+from builder.dispatch.follow import Work
 from builder.dispatch.node import report_on, reports_beside, wrong_card
-from builder.dispatch.plan import CONCLUSIVE, AnyTask, StagedCell, tasks_of, verdicts
-from builder.errors import CellError, ImageMissingError, UsageError
+from builder.dispatch.plan import CONCLUSIVE, Task, verdicts
+from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.evidence.cosign import Signer
 from builder.evidence.travel import share
 from builder.matrix.selection import matches
@@ -23,35 +25,23 @@ from builder.recipe import render
 from builder.verify.document import EXIT_CODES, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from builder.dispatch.client import Scheduled
     from builder.dispatch.fleet import Fleet
-    from builder.dispatch.plan import TaskVerdict, VerifyTask
+    from builder.dispatch.plan import TaskVerdict
     from builder.evidence.signatures import People
     from builder.model import Cell, Matrix, Pinned
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
     from builder.recipe.values import Recipe
 
+    Say = Callable[[str], None]
+
 _MOST_STARTS = 1000
 """Lines of a pod's log that may begin a document."""
 _AT_ONCE = 8
 """Questions to the registry at a time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work(Generic[AnyTask]):
-    """Tasks of one kind, and what is done with them."""
-
-    tasks: Sequence[AnyTask]
-    known: Callable[[Sequence[AnyTask]], Mapping[str, TaskVerdict]]
-    """What the registry has of these tasks, by key."""
-    submit: Callable[[Sequence[AnyTask], Callable[[str], None]], Mapping[str, str]]
-    """Why the scheduler did not take some of these, by key."""
-    rendered: Callable[[Sequence[AnyTask]], Mapping[str, str]]
-    """What would be submitted, by a name for each text."""
-    under_way: Callable[[], Mapping[str, Scheduled]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +54,19 @@ class RenderedCell:
     recipe: Recipe
     repository: str
 
+    def task(self, column: str, *, digest: str = "", probe: str = "", wave: int = 0) -> Task:
+        """A task about this cell."""
+        return Task(
+            wave=wave,
+            column=column,
+            matrix=self.cell.matrix,
+            cell=self.cell.id,
+            repository=self.repository,
+            inputs=self.recipe.inputs,
+            digest=digest,
+            probe=probe,
+        )
+
 
 def rendered_cells(
     matrices: Sequence[Matrix], cells: Sequence[Cell], *, fleet: Fleet, staging: str | None, probe: bytes
@@ -71,8 +74,8 @@ def rendered_cells(
     """Every cell with its lock and recipe.
 
     Raises:
-        UsageError: no repository is named.
-        StaleLockError: a lock does not belong to its matrix.
+        UsageError: No repository is named.
+        StaleLockError: A lock does not belong to its matrix.
     """
     keepers = {matrix.name: LockKeeper(matrix) for matrix in matrices}
     of = {matrix.name: matrix for matrix in matrices}
@@ -102,32 +105,33 @@ def staged_images(registry: Registry, cells: Sequence[RenderedCell]) -> list[Sta
         return list(pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DispatchPlan:
-    """All tasks, and the images that they are about by digest."""
+def _claims(one: RenderedCell) -> tuple[str, ...]:
+    """The classes of GPU on which a cell has to be verified."""
+    rules = one.matrix.publish.exempt
+    exempt = {rule.gpu for rule in rules if matches(one.cell.id, rule.cells)}
+    return tuple(name for name in one.cell.gpus if name not in exempt)
 
-    tasks: tuple[VerifyTask, ...]
-    images: Mapping[str, Staged]
 
-
-def plan(
+def verifying(
     registry: Registry,
-    matrices: Sequence[Matrix],
-    cells: Sequence[Cell],
-    *,
+    rendered: Sequence[RenderedCell],
     fleet: Fleet,
-    staging: str | None,
     probe: bytes,
-) -> DispatchPlan:
-    """Every (cell, claimed class) whose image is in staging.
+    reporters: People | None,
+    *,
+    say: Say,
+    warn: Say,
+) -> Work:
+    """The verification of every cell on every class that it claims, by the fleet's scheduler.
+
+    If there are ``reporters``, only what one of them signed is a verdict.
 
     Raises:
-        UsageError: no repository is named, a cell claims no GPU, or the fleet lacks a class.
-        ImageMissingError: staging lacks an image; all that it lacks are named.
-        StaleLockError: a lock does not belong to its matrix.
+        UsageError: A cell claims no GPU, or the fleet lacks a class.
+        ImageMissingError: Staging lacks an image; all that it lacks are named.
+        RegistryError: The registry did not answer.
     """
-    locked = list(rendered_cells(matrices, cells, fleet=fleet, staging=staging, probe=probe))
-    claimed = {name for one in locked for name in _claims(one)}
+    claimed = {name for one in rendered for name in _claims(one)}
     lacking = sorted(name for name in claimed if fleet.lane(name) is None)
     if lacking:
         raise UsageError(
@@ -136,83 +140,174 @@ def plan(
         )
     if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
-    found = staged_images(registry, locked)
-    pairs = [(one, image) for one, image in zip(locked, found, strict=True) if image is not None]
-    absent = [one for one, image in zip(locked, found, strict=True) if image is None]
+    found = list(zip(rendered, staged_images(registry, rendered), strict=True))
+    absent = [f"{one.cell.id} in {one.repository}" for one, image in found if image is None]
     if absent:
-        names = "\n  ".join(f"{one.cell.id} in {one.repository}" for one in absent[:20])
+        names = "\n  ".join(absent[:20])
         raise ImageMissingError(
-            f"{len(absent)} of {len(cells)} images are not in staging:\n  {names}",
+            f"{len(absent)} of {len(rendered)} images are not in staging:\n  {names}",
             hint="rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock",
         )
-    staged = [
-        StagedCell(
-            cell=one.cell.id,
-            matrix=one.cell.matrix,
-            repository=image.repository,
-            digest=image.digest,
-            probe=hashlib.sha256(probe).hexdigest(),
-            inputs=one.recipe.inputs,
-            classes=_claims(one),
+    sha256 = hashlib.sha256(probe).hexdigest()
+    tasks = tuple(
+        sorted(
+            one.task(name, digest=image.digest, probe=sha256)
+            for one, image in found
+            if image is not None
+            for name in _claims(one)
         )
-        for one, image in pairs
-    ]
-    return DispatchPlan(tasks=tasks_of(staged), images={image.digest: image for _, image in pairs})
+    )
+    images = {image.digest: image for _, image in found if image is not None}
+    kind = _OnSlurm if fleet.scheduler == "slurm" else _OnKubernetes
+    by = kind(
+        registry=registry, reporters=reporters, tasks=tasks, images=images, fleet=fleet, say=say, warn=warn
+    )
+    return Work(
+        tasks=tasks,
+        known=by.known,
+        scheduled=by.scheduled,
+        submit=by.submit,
+        rendered=by.rendered,
+        attempts=fleet.attempts,
+    )
 
 
-def _claims(one: RenderedCell) -> tuple[str, ...]:
-    """The classes of GPU that a cell is to be verified on."""
-    rules = one.matrix.publish.exempt
-    exempt = {rule.gpu for rule in rules if matches(one.cell.id, rule.cells)}
-    return tuple(name for name in one.cell.gpus if name not in exempt)
+@dataclass(kw_only=True)
+class _Verifications:
+    """Verifications of images by digest."""
+
+    registry: Registry
+    reporters: People | None
+    tasks: Sequence[Task]
+    images: Mapping[str, Staged]
+    """By digest."""
+    fleet: Fleet
+    say: Say
+    warn: Say
+
+    def known(self, tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+        """The verdicts on these tasks that lie in the registry now, by key. Raises RegistryError."""
+        images = [self.images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            lists = pool.map(lambda image: reports_beside(self.registry, image, self.reporters), images)
+            reports = [one for found in lists for one in found]
+        return verdicts(tasks, reports)
 
 
-def known(
-    registry: Registry, planned: DispatchPlan, tasks: Sequence[VerifyTask], reporters: People | None
-) -> dict[str, TaskVerdict]:
-    """The verdicts on these tasks that lie in the registry now, by key; signed ones if there are reporters.
+@dataclass(kw_only=True)
+class _OnSlurm(_Verifications):
+    """In arrays; nodes attach the reports."""
 
-    Raises RegistryError.
+    queue: slurm.Queue = field(default_factory=slurm.Queue)
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        return self.queue.tasks()
+
+    def rendered(self, tasks: Sequence[Task]) -> Mapping[str, str]:
+        return slurm.render(tasks, self.fleet)
+
+    def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:
+        """Submit tasks that are not under way already.
+
+        Why the scheduler took some not, by key. Raises MissingToolError; what was submitted before stays.
+        """
+        fresh = not_under_way(tasks, self.queue.tasks() if tasks else {}, self.say)
+        if not fresh:
+            return {}
+        try_push(
+            self.registry, fresh, lambda error: self.warn(f"{error.message}: the nodes need one that may")
+        )
+        new = slurm.Submission(script=lambda part: slurm.verification(part, self.fleet), attempt=attempt)
+        before: dict[str, list[str]] = {}
+        for name, part in slurm.arrays(fresh, slurm.array_limit()).items():
+            lane = self.fleet.lane(part[0].column)
+            # of a class with a limit one array after the other, or the limit would hold for each
+            limited = lane is not None and lane.at_once is not None
+            made = new.submit(part, before.get(part[0].column, ()) if limited else (), chain=limited)
+            before[part[0].column] = made[-1:] or before.get(part[0].column, [])
+            for job in made:
+                self.say(f"{name}: submitted as job {job}")
+        return new.refused
+
+
+@dataclass(kw_only=True)
+class _OnKubernetes(_Verifications):
+    """As Jobs; their logs are read here, and the reports attached."""
+
+    jobs: Mapping[str, kubernetes.JobState] | None = None
+    """Of the last look."""
+
+    def scheduled(self) -> Mapping[str, Scheduled]:
+        """The Jobs; one whose image cannot be pulled is deleted, since it would hold its GPU."""
+        self.jobs = kubernetes.jobs(self.fleet)
+        mine = {task.key for task in self.tasks}
+        kubernetes.remove([key for key, job in self.jobs.items() if job.stuck and key in mine], self.fleet)
+        return {key: job.scheduled for key, job in self.jobs.items()}
+
+    def rendered(self, tasks: Sequence[Task]) -> Mapping[str, str]:
+        return kubernetes.render(tasks, self.fleet) if tasks else {}
+
+    def known(self, tasks: Sequence[Task]) -> dict[str, TaskVerdict]:
+        """As in the registry, after the reports in logs were put beside their images.
+
+        Raises RegistryError, SchedulerError, and CommandError if the fleet's key does not sign here.
+        """
+        found = super().known(tasks)
+        left = [task for task in tasks if task.key not in found]
+        if left and self.jobs is None:
+            self.jobs = kubernetes.jobs(self.fleet)
+        new = False
+        for task in left:
+            job = (self.jobs or {}).get(task.key)
+            if job is None or job.stuck or not job.scheduled.ended:
+                continue
+            try:
+                new |= _collect(self.registry, self.images[task.digest], task, job, self.fleet)
+            except CellError as error:
+                self.warn(f"{task.cell} on {task.column}: {job.scheduled.word}: {error.message}")
+        return super().known(tasks) if new else found
+
+    def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:
+        del attempt  # a Job counts its own
+        if not tasks:
+            return {}
+        there = self.scheduled()
+        fresh = not_under_way(tasks, there, self.say)
+        refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
+        taken = [task for task in fresh if refused[task.column] is None]
+        if taken:
+            try_push(self.registry, taken, _refuse)
+            kubernetes.remove([task.key for task in taken if task.key in there], self.fleet)
+            for name, text in kubernetes.render(taken, self.fleet).items():
+                self.say(f"{name}: {kubernetes.submit(text)}")
+        return {task.key: refused[task.column] or "" for task in fresh if task not in taken}
+
+
+def _refuse(error: RegistryError) -> None:
+    raise MissingToolError(error.message, hint=error.hint) from error
+
+
+def try_push(registry: Registry, tasks: Sequence[Task], refused: Callable[[RegistryError], None]) -> None:
+    """Begin an upload in each repository of the tasks, and cancel it; ``refused`` gets the refusals.
+
+    https://github.com/opencontainers/distribution-spec/blob/main/spec.md#post-then-put
     """
-    images = [planned.images[digest] for digest in dict.fromkeys(task.digest for task in tasks)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        lists = list(pool.map(lambda image: reports_beside(registry, image, reporters), images))
-    return verdicts(tasks, [entry for entries in lists for entry in entries])
+    for repository in sorted({task.repository for task in tasks}):
+        host = repository.partition("/")[0]
+        with registry.request("POST", repository, "blobs/uploads/", actions="pull,push") as answer:
+            place = urljoin(answer.url, answer.headers.get("Location", ""))
+        if answer.status_code == 202:
+            registry.request("DELETE", repository, place, actions="pull,push").close()
+        elif answer.status_code < 500 and answer.status_code != 429:
+            refused(
+                RegistryError(
+                    f"this machine's login may not push to {repository} (HTTP {answer.status_code})",
+                    hint=f"reports go there: docker login {host}, as somebody who may push",
+                )
+            )
 
 
-def gather(
-    registry: Registry,
-    planned: DispatchPlan,
-    fleet: Fleet,
-    tasks: Sequence[VerifyTask],
-    *,
-    reporters: People | None,
-    warn: Callable[[str], None],
-) -> dict[str, TaskVerdict]:
-    """As :func:`known`, after the reports in Kubernetes' logs were put beside their images.
-
-    What could not be is told to ``warn``. Raises RegistryError, SchedulerError, and CommandError if the
-    fleet's key does not sign here.
-    """
-    found = known(registry, planned, tasks, reporters)
-    if fleet.scheduler != "kubernetes" or len(found) == len(tasks):
-        return found
-    jobs = kubernetes.jobs(fleet)
-    new = False
-    for task in tasks:
-        job = jobs.get(task.key)
-        if task.key in found or job is None or not job.ended:
-            continue
-        try:
-            new |= _collect(registry, planned.images[task.digest], task, job, fleet)
-        except CellError as error:
-            warn(f"{task.cell} on {task.gpu_class}: {job.scheduled.word}: {error.message}")
-    return known(registry, planned, tasks, reporters) if new else found
-
-
-def _collect(
-    registry: Registry, image: Staged, task: VerifyTask, job: kubernetes.JobState, fleet: Fleet
-) -> bool:
+def _collect(registry: Registry, image: Staged, task: Task, job: kubernetes.JobState, fleet: Fleet) -> bool:
     """Whether a new report lies beside the image. Raises CellError if it is no verdict on the task."""
     if job.pod is None:
         raise CellError("its pod is gone, and its log with it")
@@ -223,8 +318,8 @@ def _collect(
     signer = None if fleet.key is None else Signer(key=fleet.key)
     verdict, seen, reports = report_on(image, text, signer)
     new = bool(share(registry, image, reports))
-    if wrong_card(task.gpu_class, seen):
-        raise CellError(f"the fleet says {task.gpu_class}, and its node has {seen}: mend the fleet file")
+    if wrong_card(task.column, seen):
+        raise CellError(f"the fleet says {task.column}, and its node has {seen}: mend the fleet file")
     if verdict not in CONCLUSIVE:
         raise CellError(f"the report says {verdict}, which is no verdict on the image")
     return new
@@ -248,76 +343,12 @@ def _json_in(log: str) -> bytes:
     return json.dumps(found[0]).encode()
 
 
-def verification(
-    registry: Registry,
-    planned: DispatchPlan,
-    fleet: Fleet,
-    reporters: People | None,
-    warn: Callable[[str], None],
-) -> Work[VerifyTask]:
-    """The verifications of a plan, by the fleet's scheduler; only what ``reporters`` signed is a verdict."""
-    render_all = slurm.render if fleet.scheduler == "slurm" else kubernetes.render
-    return Work(
-        tasks=planned.tasks,
-        known=lambda tasks: gather(registry, planned, fleet, tasks, reporters=reporters, warn=warn),
-        submit=lambda tasks, say: submit(tasks, fleet, say),
-        rendered=lambda tasks: render_all(tasks, fleet) if tasks else {},
-        under_way=lambda: under_way(fleet),
-    )
-
-
-def not_under_way(
-    tasks: Sequence[AnyTask], there: Container[str], say: Callable[[str], None]
-) -> list[AnyTask]:
-    """The tasks whose key is not ``there``; the number of the others is said."""
-    fresh = [task for task in tasks if task.key not in there]
+def not_under_way(tasks: Sequence[Task], there: Mapping[str, Scheduled], say: Say) -> list[Task]:
+    """The tasks that the scheduler does not have, or whose job ended; the number of others is said."""
+    fresh = [task for task in tasks if task.key not in there or there[task.key].ended]
     if len(fresh) < len(tasks):
         say(f"{len(tasks) - len(fresh)} are under way already")
     return fresh
-
-
-def submit(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> dict[str, str]:
-    """Submit tasks that are not under way already, and say each answer of the scheduler.
-
-    Why it took some not, by key. Raises SchedulerError, MissingToolError; what was submitted before stays.
-    """
-    if not tasks:
-        return {}
-    jobs = kubernetes.jobs(fleet) if fleet.scheduler == "kubernetes" else {}
-    there = _alive(jobs) if fleet.scheduler == "kubernetes" else slurm.under_way()
-    fresh = not_under_way(tasks, there, say)
-    if fleet.scheduler == "slurm":
-        return _submit_arrays(fresh, fleet, say) if fresh else {}
-    refused = try_fleet(fleet, sorted({task.gpu_class for task in fresh})) if fresh else {}
-    taken = [task for task in fresh if refused[task.gpu_class] is None]
-    kubernetes.remove([task.key for task in taken if task.key in jobs], fleet)
-    for name, text in kubernetes.render(taken, fleet).items() if taken else ():
-        say(f"{name}: {kubernetes.submit(text)}")
-    return {task.key: refused[task.gpu_class] or "" for task in fresh if task not in taken}
-
-
-def _submit_arrays(tasks: Sequence[VerifyTask], fleet: Fleet, say: Callable[[str], None]) -> dict[str, str]:
-    refused: dict[str, str] = {}
-    before: dict[str, str] = {}
-    for name, text in slurm.render(tasks, fleet, slurm.array_limit()).items():
-        part = name.partition(".")[0]
-        lane = fleet.lane(part)
-        # of a class with a limit one array after the other, or the limit would hold for each
-        limited = lane is not None and lane.at_once is not None and part in before
-        job = slurm.submit_or_note(text, [before[part]] if limited else [], refused)
-        if job is not None:
-            before[part] = job
-            say(f"{name}: submitted as job {job}")
-    return refused
-
-
-def under_way(fleet: Fleet) -> Mapping[str, Scheduled]:
-    """The tasks that the scheduler has and that may still bring a report, by key."""
-    return slurm.under_way() if fleet.scheduler == "slurm" else _alive(kubernetes.jobs(fleet))
-
-
-def _alive(jobs: Mapping[str, kubernetes.JobState]) -> dict[str, Scheduled]:
-    return {key: job.scheduled for key, job in jobs.items() if not job.ended}
 
 
 def try_fleet(fleet: Fleet, classes: Sequence[str] | None = None) -> dict[str, str | None]:

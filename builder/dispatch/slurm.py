@@ -1,7 +1,7 @@
 """Slurm: arrays of one class of GPU, and questions to the controller.
 
 The batch script is all that a node gets: sbatch carries it there, so no file system need be shared. It names
-each task by its key, which is how a second dispatcher finds out that a task is under way.
+each task by its key, by which a second dispatcher finds that a task is under way.
 Options: https://slurm.schedmd.com/sbatch.html
 """
 
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from builder.dispatch.client import Scheduled, SchedulerClient
-from builder.dispatch.plan import VerifyTask
+from builder.dispatch.client import Scheduled, SchedulerClient, full, why
+from builder.dispatch.plan import Task
 from builder.documents import shown
 from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from builder.dispatch.fleet import Fleet, Resources
 
@@ -31,22 +32,26 @@ _SLURM = SchedulerClient(
 )
 _ARRAY = 1000
 """Tasks of an array at most: Slurm's ``MaxArraySize`` is 1001 by default."""
-_ANY = VerifyTask(gpu_class="", matrix="", cell="x", repository="x", digest="x", probe="", inputs="")
+_ANY = Task(column="", matrix="", cell="x", repository="x", digest="x", inputs="")
+_ENDED = frozenset(
+    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED TIMEOUT".split()  # noqa: SIM905
+)
+"""States of jobs that the controller still knows, five minutes by default (``MinJobAge``)."""
 
 
-def render(tasks: Sequence[VerifyTask], fleet: Fleet, array: int = _ARRAY) -> dict[str, str]:
-    """The batch scripts of each class that has tasks: ``T4``, and ``T4.2`` if one array does not hold all.
-
-    ``array``: tasks of an array at most.
-    """
-    found = {}
-    for name in sorted({task.gpu_class for task in tasks}):
-        mine = [task for task in tasks if task.gpu_class == name]
-        for number in range(0, len(mine), array):
-            found[f"{name}.{number // array + 1}" if number else name] = _verification(
-                name, mine[number : number + array], fleet
-            )
+def arrays(tasks: Sequence[Task], most: int = _ARRAY) -> dict[str, Sequence[Task]]:
+    """The tasks of each array by its name: ``T4``, and ``T4.2`` if one array does not hold a class."""
+    found: dict[str, Sequence[Task]] = {}
+    for name in sorted({task.column for task in tasks}):
+        mine = [task for task in tasks if task.column == name]
+        for first in range(0, len(mine), most):
+            found[f"{name}.{first // most + 1}" if first else name] = mine[first : first + most]
     return found
+
+
+def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
+    """The batch scripts of verifications, by the name of their array."""
+    return {name: verification(part, fleet) for name, part in arrays(tasks).items()}
 
 
 def array_limit() -> int:
@@ -55,7 +60,9 @@ def array_limit() -> int:
     return min(_ARRAY, int(told[1])) if told and int(told[1]) else _ARRAY
 
 
-def _verification(name: str, tasks: Sequence[VerifyTask], fleet: Fleet) -> str:
+def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
+    """The batch script of tasks of one class."""
+    name = tasks[0].column
     lane = fleet.lane(name)
     if lane is None:
         raise ValueError(f"the fleet has no class {name}")
@@ -131,77 +138,104 @@ def keys_in(script: str) -> tuple[str, ...]:
     return tuple(found["key"] for found in _TASK.finditer(script))
 
 
-def submit(script: str, after: Sequence[str] = ()) -> str:
-    """The id of the job that Slurm made of the script; it waits until the jobs ``after`` have ended.
+@dataclass(kw_only=True)
+class Submission:
+    """Jobs made of tasks; refused tasks with Slurm's words."""
 
-    Raises SchedulerError, MissingToolError.
-    """
-    order = [f"--dependency=afterany:{':'.join(after)}"] if after else []
-    told = _SLURM.ask(["sbatch", "--parsable", *order], script)
-    found = re.search(r"^(\d+)(?:;\S+)?$", told, re.MULTILINE)  # a site's own words may stand around it
-    if found is None:
-        raise SchedulerError("sbatch named no job", command=["sbatch"], returncode=0, tail=[shown(told)])
-    return found[1]
+    script: Callable[[Sequence[Task]], str]
+    attempt: int = 1
+    """The number of the attempt with which a task begins: a script submits its task again up to a limit."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """By the task's key."""
+
+    def submit(self, tasks: Sequence[Task], after: Sequence[str] = (), *, chain: bool = False) -> list[str]:
+        """The ids of the jobs, which wait until those in ``after`` have ended.
+
+        An array that is too large for the cluster or for this user's limit is submitted in halves, which wait
+        for one another with ``chain``. Raises MissingToolError.
+        """
+        try:
+            return [self._job(self.script(tasks), after)]
+        except SchedulerError as error:
+            if len(tasks) == 1 or not full(error):
+                self.refused |= {task.key: why(error) for task in tasks}
+                return []
+        first, rest = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
+        jobs = self.submit(first, after, chain=chain)
+        if any(task.key in self.refused for task in first):
+            self.refused |= {task.key: self.refused[first[-1].key] for task in rest}
+            return jobs
+        return jobs + self.submit(rest, jobs[-1:] if chain else after, chain=chain)
+
+    def _job(self, script: str, after: Sequence[str]) -> str:
+        order = [f"--dependency=afterany:{':'.join(after)}"] if after else []
+        again = {"RTBUILD_ATTEMPT": str(self.attempt)} if self.attempt > 1 else {}
+        told = _SLURM.ask(["sbatch", "--parsable", *order], script, variables=again)
+        found = re.search(r"^(\d+)(?:;\S+)?$", told, re.MULTILINE)  # a site's own words may stand around it
+        if found is None:
+            raise SchedulerError("sbatch named no job", command=["sbatch"], returncode=0, tail=[shown(told)])
+        return found[1]
 
 
-def submit_or_note(script: str, after: Sequence[str], refused: dict[str, str]) -> str | None:
-    """As :func:`submit`; None if Slurm refuses the job, with its words in ``refused`` by task key."""
-    try:
-        return submit(script, after)
-    except SchedulerError as error:
-        refused |= dict.fromkeys(keys_in(script), why(error))
-        return None
+@dataclass(kw_only=True)
+class Queue:
+    """This user's tasks, as the controller knows them."""
 
+    _keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """The tasks of each job that was seen, by its id."""
 
-def under_way() -> Mapping[str, Scheduled]:
-    """This user's tasks that wait or run, by key, with Slurm's word: ``PENDING (Resources)``."""
-    found = {}
-    for job, rows in _jobs().items():
-        keys = keys_in(_script_of(job))
-        for index, state, reason in rows:
+    def tasks(self) -> dict[str, Scheduled]:
+        """Every task that waits, runs or ended lately, by key, with Slurm's word: ``PENDING (Resources)``."""
+        rows = [(row[1] not in _ENDED, int(job), *row) for job, rows in _jobs().items() for row in rows]
+        found = {}
+        for alive, job, index, state, reason in sorted(rows):  # the newest job of a task last, and a live one
+            keys = self._keys_of(str(job), remember=not alive)
             if index.isdecimal() and int(index) < len(keys):
                 word = f"{state} ({reason})" if reason != "None" else state
-                found[keys[int(index)]] = Scheduled(word=word, queued=state == "PENDING")
-    return found
+                # else the script decided: there is a verdict, or it has tried as often as it may
+                cut = state not in {"CANCELLED", "COMPLETED"} and reason != "NonZeroExitCode"
+                queued, again = state == "PENDING", cut and not alive
+                found[keys[int(index)]] = Scheduled(word=word, queued=queued, ended=not alive, again=again)
+        return found
+
+    def _keys_of(self, job: str, *, remember: bool) -> tuple[str, ...]:
+        """The keys in a job's batch script; none if it has ended and the script is gone with it."""
+        if job not in self._keys:
+            try:
+                keys = keys_in(_SLURM.ask(["scontrol", "write", "batch_script", job, "-"]))
+            except SchedulerError:
+                keys = ()
+            if not keys and not remember:
+                return ()
+            self._keys[job] = keys
+        return self._keys[job]
 
 
 def jobs_named(name: str) -> tuple[str, ...]:
     """The ids of this user's jobs of that name which have not ended."""
-    return tuple(_jobs(PREFIX + name))
+    rows = _jobs(PREFIX + name)
+    return tuple(job for job, tasks in rows.items() if any(state not in _ENDED for _, state, _ in tasks))
 
 
 def _jobs(prefix: str = PREFIX) -> dict[str, list[tuple[str, str, str]]]:
     """Array index, state and reason of each task, by its job's id."""
-    listed = _SLURM.ask(["squeue", "--me", "--array", "--noheader", "--format=%F|%K|%j|%T|%r"])
+    command = ["squeue", "--me", "--array", "--noheader", "--states=all", "--format=%F|%K|%j|%T|%r"]
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for line in listed.splitlines():
+    for line in _SLURM.ask(command).splitlines():
         row = line.strip().split("|")
-        if len(row) == 5 and row[2].startswith(prefix):
+        if len(row) == 5 and row[0].isdecimal() and row[2].startswith(prefix):
             found.setdefault(row[0], []).append((row[1], row[3], row[4]))
     return found
-
-
-def _script_of(job: str) -> str:
-    """A job's batch script; empty if it has ended meanwhile."""
-    try:
-        return _SLURM.ask(["scontrol", "write", "batch_script", job, "-"])
-    except SchedulerError:
-        return ""
 
 
 def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why Slurm would not take a job of the class; None if it would. Nothing is submitted."""
     if fleet.lane(name) is None:
         return f"the fleet has no class {name}"
-    script = _verification(name, [_ANY], fleet)
+    script = verification([replace(_ANY, column=name)], fleet)
     head = "".join(line + "\n" for line in script.splitlines() if line.startswith("#SBATCH"))
     try:
         _SLURM.ask(["sbatch", "--test-only"], f"#!/bin/bash\n{head}true\n")
     except SchedulerError as error:
         return why(error)
     return None
-
-
-def why(error: SchedulerError) -> str:
-    """Slurm's own last words."""
-    return error.tail[-1].removeprefix("sbatch: error: ") if error.tail else error.message

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from builder.cli.app import loaded
 from builder.dispatch import slurm
-from builder.dispatch.builds import BuildCell, build_tasks, render
+from builder.dispatch.builds import in_waves, render
 from builder.dispatch.fleet import Fleet, load_fleet
-from builder.dispatch.plan import StagedCell, tasks_of
+from builder.dispatch.plan import BUILD, Task
 from builder.errors import MatrixError, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.unit.dispatch.conftest import Desk
 
 KEYS = "layers_key: /etc/rtbuild/cosign.pub, key: 'env://COSIGN_KEY'"
-BUILD = f"build: {{partition: cpu, cpus: 4, memory: 8G, at_once: 10, {KEYS}}}\n"
+LANE = f"build: {{partition: cpu, cpus: 4, memory: 8G, at_once: 10, {KEYS}}}\n"
 FLEET = Fleet.model_validate(
     {
         "version": "1",
@@ -44,35 +44,24 @@ FLEET = Fleet.model_validate(
 FILES = {"torch": ("version: 1\nname: torch\n# it's $HOME `id`\n", '{"cells": {}}')}
 
 
-TASKS = tasks_of(
-    [
-        StagedCell(
-            cell="c", matrix="m", repository="r", digest="sha256:0", probe="p", inputs="i", classes=("T4",)
-        )
-    ]
-)
+TASKS = [Task(column="T4", cell="c", matrix="m", repository="r", digest="sha256:0", probe="p", inputs="i")]
 
 
-def cell(name: str, *layers: str) -> BuildCell:
-    return BuildCell(
-        matrix="torch",
-        cell=name,
-        repository="registry.example/staging",
-        inputs=f"sha256:{name:0<64}",
-        layers=frozenset(layers),
-    )
+def cell(name: str) -> Task:
+    inputs = f"sha256:{name:0<64}"
+    return Task(column=BUILD, matrix="torch", cell=name, repository="registry.example/staging", inputs=inputs)
 
 
-CELLS = [
-    cell("torch2.1", "bookworm", "cudnn8", "torch2.1"),
-    cell("torch2.2", "bookworm", "cudnn8", "torch2.2"),
-    cell("torch2.3", "bookworm", "cudnn9", "torch2.3", "triton"),
-    cell("tf2.8", "bullseye", "cudnn8.6"),
-]
+CELLS = {
+    cell("torch2.1"): frozenset(("bookworm", "cudnn8", "torch2.1")),
+    cell("torch2.2"): frozenset(("bookworm", "cudnn8", "torch2.2")),
+    cell("torch2.3"): frozenset(("bookworm", "cudnn9", "torch2.3", "triton")),
+    cell("tf2.8"): frozenset(("bullseye", "cudnn8.6")),
+}
 
 
 def test_each_layer_is_made_by_one_cell_and_found_by_the_others() -> None:
-    assert [(task.wave, task.cell) for task in build_tasks(CELLS)] == [
+    assert [(task.wave, task.cell) for task in in_waves(CELLS)] == [
         (0, "tf2.8"),
         (0, "torch2.3"),
         (1, "torch2.1"),
@@ -82,12 +71,12 @@ def test_each_layer_is_made_by_one_cell_and_found_by_the_others() -> None:
 
 @given(st.lists(st.frozensets(st.sampled_from("abcdefgh"), max_size=5), max_size=12))
 def test_in_no_wave_a_cell_needs_what_another_of_it_makes(layers: list[frozenset[str]]) -> None:
-    cells = [cell(f"c{number}", *wanted) for number, wanted in enumerate(layers)]
-    of = {one.cell: one.layers for one in cells}
+    cells = {cell(f"c{number}"): wanted for number, wanted in enumerate(layers)}
+    of = {one.cell: wanted for one, wanted in cells.items()}
     there: set[str] = set()
-    tasks = build_tasks(cells)
+    tasks = in_waves(cells)
     assert {task.cell for task in tasks} == set(of)
-    assert build_tasks(reversed(cells)) == tasks
+    assert in_waves(dict(reversed(cells.items()))) == tasks
     for wave in range(len(cells)):
         made = [layer for task in tasks if task.wave == wave for layer in of[task.cell] - there]
         assert len(made) == len(set(made)), "a layer is made twice"
@@ -95,7 +84,7 @@ def test_in_no_wave_a_cell_needs_what_another_of_it_makes(layers: list[frozenset
 
 
 def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
-    scripts = render(build_tasks(CELLS), FLEET, FILES)
+    scripts = render(in_waves(CELLS), FLEET, FILES)
     assert list(scripts) == ["0.0", "1.0", "2.0"]
     golden("dispatch/build.sh", scripts["0.0"])
     path = tmp_path / "build.sh"
@@ -107,7 +96,7 @@ def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
 
 
 def test_a_node_calls_commands_with_options_that_they_have() -> None:
-    build = render(build_tasks(CELLS), FLEET, FILES)["0.0"]
+    build = render(in_waves(CELLS), FLEET, FILES)["0.0"]
     for name, text in (("build", build), ("verify-digest", slurm.render(TASKS, FLEET)["T4"])):
         (line,) = (line for line in text.splitlines() if f"rtbuild {name} " in line)
         known = {option for parameter in loaded(name).params for option in parameter.opts}
@@ -116,7 +105,7 @@ def test_a_node_calls_commands_with_options_that_they_have() -> None:
 
 def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
     """The script runs, with a double of rtbuild that shows what it was called with."""
-    (script,) = render(build_tasks(CELLS[:1]), FLEET, FILES).values()
+    (script,) = render(in_waves({cell("torch2.1"): frozenset()}), FLEET, FILES).values()
     program = tmp_path / "rtbuild"
     program.write_text('#!/bin/bash\nprintf "%s\\n" "$@"\ncat torch.yaml torch.lock.json\n')
     program.chmod(0o755)
@@ -129,13 +118,13 @@ def test_a_node_finds_matrix_and_lock_as_they_are(tmp_path: Path) -> None:
 
 def test_more_than_a_batch_script_holds() -> None:
     with pytest.raises(UsageError, match="do not fit into a batch script"):
-        render(build_tasks(CELLS), FLEET, {"torch": ("version: 1\n", "x" * 4_000_000)})
+        render(in_waves(CELLS), FLEET, {"torch": ("version: 1\n", "x" * 4_000_000)})
 
 
 @pytest.mark.parametrize(
     ("scheduler", "more", "said"),
     [
-        ("kubernetes", BUILD, "builds are dispatched by Slurm alone"),
+        ("kubernetes", LANE, "builds are dispatched by Slurm alone"),
         ("slurm", "", "does not say how to build"),
     ],
 )
@@ -155,7 +144,7 @@ def test_an_error_in_the_part_about_builds_is_at_its_place(desk: Desk) -> None:
 
 def test_what_is_there_is_not_built_and_waves_wait_for_each_other(desk: Desk) -> None:
     jobs = desk.slurm()
-    desk.write_fleet("slurm", BUILD)
+    desk.write_fleet("slurm", LANE)
     code, rows = desk.tasks("--build")
     assert (code, {row["verdict"] for row in rows}) == (0, {"built"})
     assert list(jobs.iterdir()) == []

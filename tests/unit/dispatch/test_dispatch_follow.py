@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.dispatch.client import Scheduled
-from builder.dispatch.follow import Follower, TaskState, exit_code
-from builder.dispatch.plan import StagedCell, TaskVerdict, VerifyTask, missing, tasks_of
+from builder.dispatch.follow import Follower, TaskState, Work, exit_code
+from builder.dispatch.plan import Task, TaskVerdict, missing
 from builder.errors import RegistryError
 
 if TYPE_CHECKING:
@@ -24,18 +24,20 @@ CLASSES = ("A100", "H100", "L4", "T4")
 WORKS = TaskVerdict(verdict="works", cause=None, gpu="Tesla T4", driver="535.104.05")
 
 
-def cells(count: int) -> list[StagedCell]:
+def tasks_of(cells: int) -> list[Task]:
+    """Each of so many cells on each class."""
     return [
-        StagedCell(
+        Task(
+            column=name,
             cell=f"cell-{number}",
             matrix="m",
             repository="r/s",
             digest=f"sha256:{number:064x}",
             probe="p",
             inputs=f"i{number}",
-            classes=CLASSES,
         )
-        for number in range(count)
+        for name in CLASSES
+        for number in range(cells)
     ]
 
 
@@ -52,7 +54,7 @@ class ClusterDouble:
         self.looks = 0
         self.silent: Callable[[int], bool] = lambda _look: False
 
-    def submit(self, tasks: Iterable[VerifyTask]) -> None:
+    def submit(self, tasks: Iterable[Task]) -> None:
         for task in tasks:
             if task.key in self.waiting:
                 continue  # as `submit` of the product does: what is under way is not said twice
@@ -75,7 +77,7 @@ class ClusterDouble:
             del self.waiting[key]
             self.late.append(key)
 
-    def known(self, tasks: Iterable[VerifyTask]) -> dict[str, TaskVerdict]:
+    def known(self, tasks: Iterable[Task]) -> dict[str, TaskVerdict]:
         self.looks += 1
         if self.silent(self.looks):
             raise RegistryError("registry.example does not answer")
@@ -102,17 +104,17 @@ class Clock(threading.Event):
         return self.ticks <= 0
 
 
-def dispatched(cluster: ClusterDouble, tasks: Sequence[VerifyTask], ticks: int) -> tuple[TaskState, ...]:
+def dispatched(cluster: ClusterDouble, tasks: Sequence[Task], ticks: int) -> tuple[TaskState, ...]:
     """One life of a dispatcher: plan, submit, follow."""
     cluster.submit(missing(tasks, cluster.reports))
-    follower = Follower(tasks=tasks, known=cluster.known, under_way=cluster.under_way)
+    follower = Follower(work=Work(tasks=tasks, known=cluster.known, scheduled=cluster.under_way))
     warned: list[RtbuildError] = []
     return follower.wait(Clock(cluster, ticks), seconds=1, say=lambda _rows: None, warn=warned.append)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_a_thousand_tasks_with_dying_nodes_all_are_reported(seed: int) -> None:
-    tasks = tasks_of(cells(250))
+    tasks = tasks_of(250)
     cluster = ClusterDouble(seed, deaths=0.1)
     cluster.silent = lambda look: look % 7 == 0
     rows = dispatched(cluster, tasks, 10_000)
@@ -123,7 +125,7 @@ def test_of_a_thousand_tasks_with_dying_nodes_all_are_reported(seed: int) -> Non
 
 
 def test_a_dispatcher_that_is_killed_fifty_times_loses_nothing() -> None:
-    tasks = tasks_of(cells(50))
+    tasks = tasks_of(50)
     cluster = ClusterDouble(7, deaths=0.2)
     lives = random.Random(3)
     for _ in range(50):
@@ -134,18 +136,80 @@ def test_a_dispatcher_that_is_killed_fifty_times_loses_nothing() -> None:
 
 
 def test_what_the_scheduler_gave_up_is_lost_and_not_waited_for() -> None:
-    (task, *_) = tasks_of(cells(1))
-    follower = Follower(tasks=[task], known=lambda _tasks: {}, under_way=dict)
+    (task, *_) = tasks_of(1)
+    follower = Follower(work=Work(tasks=[task], known=lambda _tasks: {}, scheduled=dict))
     (row,) = follower.wait(threading.Event(), seconds=0.01, say=lambda _rows: None, warn=lambda _error: None)
     assert row.state == "lost"
     assert exit_code([row]) == 5
+
+
+class Scheduler:
+    """A double that takes tasks, as many as fit at a time, and ends each in the same way."""
+
+    def __init__(self, ends: Scheduled | None = None, room: int = 1000, works: bool = False) -> None:
+        self.ends, self.room, self.works = ends, room, works
+        self.live: list[Task] = []
+        self.ended: dict[str, Scheduled] = {}
+        self.attempts: list[int] = []
+        self.reports: dict[str, TaskVerdict] = {}
+
+    def submit(self, tasks: Sequence[Task], attempt: int) -> dict[str, str]:
+        free = max(0, self.room - len(self.live))
+        self.live += tasks[:free]
+        self.attempts += [attempt] * len(tasks[:free])
+        return {task.key: "QOSMaxSubmitJobPerUserLimit" for task in tasks[free:]}
+
+    def scheduled(self) -> dict[str, Scheduled]:
+        if self.live:
+            done = self.live.pop(0)
+            if self.works:
+                self.reports[done.key] = WORKS
+            elif self.ends is not None:
+                self.ended[done.key] = self.ends
+        return {**self.ended, **{task.key: Scheduled(word="RUNNING") for task in self.live}}
+
+    def follow(self, count: int) -> list[TaskState]:
+        tasks = tasks_of(count)
+        known = lambda wanted: {t.key: self.reports[t.key] for t in wanted if t.key in self.reports}  # noqa: E731
+        work = Work(tasks=tasks, known=known, scheduled=self.scheduled, submit=self.submit, attempts=3)
+        follower = Follower(work=work)
+        follower.submit(tasks)
+        clock = threading.Event()
+        return list(follower.wait(clock, seconds=0, say=lambda _rows: None, warn=lambda _error: None))
+
+
+@pytest.mark.parametrize(
+    ("ends", "attempts"),
+    [
+        (None, [1, 2, 3]),
+        (Scheduled(word="TIMEOUT", ended=True, again=True), [1, 2, 3]),
+        (Scheduled(word="FAILED (NonZeroExitCode)", ended=True), [1]),
+    ],
+    ids=["gone", "cut off", "given up"],
+)
+def test_a_lost_task_is_submitted_again_as_often_as_the_fleet_says(
+    ends: Scheduled | None, attempts: list[int]
+) -> None:
+    scheduler = Scheduler(ends)
+    (*_, row) = scheduler.follow(1)
+    assert sorted(scheduler.attempts) == sorted(attempts * len(CLASSES))
+    assert (row.state, row.verdict) == ("lost", None)
+    assert row.word == f"ended without a verdict: {ends.word if ends else 'it is gone'}"
+
+
+def test_what_did_not_fit_is_submitted_when_others_have_ended() -> None:
+    scheduler = Scheduler(room=3, works=True)
+    assert {row.state for row in scheduler.follow(5)} == {"verdict"}
+    assert scheduler.attempts == [1] * 20
+    full = Scheduler(room=0)
+    assert {row.word for row in full.follow(1)} == {"not submitted: QOSMaxSubmitJobPerUserLimit"}
 
 
 def test_a_registry_that_stays_away_ends_the_waiting() -> None:
     cluster = ClusterDouble(1, deaths=0)
     cluster.silent = lambda _look: True
     clock = Clock(cluster, 10_000)
-    follower = Follower(tasks=tasks_of(cells(1)), known=cluster.known, under_way=cluster.under_way)
+    follower = Follower(work=Work(tasks=tasks_of(1), known=cluster.known, scheduled=cluster.under_way))
     warned: list[RtbuildError] = []
     with pytest.raises(RegistryError):
         follower.wait(clock, seconds=30, say=lambda _rows: None, warn=warned.append)
@@ -153,7 +217,7 @@ def test_a_registry_that_stays_away_ends_the_waiting() -> None:
 
 
 def test_a_broken_image_decides_the_exit_code() -> None:
-    task, other, *_ = tasks_of(cells(1))
+    task, other, *_ = tasks_of(1)
     broken = TaskVerdict(verdict="broken", cause="cudnn-missing", gpu="x", driver="1")
     rows = [TaskState(task=task, state="verdict", verdict=broken), TaskState(task=other, state="lost")]
     assert exit_code(rows) == 1

@@ -13,7 +13,7 @@ from publish_doubles import A100, T4, report
 from builder.cli.app import app
 from builder.dispatch import kubernetes
 from builder.dispatch.fleet import load_fleet
-from builder.errors import SchedulerError
+from builder.errors import MissingToolError, SchedulerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +110,54 @@ def test_a_token_that_may_look_and_not_create(desk: Desk, cluster: KubeDouble) -
     assert code == 5
     assert all('cannot create resource "jobs"' in row["scheduler"] for row in rows)
     assert not [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
+
+
+def test_a_login_that_may_not_push_keeps_anything_from_being_submitted(
+    desk: Desk, cluster: KubeDouble
+) -> None:
+    """Reports are attached by this machine, so its login decides."""
+    desk.server.fault = lambda method, _path: 401 if method == "POST" else None
+    with pytest.raises(MissingToolError, match=r"may not push to \S+/staging") as raised:
+        desk.call()
+    assert raised.value.exit_code == 5
+    assert "docker login" in (raised.value.hint or "")
+    assert cluster.of("jobs") == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", 'failed to resolve reference "r/s@sha256:0": r/s@sha256:0: not found'),
+        ("ImagePullBackOff", "Back-off pulling image: ErrImagePull: unexpected status 401 Unauthorized"),
+        ("InvalidImageName", "couldn't parse image reference"),
+    ],
+)
+def test_an_image_that_no_try_will_pull_is_not_waited_for(
+    desk: Desk, cluster: KubeDouble, reason: str, message: str
+) -> None:
+    looks: list[str] = []
+    stuck = {"state": {"waiting": {"reason": reason, "message": message}}}
+
+    def refuse(method: str, path: str) -> None:
+        looks.extend([path] if method == "GET" and "/jobs?" in path else [])
+        if len(looks) == 4 and not cluster.of("pods"):
+            end_all(desk, cluster)
+            del (job := job_of(cluster, "T4"))["status"]
+            (pod,) = (
+                one
+                for one in cluster.of("pods")
+                if one["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+            )
+            pod["status"] = {"phase": "Pending", "containerStatuses": [stuck]}
+
+    cluster.refuse = refuse
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert code == 5
+    (lost,) = (row for row in rows if row["state"] == "lost")
+    assert lost["scheduler"].startswith(f"ended without a verdict: the image cannot be pulled: {reason}: ")
+    assert len(cluster.of("jobs")) == 3, "it would hold its GPU until the deadline"
+    posted = [line for line in cluster.requests if line.startswith("POST") and "dryRun" not in line]
+    assert len(posted) == 5, "and it is not tried again"
 
 
 def test_too_many_requests_are_waited_for(desk: Desk, cluster: KubeDouble) -> None:

@@ -21,7 +21,7 @@ from publish_doubles import A100, Project, entry
 from benchmarks import dispatch as bench
 from builder.dispatch import kubernetes, slurm
 from builder.dispatch.fleet import Fleet, load_fleet
-from builder.dispatch.plan import StagedCell, VerifyTask, missing, tasks_of, verdicts
+from builder.dispatch.plan import Task, missing, verdicts
 from builder.errors import MatrixError
 
 if TYPE_CHECKING:
@@ -42,44 +42,39 @@ FLEET = Fleet.model_validate(
 )
 
 
-def cell(number: int, *classes: str) -> StagedCell:
-    return StagedCell(
-        cell=f"torch2.{number}.0-py3.11-bookworm",
-        matrix="torch",
-        repository="registry.example/staging",
-        digest="sha256:" + f"{number:x}" * 64,
-        probe=PROBE,
-        inputs="sha256:" + "a" * 64,
-        classes=classes,
-    )
-
-
-TASKS = tasks_of([cell(1, "T4", "A100"), cell(2, "T4")])
-
-
-def test_a_task_for_each_claimed_class_in_a_fixed_order() -> None:
-    assert [(task.gpu_class, task.cell) for task in TASKS] == [
-        ("A100", "torch2.1.0-py3.11-bookworm"),
-        ("T4", "torch2.1.0-py3.11-bookworm"),
-        ("T4", "torch2.2.0-py3.11-bookworm"),
+def cell(number: int, *classes: str) -> list[Task]:
+    """The verification of one image on each class."""
+    return [
+        Task(
+            column=name,
+            cell=f"torch2.{number}.0-py3.11-bookworm",
+            matrix="torch",
+            repository="registry.example/staging",
+            digest="sha256:" + f"{number:x}" * 64,
+            probe=PROBE,
+            inputs="sha256:" + "a" * 64,
+        )
+        for name in classes
     ]
-    assert tasks_of([cell(2, "T4"), cell(1, "A100", "T4")]) == TASKS
+
+
+TASKS = sorted([*cell(1, "T4", "A100"), *cell(2, "T4")])
 
 
 def test_the_key_is_of_digest_class_probe_and_lock_alone() -> None:
     task = TASKS[0]
     assert re.fullmatch("[0-9a-f]{20}", task.key)
-    for changes in ({"digest": "x"}, {"gpu_class": "T4"}, {"probe": "x"}, {"inputs": "x"}):
+    for changes in ({"digest": "x"}, {"column": "T4"}, {"probe": "x"}, {"inputs": "x"}):
         assert replace(task, **changes).key != task.key
     assert replace(task, cell="renamed", matrix="moved", repository="mirror/x").key == task.key
 
 
 @pytest.fixture
-def known(tmp_path: Path) -> tuple[Project, VerifyTask]:
+def known(tmp_path: Path) -> tuple[Project, Task]:
     project = Project(tmp_path / "project")
     report = entry(project.cell)
-    return project, VerifyTask(
-        gpu_class="T4",
+    return project, Task(
+        column="T4",
         matrix="tf",
         cell=project.cell.id,
         repository="r/s",
@@ -89,7 +84,7 @@ def known(tmp_path: Path) -> tuple[Project, VerifyTask]:
     )
 
 
-def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Project, VerifyTask]) -> None:
+def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Project, Task]) -> None:
     project, task = known
     found = verdicts([task], [entry(project.cell)])
     assert found[task.key].verdict == "works"
@@ -115,12 +110,12 @@ def test_a_report_on_this_digest_class_and_probe_is_a_verdict(known: tuple[Proje
     ],
     ids=["digest", "class", "double", "host", "busy", "no GPU", "probe", "a failed check", "no convolution"],
 )
-def test_other_reports_leave_it_to_be_run(known: tuple[Project, VerifyTask], changes: dict[str, Any]) -> None:
+def test_other_reports_leave_it_to_be_run(known: tuple[Project, Task], changes: dict[str, Any]) -> None:
     project, task = known
     assert missing([task], verdicts([task], [entry(project.cell, **changes)])) == (task,)
 
 
-def test_the_newest_verdict_counts(known: tuple[Project, VerifyTask]) -> None:
+def test_the_newest_verdict_counts(known: tuple[Project, Task]) -> None:
     project, task = known
     old = entry(project.cell, verified=datetime(2026, 1, 1, tzinfo=UTC))
     new = entry(
@@ -137,7 +132,7 @@ def test_slurm_scripts(golden: Golden) -> None:
 
 
 def test_a_class_of_more_tasks_than_an_array_takes_is_several() -> None:
-    many = tasks_of([replace(cell(1, "T4"), digest=f"sha256:{number:064x}") for number in range(2001)])
+    many = [replace(cell(1, "T4")[0], digest=f"sha256:{number:064x}") for number in range(2001)]
     scripts = slurm.render(many, FLEET)
     assert [(name, len(slurm.keys_in(text))) for name, text in scripts.items()] == [
         ("T4", 1000),

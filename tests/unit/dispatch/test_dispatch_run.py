@@ -8,7 +8,7 @@ import pytest
 from evidence_doubles import moment
 from publish_doubles import A100, T4, report
 
-from builder.dispatch import node
+from builder.dispatch import node, slurm
 from builder.dispatch.node import container
 from builder.errors import CellError, CommandError, MissingToolError, RegistryError, UsageError
 
@@ -92,6 +92,79 @@ def test_arrays_are_as_large_as_the_controller_lets_them_be(desk: Desk) -> None:
     assert "4 are under way already" in desk.said
 
 
+def test_an_array_that_is_too_large_is_submitted_in_halves(desk: Desk) -> None:
+    """A limit that `scontrol show config` does not show: of a site's plug-in, or of the user."""
+    jobs = desk.slurm()
+    real = desk.bin / "sbatch"
+    real.rename(desk.bin / "sbatch-double")
+    refusal = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, …)"
+    desk.program(
+        "sbatch",
+        f"text=$(cat); case $text in *array=0-1*) echo 'sbatch: error: {refusal}' >&2; exit 1 ;;"
+        f' esac; [ $(ls {jobs} | grep -vc after) -lt $ROOM ] || {{ echo "sbatch: error: {refusal}" >&2;'
+        ' exit 1; }; sbatch-double "$@" <<<"$text"',
+    )
+    desk.monkeypatch.setenv("ROOM", "3")
+    code, rows = desk.tasks()
+    assert code == 5
+    assert [row["scheduler"] for row in rows] == ["PENDING (Resources)"] * 3 + [f"not submitted: {refusal}"]
+    desk.monkeypatch.setenv("ROOM", "4")
+    assert desk.tasks()[0] == 0
+    assert len(list(jobs.glob("*.after"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("state", "ended", "again"),
+    [
+        ("RUNNING|None", False, False),
+        ("FAILED|NonZeroExitCode", True, False),
+        ("FAILED|RaisedSignal:9(Killed)", True, True),
+        ("TIMEOUT|TimeLimit", True, True),
+        ("CANCELLED|None", True, False),
+        ("COMPLETED|None", True, False),
+    ],
+)
+def test_what_slurm_says_of_a_job_that_it_has_or_had(
+    desk: Desk, state: str, ended: bool, again: bool
+) -> None:
+    desk.slurm()
+    desk.call()
+    desk.program("squeue", f"echo '1|0|rtbuild-a100|{state}'; echo '1|1|rtbuild-a100|PENDING|Priority'")
+    queue = slurm.Queue()
+    first, second = queue.tasks().values()
+    assert (first.ended, first.again, second.queued) == (ended, again, True)
+    desk.program("scontrol", "exit 1")  # the script goes before the job does
+    desk.program("squeue", f"echo '1|0|rtbuild-a100|{state}'; echo '9|0|rtbuild-t4|RUNNING|None'")
+    assert [found.ended for found in queue.tasks().values()] == [ended]
+
+
+def test_a_job_that_was_killed_runs_again_by_itself(desk: Desk) -> None:
+    """The double loses each job at once; the third time it is lost for good."""
+    jobs = desk.slurm()
+    desk.program("squeue", "true")
+    code, rows = desk.tasks("--wait", "--every", "0.2")
+    assert (code, {row["state"] for row in rows}) == (5, {"lost"})
+    assert len(list(jobs.glob("*.after"))) == 2 * 3, "two classes, as often as `attempts`"
+
+
+def test_a_login_that_may_not_push_is_told_before_anything_is_submitted(desk: Desk) -> None:
+    jobs = desk.slurm()
+    desk.server.fault = lambda method, _path: 403 if method == "POST" else None
+    assert desk.call()[0] == 0
+    said = f"warning: this machine's login may not push to {desk.server.host}/staging (HTTP 403)"
+    assert f"{said}: the nodes need one that may" in desk.said.splitlines()
+    assert len(list(jobs.glob("*.after"))) == 2
+
+
+def test_trying_to_push_leaves_nothing_behind(desk: Desk) -> None:
+    desk.slurm()
+    before = len(desk.server.requests)
+    desk.call()
+    asked = [line for line in desk.server.requests[before:] if "uploads" in line]
+    assert [line.split()[0] for line in asked] == ["POST", "DELETE"]
+    assert asked[1].rpartition("/")[2] != ""
+
+
 def test_words_of_a_site_around_a_jobs_id(desk: Desk) -> None:
     desk.slurm()
     desk.program("sbatch", "cat >/dev/null; echo 'Welcome to the 2nd cluster'; echo '17;gpu1'; echo 'Bye 3'")
@@ -128,6 +201,22 @@ def test_the_container_gets_the_device_that_the_scheduler_gave(tool: Any, words:
     assert [word for word in words if word in command] == words
     if tool != "apptainer":
         assert command[command.index("--network") + 1] == "none"
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("docker", ["--gpus", '"device=MIG-1b2c"']),
+        ("podman", ["--device", "nvidia.com/gpu=MIG-1b2c"]),
+        ("apptainer", ["--nv", "--env", "CUDA_VISIBLE_DEVICES=MIG-1b2c"]),
+    ],
+)
+def test_the_container_gets_the_part_of_a_gpu_that_the_scheduler_gave(tool: Any, words: list[str]) -> None:
+    """Slurm counts parts as if they were GPUs: the third part is not the third GPU."""
+    given = {"SLURM_JOB_GPUS": "2", "CUDA_VISIBLE_DEVICES": "MIG-1b2c"}
+    command = container(tool, "r/s@sha256:x", given, "name")
+    assert [word for word in command if word in words] == words
+    assert "nvidia.com/gpu=2" not in command
 
 
 def test_a_node_attaches_its_report(desk: Desk) -> None:

@@ -124,14 +124,13 @@ def test_the_dispatcher_signs_what_it_reads_in_logs(desk: Desk) -> None:
     def jobs(fleet: object) -> dict[str, kubernetes.JobState]:
         assert fleet == load_fleet(desk.fleet)
         planned = json.loads(desk.project.folder.joinpath("keys").read_text())
-        ended = Scheduled(word="Complete", queued=False)
-        return {
-            key: kubernetes.JobState(ended=True, pod="pod", exit_code=0, scheduled=ended) for key in planned
-        }
+        job = kubernetes.JobState(
+            pod="pod", exit_code=0, scheduled=Scheduled(word="complete", ended=True), stuck=False
+        )
+        return dict.fromkeys(planned, job)
 
     desk.monkeypatch.setattr(kubernetes, "jobs", lambda _fleet: {})
-    desk.monkeypatch.setattr(run, "under_way", lambda _fleet: {})
-    desk.monkeypatch.setattr(run, "submit", lambda *_: {})
+    desk.monkeypatch.setattr(run._OnKubernetes, "submit", lambda *_: {})
     _, rows = desk.tasks()
     keys = [row["key"] for row in rows if row["image"].endswith(image.digest) and row["class"] == "T4"]
     (desk.project.folder / "keys").write_text(json.dumps(keys))
