@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,55 +61,62 @@ class Maker:
 
     site: Site
     bench: Workbench
-    runner: Runner = field(default_factory=Namespaces)
+    runner: Runner
 
-    def make(
-        self,
-        walk: Walk,
-        recipe: Recipe,
-        log: Path,
-        *,
-        staged: Staged | None = None,
-    ) -> Image:
+    def make(self, walk: Walk, recipe: Recipe, log: Path, *, staged: Staged | None = None) -> Image:
         """The image of ``recipe``: in the engine, in the repository, in the layout, as the settings say.
 
         ``staged`` is an image of the same inputs that the repository has. Raises CellError and its kinds.
         """
-        site, settings = self.site, self.site.settings
+        lease = self.site.layers.lease()
+        try:
+            return _Making(**vars(self), walk=walk, recipe=recipe, log=log, staged=staged, lease=lease).run()
+        finally:
+            lease.release()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Making(Maker):
+    """One image on its way."""
+
+    walk: Walk
+    recipe: Recipe
+    log: Path
+    staged: Staged | None
+    lease: Lease
+
+    def run(self) -> Image:
+        site, settings, walk = self.site, self.site.settings, self.walk
         with ExitStack() as stack:
-            lease = site.layers.lease()
-            stack.callback(lease.release)
-            uploads = stack.enter_context(Uploads(site.settings.push, site.shared, site.layers, site.writing))
+            uploads = stack.enter_context(Uploads(settings.push, site.shared, site.layers, site.writing))
             feed = stack.enter_context(
                 EngineFeed(
                     site.engine,
-                    recipe.inputs,
+                    self.recipe.inputs,
                     memory=settings.cache / "received",
-                    blob=partial(self._blob, walk, lease),
+                    blob=self._blob,
                     cancel=walk.cancel,
                 )
             )
-            planned, base = self._layers(walk, recipe, lease, uploads, feed)
+            planned, base = self._layers(uploads, feed)
             with walk.stage(Stage.BUILD):
-                image = self._composed(walk, recipe, planned, base, log)
+                image = self._composed(planned, base)
                 feed.stop()
-                site.made.remember(recipe.inputs, image)
-                made = self._kept(walk, recipe, image, lease)
+                site.made.remember(self.recipe.inputs, image)
+                made = self._kept(image)
             if settings.push is not None:
-                made = replace(
-                    made,
-                    pushed=self._pushed(walk, recipe, image, uploads=uploads, lease=lease, staged=staged),
-                )
+                made = replace(made, pushed=self._pushed(image, settings.push, uploads))
             if settings.output is not None:
-                self._written(walk, image, lease, settings.output)
+                with walk.stage(Stage.PUSH):
+                    loaded = f"docker.io/{self._name}"
+                    write_layout(settings.output, walk.cell.id, loaded, image, self._blob)
+                    walk.done(f"oci:{settings.output}:{walk.cell.id}")
         reference = made.pushed or f"oci:{settings.output}:{walk.cell.id}"
         return made if site.engine is not None else replace(made, reference=reference)
 
-    def _layers(
-        self, walk: Walk, recipe: Recipe, lease: Lease, uploads: Uploads, feed: EngineFeed
-    ) -> tuple[Plan, BaseLayers]:
+    def _layers(self, uploads: Uploads, feed: EngineFeed) -> tuple[Plan, BaseLayers]:
         """The layers of base and wheels, all of them known: a wheel is converted while others arrive."""
-        site, pinned = self.site, recipe.pinned
+        site, pinned, walk = self.site, self.recipe.pinned, self.walk
 
         def tell(title: str, done: int, total: int) -> None:
             if walk.current is Stage.LAYERS:
@@ -118,7 +124,7 @@ class Maker:
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
-                planned = plan(pinned, store=site.layers, lease=lease, elsewhere=self._elsewhere)
+                planned = plan(pinned, store=site.layers, lease=self.lease, elsewhere=self._elsewhere)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 # First: a Python that does not fit is refused before gigabytes of wheels come.
@@ -142,22 +148,21 @@ class Maker:
                 walk.done(f"{new} made, {len(made.every) - new} there already")
         return made, base
 
-    def _composed(
-        self, walk: Walk, recipe: Recipe, planned: Plan, base: BaseLayers, log: Path
-    ) -> ComposedImage:
-        site, lease = self.site, planned.lease
-        system = SystemLayers()
-        if recipe.pinned.installs and site.engine is not None:
+    def _composed(self, planned: Plan, base: BaseLayers) -> ComposedImage:
+        site, walk, system = self.site, self.walk, SystemLayers()
+        if self.recipe.pinned.installs and site.engine is not None:
             from builder.pipeline.enginework import system_layers
 
-            system = system_layers(walk, site, site.engine, recipe=recipe, base=base, lease=lease, log=log)
+            system = system_layers(
+                walk, site, site.engine, recipe=self.recipe, base=base, lease=self.lease, log=self.log
+            )
         return compose_image(
             Assembly(
-                recipe=recipe,
+                recipe=self.recipe,
                 plan=planned,
                 base=base,
                 system=system,
-                blob=partial(self._blob, walk, lease),
+                blob=self._blob,
                 elsewhere=self._elsewhere,
                 progress=lambda text: walk.progress(text, quiet=False),
                 cancel=walk.cancel,
@@ -166,79 +171,60 @@ class Maker:
             )
         )
 
-    @property
-    def _elsewhere(self) -> Elsewhere | None:
-        return self.site.shared.find if self.site.shared is not None else None
-
-    def _kept(self, walk: Walk, recipe: Recipe, image: ComposedImage, lease: Lease) -> Image:
+    def _kept(self, image: ComposedImage) -> Image:
         """The image as a value; with an engine, as that has it."""
-        engine = self.site.engine
+        engine, pinned, walk = self.site.engine, self.recipe.pinned, self.walk
         if engine is None:
-            refuse_large(recipe.pinned, image.size)
+            refuse_large(pinned, image.size)
             walk.done(f"{image.size / 1e9:.2f} GB {image.digest[:19]}")
             return image_of(walk.cell, "", image)
-        stored = self._received(walk, engine, image, lease)
-        walk.done(f"{self._name(walk)} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
-        refuse_large(recipe.pinned, stored.size)
-        return image_of(walk.cell, self._name(walk), stored)
+        stored = self._received(engine, image)
+        walk.done(f"{self._name} {stored.size / 1e9:.2f} GB {image.digest[:19]}")
+        refuse_large(pinned, stored.size)
+        return image_of(walk.cell, self._name, stored)
 
-    def _received(self, walk: Walk, engine: Engine, image: ComposedImage, lease: Lease) -> StoredImage:
-        name = self._name(walk)
-        blob = partial(self._blob, walk, lease)
+    def _received(self, engine: Engine, image: ComposedImage) -> StoredImage:
         stored = engine.receive(
             image.manifest,
-            lambda passing, without: archive_parts(image, passing, blob, without=without),
-            name,
+            lambda passing, without: archive_parts(image, passing, self._blob, without=without),
+            self._name,
             memory=self.site.settings.cache / "received",
-            cancel=walk.cancel,
-            progress=walk.counter("into the engine", sum(layer.size for layer in image.layers)),
+            cancel=self.walk.cancel,
+            progress=self.walk.counter("into the engine", sum(layer.size for layer in image.layers)),
         )
         if stored.digest not in (image.digest, image.config_digest) or stored.content != image.content:
             raise CellError(
-                f"{name} is {stored.digest} in the engine, and {image.digest} was given to it: "
+                f"{self._name} is {stored.digest} in the engine, and {image.digest} was given to it: "
                 "another took its name"
             )
         return stored
 
-    def _pushed(
-        self,
-        walk: Walk,
-        recipe: Recipe,
-        image: ComposedImage,
-        *,
-        uploads: Uploads,
-        lease: Lease,
-        staged: Staged | None,
-    ) -> str:
-        site = self.site
-        repository = str(site.settings.push)
+    def _pushed(self, image: ComposedImage, repository: str, uploads: Uploads) -> str:
+        """Push the image under its unlisted tag; its reference by digest."""
+        site, walk, shared = self.site, self.walk, self.site.shared
         with walk.stage(Stage.PUSH), tempfile.TemporaryDirectory(prefix="rtbuild-push-") as folder:
-            if staged is not None and staged.digest == image.digest:
-                sign_pushed(site, staged.reference)
-                walk.done(f"there already, {staged.digest[:19]}")
-                return staged.reference
+            if self.staged is not None and self.staged.digest == image.digest:
+                sign_pushed(site, self.staged.reference)
+                walk.done(f"there already, {self.staged.digest[:19]}")
+                return self.staged.reference
             by_digest = {layer.digest: layer for layer in image.layers}
             config = Path(folder) / "config.json"
             config.write_bytes(image.config)
             walk.progress(repository, quiet=False)
             sent = uploads.wait()
 
-            def file_of(digest: str) -> Path:
-                return config if digest == image.config_digest else self._blob(walk, lease, by_digest[digest])
-
             def advance(how: str, size: int) -> None:
                 nonlocal sent
                 sent += how == "sent"
                 walk.progress(f"{how} {size / 1e6:.0f} MB")
 
-            shared = site.shared
             digest = push_image(
                 site.writing,
                 repository,
                 image.manifest,
                 MANIFEST,
-                file_of,
-                tag=staged_tag(recipe.inputs),
+                lambda one: config if one == image.config_digest else self._blob(by_digest[one]),
+                tag=staged_tag(self.recipe.inputs),
                 mount_from={}
                 if shared is None
                 else {d: shared.repository for d in by_digest if shared.has(d)},
@@ -249,18 +235,17 @@ class Maker:
             walk.done(f"{digest[:19]}, {sent} blobs sent")
         return f"{repository}@{digest}"
 
-    def _written(self, walk: Walk, image: ComposedImage, lease: Lease, folder: Path) -> None:
-        with walk.stage(Stage.PUSH):
-            loaded = f"docker.io/{self._name(walk)}"
-            write_layout(folder, walk.cell.id, loaded, image, partial(self._blob, walk, lease))
-            walk.done(f"oci:{folder}:{walk.cell.id}")
-
-    def _blob(self, walk: Walk, lease: Lease, layer: Layer) -> Path:
+    def _blob(self, layer: Layer) -> Path:
         """The file of a layer: in the store, or brought there now."""
         shared = self.site.shared
         if shared is not None and shared.has(layer.digest):
-            return shared.fetch(layer, lease, walk.counter(f"of {layer.title}", layer.size))
+            return shared.fetch(layer, self.lease, self.walk.counter(f"of {layer.title}", layer.size))
         return self.site.layers.blob(layer.digest)
 
-    def _name(self, walk: Walk) -> str:
-        return self.site.settings.image_name(walk.cell.matrix, walk.cell.id)
+    @property
+    def _elsewhere(self) -> Elsewhere | None:
+        return self.site.shared.find if self.site.shared is not None else None
+
+    @property
+    def _name(self) -> str:
+        return self.site.settings.image_name(self.walk.cell.matrix, self.walk.cell.id)
