@@ -8,6 +8,23 @@ import stat
 
 from .isolation import user_path
 
+# The distributions that bring the module of a stage; what has "-cpu" in its name is no matter here.
+FRAMEWORK_PACKAGES = {
+    "torch": "torch",
+    "tensorflow": "tensorflow|tensorflow-gpu|tf-nightly",
+    "jax": "jax",
+    "cupy": r"cupy|cupy-cuda\w+",
+    "onnxruntime": "onnxruntime-gpu",
+    "paddle": "paddlepaddle-gpu",
+    "ctranslate2": "ctranslate2",
+}
+
+
+def packages_of(framework, distributions):
+    """The rows of the installed distributions that bring a framework's module."""
+    pattern = re.compile(r"(%s)$" % FRAMEWORK_PACKAGES[framework])
+    return [row for name, row in sorted(distributions.items()) if pattern.match(name)]
+
 
 def canonical(name):
     """``Nvidia.cuDNN_cu12`` -> ``nvidia-cudnn-cu12``."""

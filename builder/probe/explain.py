@@ -52,7 +52,7 @@ def by_machine(run, text):
     return None
 
 
-def by_packages(run, text):
+def by_packages(run, check, text):
     """The cause if a package is not of the version that was asked for, or a file is damaged; or None."""
     stranger = (run.facts.get("strangers") or {}).get(run.stage.name)
     if stranger:
@@ -74,5 +74,6 @@ def by_packages(run, text):
         )
         run.prove("RECORD", "confirmed" if damaged else "refuted", what)
         if damaged:
+            check["evidence"]["packages"] = damaged[0]["not_as_in"]
             return "package-overwritten"
     return None

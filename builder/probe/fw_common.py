@@ -6,8 +6,10 @@ framework has to compute known answers on it, and the device of every result is 
 CUDA the frameworks compute on the CPU and say so at most in a log line.
 """
 
+import os
 import time
 
+from .distributions import canonical, packages_of
 from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
 from .fw_libraries import check_loaded, check_wanted, framework_cudnn
@@ -106,7 +108,12 @@ def check_framework(ctx, framework):
     evidence = {"version": framework.version(), "file": getattr(module, "__file__", None), "seconds": seconds}
     faulty = known_bad(framework.name, framework.version(), framework.compiled()["cuda"])
     text = "%s %s imported in %.1f s" % (framework.title, framework.version(), seconds)
-    ctx.passed("F01", text, evidence, note=known_bad_words(faulty) if faulty else None)
+    others = of_another_release(framework, evidence["file"] or "", ctx.facts.get("packages") or {})
+    if not others:
+        ctx.passed("F01", text, evidence, note=known_bad_words(faulty) if faulty else None)
+    else:
+        text += ", and its package is of another release"
+        ctx.fails("F01", text, "package-overwritten", dict(evidence, weak=True, packages=others))
     if getattr(module, "rtbuild_test_double", False):
         ctx.fact("test_double", True)
     about = {
@@ -122,6 +129,16 @@ def check_framework(ctx, framework):
     if not _check_cudnn(ctx, framework, about):
         return
     compute(ctx, framework, about)
+
+
+def of_another_release(framework, path, packages):
+    """Names of a framework's packages whose METADATA says another release than the framework itself.
+
+    RECORD shows other files unless it was written anew for them.
+    """
+    rows = [row for row in packages_of(framework.name, packages) if path.startswith(row["location"] + os.sep)]
+    same = [row for row in rows if numbers(row["version"])[:3] == numbers(framework.version())[:3]]
+    return [] if same else [canonical(row["name"]) for row in rows]
 
 
 def compute(ctx, framework, about):

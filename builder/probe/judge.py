@@ -136,7 +136,7 @@ def find_cause(run, check):
         or by_machine(run, text)
         or _by_loader(run, text)
         or _by_fault(run, text)
-        or by_packages(run, text)
+        or by_packages(run, check, text)
         or _fallback(run)
     )
 

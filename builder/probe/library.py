@@ -168,13 +168,16 @@ def _check_mapped(ctx, cudnn):
     ctx.fact("libraries", mine + [r for r in rows if not r["name"].startswith("libcudnn")])
     folders = sorted({os.path.dirname(r["path"]) for r in mine})
     evidence = {"mapped": mine, "folders": folders}
-    own = _own_version(ctx, cudnn)
+    package, own = _own_version(ctx, cudnn)
     if any(row["deleted"] for row in mine):
         ctx.fails("C05", "a mapped cuDNN file was replaced on disk meanwhile", "stale-process", evidence)
     elif len(folders) > 1 and own and own != cudnn.version:
         # PyTorch with parts of two releases crashed: https://github.com/pytorch/pytorch/issues/104808
         text = "the shim of cuDNN %s has got parts of %s from %s" % (dotted(own), version, folders[0])
         ctx.fails("C05", text, None, dict(evidence, weak=True, otherwise="cudnn-sublibrary-mismatch"))
+    elif len(folders) == 1 and own and own != cudnn.version:
+        text = "%s is cuDNN %s, by its package or folder it is %s" % (cudnn.path, version, dotted(own))
+        ctx.fails("C05", text, "package-overwritten", dict(evidence, weak=True, packages=package))
     elif len(folders) > 1 and ctx.strict:
         ctx.fails("C05", "parts of cuDNN come from %s" % " and ".join(folders), "cudnn-shadowed", evidence)
     elif len(folders) > 1:
@@ -185,11 +188,11 @@ def _check_mapped(ctx, cudnn):
 
 
 def _own_version(ctx, cudnn):
-    """The version of the shim's own file, by its package or folder; it reports that of its parts."""
+    """([package], version) of the shim's own file, by its package or folder; it reports that of its parts."""
     folder = os.path.dirname(os.path.realpath(cudnn.path))
     for name, row in sorted((ctx.facts.get("packages") or {}).items()):
         if name.startswith("nvidia-cudnn-cu") and folder.startswith(
             os.path.realpath(row["location"]) + os.sep
         ):
-            return numbers(row["version"])[:3]
-    return numbers(folder_version(folder, cudnn.major))[:3]
+            return [name], numbers(row["version"])[:3]
+    return [], numbers(folder_version(folder, cudnn.major))[:3]

@@ -7,14 +7,32 @@ import stat
 import struct
 
 from ..elf import ELF_MACHINES, LOAD_SEGMENT, elf_links, elf_machine, elf_segments
+from .maps import is_cuda_library
 
 WAITS = "a named pipe or a device"
 _SHT_NOBITS = 8
+_ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
+"""The hash that packagers put into a name, and NVRTC's second build."""
 
 
 def elf_problem(path):
-    """Why this file cannot be a usable library here, in a few words; None where nothing speaks against it."""
-    return read_elf(path)["problem"]
+    """Why this file cannot be the library of its name here; None if nothing speaks against it."""
+    header = read_elf(path)
+    return header["problem"] or another_library(os.path.basename(path), header["soname"])
+
+
+def another_library(name, soname):
+    """That a CUDA library is another one, or cuDNN of another major, by its DT_SONAME; None if it is not."""
+    if not soname or not is_cuda_library(name):
+        return None
+    (stem, major), (true_stem, true_major) = _stem_and_major(name), _stem_and_major(soname)
+    same = stem == true_stem and (major in ("", true_major) or not stem.startswith("libcudnn"))
+    return None if same else "it is %s under another name" % soname
+
+
+def _stem_and_major(name):
+    stem, _, version = name.partition(".so")
+    return _ADDED.sub("", stem), version.strip(".").partition(".")[0]
 
 
 def read_elf(path):

@@ -130,6 +130,12 @@ class MeasuredRemedies(Remedies):
         text = "%s %s%s" % (words, flags, " ".join(quoted(text) for text in requirements))
         return Command("pip", text, options.get("note"))
 
+    def _again(self, name):
+        """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
+        version, _, local = self.here.packages[name].partition("+")
+        index = "--index-url https://download.pytorch.org/whl/%s " % local if local.startswith("cu") else ""
+        return self._pip("%s==%s" % (name, version), flags="--force-reinstall --no-deps " + index)
+
     def _uninstall(self, names):
         words = installer() % "uninstall"
         return Command("pip", words + ("" if words.startswith("uv") else " -y") + " " + " ".join(names), None)
@@ -223,8 +229,9 @@ class MeasuredRemedies(Remedies):
     def _package_overwritten(self):
         names = sorted(name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name))
         keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
-        if len(names) < 2:
-            return self._cudnn_again() if names and not self.evidence.get("lost") else []
+        hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
+        if len(names) < 2 or not set(hurt) & set(names):
+            return [self._again(name) for name in hurt]
         if keep not in names:
             return []
         wanted = self._cudnn_pin() or "%s==%s" % (keep, self.here.packages[keep])
@@ -257,10 +264,7 @@ class MeasuredRemedies(Remedies):
         if major not in (11, 12, 13):
             return []
         name = cuda_package("cuda-nvrtc", major)
-        if name in self.here.packages:
-            again = "%s==%s" % (name, self.here.packages[name])
-            return [self._pip(again, flags="--force-reinstall --no-deps ")]
-        return [self._pip(name)]
+        return [self._again(name) if name in self.here.packages else self._pip(name)]
 
     def _words(self):
         return "%s %s" % (self.check["summary"], self.evidence.get("stderr") or "")

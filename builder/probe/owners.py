@@ -87,9 +87,10 @@ def _look(path, rows, found):
         found.shared.append({"path": path, "owners": names})
         matching = _by_hash(path, size, rows) or matching
     strangers = [name for name in names if name not in matching]
-    if strangers:
-        row = {"path": path, "size": size, "not_as_in": strangers, "as_in": matching}
-        problem = None if matching else _cut(path, size, rows)
+    # whoever changes a file may change RECORD, too
+    problem = None if strangers and matching else _cut(path, size, rows)
+    if strangers or problem:
+        row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
         if problem:
             found.damaged.append(dict(row, problem=problem))
         else:
@@ -97,10 +98,11 @@ def _look(path, rows, found):
 
 
 def _cut(path, size, rows):
-    """Why a file of another size than RECORD's cannot be used; None for one that was stripped or rebuilt."""
-    if not os.path.basename(path).endswith(_TOOLS):
+    """Why a file cannot be used, whatever RECORD says; None for a sound one, also if stripped or rebuilt."""
+    if re.search(r"\.so(\.\d+)*$", path):
         return elf_problem(path)
-    return "shorter than it was" if size < max(entry["size"] for _, entry in rows) else None
+    shorter = path.endswith(_TOOLS) and size < max(entry["size"] or 0 for _, entry in rows)
+    return "shorter than it was" if shorter else None
 
 
 def check_owners(ctx, distributions):
@@ -116,7 +118,8 @@ def check_owners(ctx, distributions):
     evidence = found.evidence()
     failure = _failure(found, evidence)
     if failure:
-        ctx.fails("P02", failure[0], failure[1], evidence)
+        text, cause, names = failure
+        ctx.fails("P02", text, cause, dict(evidence, packages=names))
         return
     note = "%d files have two owners with the same content" % len(found.shared) if found.shared else None
     if found.gone:
@@ -125,36 +128,41 @@ def check_owners(ctx, distributions):
 
 
 def _failure(found, evidence):
-    """(text, cause) of what is worst, or None."""
+    """(text, cause, names of the packages at fault) of what is worst, or None."""
     overwritten = [row for row in found.changed if row["as_in"]]
     vanished = sorted(name for name in found.gone if not found.present.get(name))
     lost = [
         (name, path) for name in sorted(found.gone) for path in found.gone[name] if _is_needed(name, path)
     ]
     if found.denied:
-        return "%s cannot be read by this user" % found.denied[0], "file-access-denied"
+        return "%s cannot be read by this user" % found.denied[0], "file-access-denied", []
     if overwritten:
         row = overwritten[0]
         text = "%s belongs to %s but is the file of %s" % (row["path"], row["not_as_in"][0], row["as_in"][0])
-        return text, "package-overwritten"
+        return text, "package-overwritten", row["not_as_in"]
     tools = [path for _, path in lost if os.path.basename(path) in _TOOLS]
     if tools:
-        return "%s, which its package installed, is gone" % tools[0], "ptxas-missing"
+        return "%s, which its package installed, is gone" % tools[0], "ptxas-missing", []
     if vanished:
-        return "pip lists %s, but its libraries are gone" % ", ".join(vanished), "package-overwritten"
+        return (
+            "pip lists %s, but its libraries are gone" % ", ".join(vanished),
+            "package-overwritten",
+            vanished,
+        )
     if found.damaged:
         row = found.damaged[0]
         text = "%s of %s is damaged: %s" % (row["path"], row["not_as_in"][0], row["problem"])
         # a file of another release is no damage: cuDNN's own version checks, later, know better
         evidence["yields"] = os.path.basename(row["path"]).startswith("libcudnn")
-        return text, "package-overwritten"
+        return text, "package-overwritten", row["not_as_in"]
     if lost:
-        return "%s, which %s installed, is gone" % (lost[0][1], lost[0][0]), "package-overwritten"
+        name, path = lost[0]
+        return "%s, which %s installed, is gone" % (path, name), "package-overwritten", [name]
     if found.changed:
         evidence["weak"] = True
-        return "%s is not the file that its package installed" % found.changed[0][
-            "path"
-        ], "package-overwritten"
+        row = found.changed[0]
+        text = "%s is not the file that its package installed" % row["path"]
+        return text, "package-overwritten", row["not_as_in"]
     return None
 
 

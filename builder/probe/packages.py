@@ -5,22 +5,18 @@ import os
 import re
 import sys
 
-from .distributions import read_distributions, read_text, search_folders
+from .distributions import (
+    FRAMEWORK_PACKAGES,
+    canonical,
+    packages_of,
+    read_distributions,
+    read_text,
+    search_folders,
+)
 from .isolation import shadowed_modules, user_path
 from .owners import check_owners
 from .pins import check_pins
 from .protocol import STAGES, stage
-
-# The distributions that bring the module of a stage; what has "-cpu" in its name is no matter here.
-_LISTED = {
-    "torch": "torch",
-    "tensorflow": "tensorflow|tensorflow-gpu|tf-nightly",
-    "jax": "jax",
-    "cupy": r"cupy|cupy-cuda\w+",
-    "onnxruntime": "onnxruntime-gpu",
-    "paddle": "paddlepaddle-gpu",
-    "ctranslate2": "ctranslate2",
-}
 
 
 @stage("packages", layer="packages", timeout=60)
@@ -37,30 +33,26 @@ def packages_stage(ctx):
     lost = unimportable(distributions, modules)
     if lost:
         text = "pip lists %s, and there is no module of it to import" % ", ".join(lost)
-        ctx.fails("P02", text, "package-overwritten", {"lost": lost})
+        ctx.fails("P02", text, "package-overwritten", {"packages": lost})
     else:
         check_owners(ctx, distributions)
 
 
 def unimportable(distributions, modules):
     """Names of the frameworks that are listed as installed and whose module is not there to import."""
-    absent = [names for stage_name, names in sorted(_LISTED.items()) if stage_name not in modules]
-    pattern = re.compile(r"(%s)$" % "|".join(absent))
-    return [name for name in sorted(distributions) if absent and pattern.match(name)]
+    absent = sorted(set(FRAMEWORK_PACKAGES) - set(modules))
+    return sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
 
 
 def strangers(distributions, modules):
     """{stage name: file} of frameworks whose module is none of the files that pip installed for it."""
     found = {}
-    for stage_name in sorted(set(_LISTED) & set(modules)):
-        pattern = re.compile(r"(%s)$" % _LISTED[stage_name])
-        rows = [row for name, row in sorted(distributions.items()) if pattern.match(name)]
-        if rows:
-            origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
-            if not any(origin.startswith(row["location"] + os.sep) for row in rows):
-                found[stage_name] = origin
-            elif os.path.dirname(origin) in [row["location"] for row in rows]:
-                found[stage_name] = origin
+    for stage_name in sorted(set(FRAMEWORK_PACKAGES) & set(modules)):
+        folders = [row["location"] for row in packages_of(stage_name, distributions)]
+        origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
+        within = any(origin.startswith(folder + os.sep) for folder in folders)
+        if folders and (not within or os.path.dirname(origin) in folders):
+            found[stage_name] = origin
     return found
 
 

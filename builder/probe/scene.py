@@ -8,6 +8,7 @@ import re
 from .consumers import find_consumers
 from .distributions import list_folder, read_distributions, search_folders
 from .ldcache import default_folders, read_cache, toolkit_folders
+from .library_files import another_library
 from .maps import is_cuda_library
 from .resolver import Loader
 from .sublibraries import folder_version, required_sublibraries, shim_major, shim_name
@@ -76,17 +77,6 @@ def _inventory(places, loader):
             row["problem"] = row["problem"] or another_library(name, header["soname"])
             rows.append(row)
     return rows
-
-
-def another_library(name, soname):
-    """What a file is in truth whose DT_SONAME is of another library, or major, than its name; else None."""
-    (stem, major), (true_stem, true_major) = (
-        (text.partition(".so")[0], text.partition(".so.")[2].partition(".")[0])
-        for text in (name, soname or "")
-    )
-    if not soname or not stem.startswith("libcudnn") or stem == true_stem and major in ("", true_major):
-        return None
-    return "it is %s under another name" % soname
 
 
 def _copies(libraries):

@@ -273,3 +273,47 @@ def framework_library_empty(scene: Scene) -> None:
 def cudnn_folder_closed(scene: Scene) -> None:
     scene.cudnn().chmod(0)
     without_root_powers(scene)
+
+
+@fault(
+    "cuDNN of another release in a package's place, RECORD written anew",
+    verdict="broken",
+    cause="package-overwritten",
+)
+def cudnn_of_another_release_with_its_record(scene: Scene) -> None:
+    scene.cudnn("9.1.0")
+    next(scene.site.glob("nvidia_cudnn*")).rename(scene.site / "nvidia_cudnn_cu12-9.10.2.21.dist-info")
+    metadata = scene.site / "nvidia_cudnn_cu12-9.10.2.21.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text().replace("9.1.0.0", "9.10.2.21"))
+
+
+@fault(
+    "PyTorch of another release in its package's place, RECORD written anew",
+    verdict="broken",
+    cause="package-overwritten",
+)
+def torch_of_another_release_with_its_record(scene: Scene) -> None:
+    scene.cudnn()
+    package = scene.framework("torch", version="2.5.1")
+    scene.record("torch", "2.6.0", [package / "__init__.py"])
+
+
+@fault("a library of PyTorch cut, RECORD written anew", verdict="broken", cause="package-overwritten")
+def cut_library_with_its_record(scene: Scene) -> None:
+    library = _torch(scene)
+    spare = library.with_name("libtorch_spare.so")
+    spare.write_bytes(library.read_bytes()[:8000])
+    scene.record("torch", "2.6.0", [library, spare])
+
+
+@fault(
+    "libcufft in the place of libcurand, RECORD written anew", verdict="broken", cause="package-overwritten"
+)
+def another_library_with_its_record(scene: Scene) -> None:
+    scene.cudnn()
+    folder = scene.folder("real")
+    scene.build.requester(folder / "libcufft.so.11", (), "-Wl,-soname,libcufft.so.11")
+    place = scene.site / "nvidia" / "curand" / "lib" / "libcurand.so.10"
+    place.parent.mkdir(parents=True)
+    place.hardlink_to(folder / "libcufft.so.11")
+    scene.record("nvidia-curand-cu12", "10.3.5.147", [place])
