@@ -1,4 +1,4 @@
-"""What an ELF file says of itself, read piece by piece: it is neither loaded nor read as a whole.
+"""The header, segments and dynamic section of an ELF file, read piece by piece without loading it.
 
 64-bit little-endian files, by https://refspecs.linuxfoundation.org/elf/gabi4+/ and, for symbol versions, the
 Linux Standard Base. A ``read`` is a function of offset and length in bytes, which gives fewer bytes at the
@@ -71,7 +71,7 @@ def dynamic_entries(data: bytes) -> "list[tuple[int, int]]":
 
 
 def elf_links(read: "Callable[..., bytes]", segments: "list[Segment]") -> "Links | None":
-    """What the dynamic section says; None if there is none."""
+    """The names and versions in the dynamic section; None without one."""
     spans = [one for one in segments if one.kind == DYNAMIC_SEGMENT]
     data = read(spans[0].offset, spans[0].length) if spans else b""
     if spans and len(data) < spans[0].length:

@@ -58,7 +58,7 @@ class Builds(object):
         return self.releases.builds(name, (version or "").partition("+")[0] or None) if name else []
 
     def _cuda_major(self):
-        """The CUDA major version that the packages here are built for; None where that is not certain."""
+        """The CUDA major version that the packages here are built for; None if that is not certain."""
         majors = set(self.here.cuda_majors)
         if len(majors) == 1:
             return majors.pop()
@@ -77,7 +77,7 @@ class Builds(object):
         return (self.version and self.torch_row(capability, self.version)) or self.torch_row(capability)
 
     def torch_row(self, capability=None, version=None):
-        """The newest PyTorch with code for a card, for this driver and Python; None where none is known."""
+        """The newest PyTorch with code for a card, for this driver and Python; None if none is known."""
         for row in self._rows(version):
             cuda = numbers(row["cuda"])
             here = row["variant"] and row["variant"] == (self.version or "").partition("+")[2]

@@ -19,12 +19,22 @@ def _ini_row(kind, section):
     return kind(section.name, *(texts.get(field, "") for field in kind._fields[1:]))
 
 
+def commands_by_place(identifier, places):
+    """[(where, text, note)] of a cause's commands that need no facts but the place."""
+    lines = [line.split(": ", 2) for line in _COMMANDS[identifier].splitlines() if line]
+    here = [place for place, _, _ in lines if place in places] + ["any"]
+    chosen = [(where, text.partition(" | ")) for place, where, text in lines if place == here[0]]
+    return [(where, text, note or None) for where, (text, _, note) in chosen]
+
+
 def read_checks():
     """All checks, in the order of the file."""
     return [_ini_row(CheckRow, section) for section in read_sections(CHECKTABLE)]
 
 
-CAUSES = {section.name: _ini_row(Cause, section) for section in read_sections(CAUSETABLE)}
+_SECTIONS = read_sections(CAUSETABLE)
+_COMMANDS = {section.name: section.get("commands", "") for section in _SECTIONS}
+CAUSES = {section.name: _ini_row(Cause, section) for section in _SECTIONS}
 
 VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}
 EXIT_CODES = {"works": 0, "unverified": 10, "broken": 20, "unsupported-gpu": 21, "host": 22, "busy": 23}

@@ -73,7 +73,7 @@ def coimport_stage(ctx):
 
 
 def _compare_orders(ctx, mine):
-    """F06: what the order before gave must be the same; under --strict a difference fails."""
+    """F06: each framework must get the cuDNN of the order before; under --strict a difference fails."""
     before = ctx.facts.get("coimport")
     ctx.fact("coimport", mine)
     order = ", then ".join(mine["order"])

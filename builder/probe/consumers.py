@@ -80,9 +80,7 @@ def _tensorflow_is_cuda(requester):
 
 
 def built_for_cuda(framework, requester, loader):
-    """The CUDA version that a framework was built for, as far as its files say it: ``12.4``, ``12`` or
-    None.
-    """
+    """The CUDA version that a framework was built for, by its files: ``12.4``, ``12`` or None."""
     if framework == "torch":
         root = requester[: requester.rindex("/torch/") + len("/torch/")]
         found = re.search(r"^cuda[^=\n]*=\s*['\"]([\d.]+)", read_text(os.path.join(root, "version.py")), re.M)
@@ -100,7 +98,7 @@ def built_for_cuda(framework, requester, loader):
 
 
 def _majors(framework, requester, distributions, loader):
-    """The major versions of cuDNN that a framework asks for; [] where nothing says so."""
+    """The major versions of cuDNN that a framework asks for; [] if no file says so."""
     needed = [m for m in map(shim_major, loader.header(requester)["needed"]) if m is not None]
     if needed:
         return needed
@@ -112,11 +110,8 @@ def _majors(framework, requester, distributions, loader):
         for text in distributions.get(name, {}).get("requires", ()):
             wanted = requirement(text)
             if wanted and wanted["name"].startswith("nvidia-cudnn-cu"):
-                floors = [
-                    numbers(v)[0]
-                    for op, v in wanted["pins"]
-                    if op in ("==", "===", ">=", "~=") and numbers(v)
-                ]
+                pins = [numbers(v) for op, v in wanted["pins"] if op in ("==", "===", ">=", "~=")]
+                floors = [pin[0] for pin in pins if pin]
                 if floors:
                     return floors[:1]
     return []

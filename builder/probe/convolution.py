@@ -17,30 +17,26 @@ _DIRECTIONS = ("Forward", "BackwardData", "BackwardFilter")
 
 
 def when_a_gpu_works(facts):
-    """One run per candidate where the driver stage brought a GPU up, else one run that says why not."""
+    """One run per candidate if the driver stage brought a GPU up; otherwise one run that says why not."""
     if facts.get("gpu_state") == "works":
         return each_candidate(facts)
     return [{}]
 
 
 def judge_convolution(run):
-    """Memory first: the smaller run tells; then what the other layers know."""
+    """Memory first, by a smaller run; then the causes of the other layers."""
     for check in run.checks:
-        if (
-            check["outcome"] == "failed"
-            and check["cause"] is None
-            and (check["evidence"] or {}).get("memory")
-        ):
+        if check["outcome"] == "failed" and check["cause"] is None and check["evidence"].get("memory"):
             again = run.again("small")
             smaller = "the same convolutions without workspace %s" % ("pass" if again.sound else "fail too")
             run.prove("small", "confirmed" if again.sound else "refuted", smaller)
             if again.sound:
-                run.decide(check, "out-of-memory")
+                check["cause"] = "out-of-memory"
     default_judge(run)
     for check in run.checks:
-        by_status = (check["evidence"] or {}).get("by_status")
+        by_status = check["evidence"].get("by_status")
         if check["outcome"] == "failed" and check["cause"] == "execution-failed" and by_status:
-            run.decide(check, by_status)
+            check["cause"] = by_status
 
 
 @stage("convolution", layer="convolution", timeout=180, runs=when_a_gpu_works, judge=judge_convolution)
@@ -70,7 +66,7 @@ def convolution_stage(ctx):
 
 
 def _check_range(ctx, cudnn, gpu):
-    """C08: is the GPU within what this cuDNN was built for?
+    """C08: is the GPU within the range of this cuDNN?
 
     9.11 dropped everything below compute capability 7.5 (https://github.com/pytorch/pytorch/issues/162574);
     cudnnGetMaxDeviceVersion gives the upper end, which 9.0 and later may exceed on Hopper and newer.
@@ -83,9 +79,9 @@ def _check_range(ctx, cudnn, gpu):
         text = "cuDNN %s serves GPUs from 7.5 on, this is %s" % (dotted(cudnn.version), dotted(capability))
         ctx.fails("C08", text, "cudnn-arch-dropped", evidence)
         return
-    note = None
-    if newest and capability > (newest // 100, newest % 100 // 10):
-        note = "this GPU is newer than cuDNN %s, which may have no kernels for it" % dotted(cudnn.version)
+    beyond = newest and capability > (newest // 100, newest % 100 // 10)
+    newer = "this GPU is newer than cuDNN %s, which may have no kernels for it"
+    note = beyond and newer % dotted(cudnn.version)
     ctx.passed("C08", "compute capability %s is in range" % gpu["compute_capability"], evidence, note=note)
 
 
@@ -103,7 +99,7 @@ def _create(ctx, driver, cudnn):
 
 
 def _why_no_handle(ctx, driver, cudnn, error, evidence):
-    """cudnnCreate says NOT_INITIALIZED, INTERNAL_ERROR or ALLOC_FAILED for memory: try to get some."""
+    """The cause of a failed cudnnCreate, which may stand for short memory: try to allocate."""
     if error.cause != "host-memory" and memory_is_short(driver, evidence):
         return "out-of-memory"
     cudart = cudnn.number_of("cudnnGetCudartVersion")
@@ -115,7 +111,7 @@ def _why_no_handle(ctx, driver, cudnn, error, evidence):
 
 
 def memory_is_short(driver, evidence):
-    """True where 128 MiB cannot be had, or less is free; what was found goes into ``evidence``."""
+    """True if 128 MiB cannot be had, or less is free; the numbers go into ``evidence``."""
     try:
         evidence["free"] = driver.memory()[0]
         driver.free(driver.allocate(_MEMORY_FLOOR))
@@ -146,16 +142,11 @@ class Bench(object):
     """The canonical convolution on the GPU, in every direction, by several algorithms."""
 
     def __init__(self, ctx, driver, cudnn, handle):
-        self.ctx = ctx
-        self.driver = driver
-        self.cudnn = cudnn
-        self.handle = handle
-        self.data = answers()
-        self.rows = []
-        self.notes = []
+        self.ctx, self.driver, self.cudnn, self.handle = ctx, driver, cudnn, handle
+        self.data, self.rows, self.notes = answers(), [], []
 
     def convolve(self, data_type, name):
-        """All directions in one number format; false where a check failed."""
+        """All directions in one number format; false if a check failed."""
         for direction in _DIRECTIONS:
             if not self._direction(direction, data_type, name):
                 return False
@@ -189,30 +180,20 @@ class Bench(object):
     def _describe(self, direction, data_type):
         """One direction's descriptors, sources and right answer; ``parts`` in the order of cuDNN's call."""
         cudnn, data = self.cudnn, self.data
-        described = {
-            "x": cudnn.tensor(data["x_shape"], data_type),
-            "w": cudnn.filter(data["w_shape"], data_type),
-            "y": cudnn.tensor(data["dy_shape"], data_type),
-        }
+        described = {"x": cudnn.tensor(data["x_shape"], data_type)}
+        described["w"] = cudnn.filter(data["w_shape"], data_type)
+        described["y"] = cudnn.tensor(data["dy_shape"], data_type)
         parts, sources, answer = {
             "Forward": ("xwy", ("x", "w"), "y"),
             "BackwardData": ("wyx", ("w", "dy"), "dx"),
             "BackwardFilter": ("xyw", ("x", "dy"), "dw"),
         }[direction]
-        first, second, out = [described[part] for part in parts]
-        return {
-            "direction": direction,
-            "first": first,
-            "second": second,
-            "convolution": cudnn.convolution(),
-            "out": out,
-            "data_type": data_type,
-            "sources": [data[key] for key in sources],
-            "wanted": data[answer],
-        }
+        problem = dict(zip(("first", "second", "out"), (described[part] for part in parts)))
+        problem.update(direction=direction, data_type=data_type, convolution=cudnn.convolution())
+        return dict(problem, sources=[data[key] for key in sources], wanted=data[answer])
 
     def _algorithms(self, direction, problem):
-        """Algorithm 0, which needs no workspace, then what the heuristics choose, then algorithm 1."""
+        """Algorithm 0, which needs no workspace, then the choice of the heuristics, then algorithm 1."""
         order = [0, 1]
         if "small" not in self.ctx.counter:
             descriptors = [problem[key] for key in ("first", "second", "convolution", "out")]
@@ -229,9 +210,8 @@ class Bench(object):
         descriptors = [problem[key] for key in ("first", "second", "convolution", "out")]
         size = cudnn.workspace(direction, self.handle, *(descriptors + [algorithm]))
         if size and "small" in self.ctx.counter:
-            raise CudnnError(
-                "workspace", 0, "CUDNN_STATUS_NOT_SUPPORTED", "%d bytes of workspace wanted" % size
-            )
+            wanted = "%d bytes of workspace wanted" % size
+            raise CudnnError("workspace", 0, "CUDNN_STATUS_NOT_SUPPORTED", wanted)
         sources = [encode(values, problem["data_type"]) for values in problem["sources"]]
         length = len(encode(problem["wanted"], problem["data_type"]))
         taken = []
@@ -253,21 +233,14 @@ class Bench(object):
         output = (problem["out"], addresses[2])
         for _ in range(2):
             start = time.time()
-            self.cudnn.convolve(
-                problem["direction"],
-                self.handle,
-                operands,
-                problem["convolution"],
-                algorithm,
-                workspace,
-                output,
-            )
+            what = (self.handle, operands, problem["convolution"], algorithm, workspace, output)
+            self.cudnn.convolve(problem["direction"], *what)
             driver.synchronize()
             seconds.append(round(time.time() - start, 6))
         return decode(driver.download(addresses[2], length), problem["data_type"]), seconds
 
     def _is_right(self, problem, algorithm, name, found, seconds):
-        """C07 fails where the numbers are further off than this algorithm may be."""
+        """C07 fails if the numbers are further off than this algorithm may be."""
         direction, wanted = problem["direction"], problem["wanted"]
         difference = largest_difference(found, wanted)
         row = {"direction": direction, "format": name, "algorithm": algorithm, "seconds": seconds}
@@ -303,11 +276,7 @@ class Bench(object):
         self.ctx.passed("C07", text, evidence, note="; ".join(self.notes) or None)
         first, second = self.rows[0]["seconds"]
         evidence = {"first": first, "second": second}
-        note = None
-        if first > _SLOW_FIRST_LAUNCH:
-            note = (
-                "the first launch took %.0f s: kernels were compiled from PTX; CUDA_CACHE_PATH keeps them"
-                % first
-            )
+        slow = "the first launch took %.0f s: kernels were compiled from PTX; CUDA_CACHE_PATH keeps them"
+        note = first > _SLOW_FIRST_LAUNCH and slow % first
         text = "first launch %.1f ms, second %.3f ms" % (first * 1e3, second * 1e3)
         self.ctx.passed("C09", text, evidence, note=note)

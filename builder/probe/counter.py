@@ -1,6 +1,6 @@
 """Counter-tests: the stage that failed once more with one thing of its surroundings taken away.
 
-A stage that then passes has its cause, and the proof. Each test runs only if that thing is there.
+If the stage then passes, that thing is the cause, and this the proof.
 """
 
 import os
@@ -55,7 +55,7 @@ def _together(run, check, present):
 
 
 def _present(run, toolkit):
-    """(counter-test, cause, what is taken away) of all that is there to be taken away."""
+    """(counter-test, cause, the thing taken away) for all such things that are here."""
     framework = run.stage.layer in ("framework", "coimport")
     rows = []
     if os.environ.get("LD_PRELOAD"):
@@ -92,27 +92,18 @@ def _cured(again, check):
     """True if the stage passes now, or the very check that failed by itself does."""
     passed = {row["id"] for row in again.checks if row["outcome"] == "passed"}
     failed = {row["id"] for row in again.checks if row["outcome"] == "failed"}
-    return again.sound or ("ending" not in (check["evidence"] or {}) and check["id"] in passed - failed)
+    return again.sound or ("ending" not in check["evidence"] and check["id"] in passed - failed)
 
 
 def record(run, again, test, what, check=None):
-    """Put a counter-test and what came of it into the proof."""
+    """Put a counter-test and its outcome into the proof."""
     if again.ending["kind"] == "unavailable":
         run.prove(test, "not_run", again.ending["text"])
         return
     cured = again.sound if check is None else _cured(again, check)
-    run.prove(
-        test,
-        "confirmed" if cured else "refuted",
-        "the same stage without %s %s" % (what, _outcome(again, cured)),
-    )
-
-
-def _outcome(again, cured):
-    if cured:
-        return "passes"
     failed = [c["summary"] for c in again.checks if c["outcome"] == "failed"]
-    return "fails too: %s" % shorten(failed[0] if failed else again.ending["text"])
+    ends = "passes" if cured else "fails too: %s" % shorten((failed or [again.ending["text"]])[0])
+    run.prove(test, "confirmed" if cured else "refuted", "the same stage without %s %s" % (what, ends))
 
 
 def _name_setting(run, check):

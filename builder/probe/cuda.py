@@ -1,4 +1,4 @@
-"""The CUDA driver API through ctypes: just what it takes to reach a device, allocate and copy.
+"""The CUDA driver API through ctypes: the functions to reach a device, allocate and copy.
 
 Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
@@ -18,36 +18,27 @@ ATTRIBUTE_MAJOR = 75
 ATTRIBUTE_MINOR = 76
 OUT_OF_MEMORY = 2
 
-# Result of cuInit and of creating a context -> cause. Numbers: cuda.h, enum cudaError_enum.
-RESULT_CAUSES = {
-    2: "out-of-memory",
-    34: "driver-stub",
-    46: "device-busy",
-    100: "no-device",
-    209: "cudnn-arch-dropped",
-    222: "driver-too-old",
-    802: "fabric-not-ready",
-    803: "driver-library-mismatch",
-    804: "compat-unsupported",
+# Results by number (cuda.h, enum cudaError_enum): the name, and the cause, for cuInit and a context.
+_RESULTS = {
+    0: ("CUDA_SUCCESS", None),
+    1: ("CUDA_ERROR_INVALID_VALUE", None),
+    2: ("CUDA_ERROR_OUT_OF_MEMORY", "out-of-memory"),
+    3: ("CUDA_ERROR_NOT_INITIALIZED", None),
+    34: ("CUDA_ERROR_STUB_LIBRARY", "driver-stub"),
+    46: ("CUDA_ERROR_DEVICE_UNAVAILABLE", "device-busy"),
+    100: ("CUDA_ERROR_NO_DEVICE", "no-device"),
+    101: ("CUDA_ERROR_INVALID_DEVICE", None),
+    201: ("CUDA_ERROR_INVALID_CONTEXT", None),
+    209: ("CUDA_ERROR_NO_BINARY_FOR_GPU", "cudnn-arch-dropped"),
+    222: ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "driver-too-old"),
+    719: ("CUDA_ERROR_LAUNCH_FAILED", None),
+    802: ("CUDA_ERROR_SYSTEM_NOT_READY", "fabric-not-ready"),
+    803: ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "driver-library-mismatch"),
+    804: ("CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "compat-unsupported"),
+    999: ("CUDA_ERROR_UNKNOWN", None),
 }
-RESULT_NAMES = {
-    0: "CUDA_SUCCESS",
-    1: "CUDA_ERROR_INVALID_VALUE",
-    2: "CUDA_ERROR_OUT_OF_MEMORY",
-    3: "CUDA_ERROR_NOT_INITIALIZED",
-    34: "CUDA_ERROR_STUB_LIBRARY",
-    46: "CUDA_ERROR_DEVICE_UNAVAILABLE",
-    100: "CUDA_ERROR_NO_DEVICE",
-    101: "CUDA_ERROR_INVALID_DEVICE",
-    201: "CUDA_ERROR_INVALID_CONTEXT",
-    209: "CUDA_ERROR_NO_BINARY_FOR_GPU",
-    222: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-    719: "CUDA_ERROR_LAUNCH_FAILED",
-    802: "CUDA_ERROR_SYSTEM_NOT_READY",
-    803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-    804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-    999: "CUDA_ERROR_UNKNOWN",
-}
+RESULT_NAMES = {number: name for number, (name, _) in _RESULTS.items()}
+RESULT_CAUSES = {number: cause for number, (_, cause) in _RESULTS.items() if cause}
 
 
 # Result and parameters of every function called, by kind: i an int or an enum, n a size_t, p a pointer or a
@@ -76,8 +67,7 @@ class CudaError(Exception):
 
     def __init__(self, call, result):
         Exception.__init__(self, "%s returned %d (%s)" % (call, result, result_name(result)))
-        self.call = call
-        self.result = result
+        self.call, self.result = call, result
 
     @property
     def cause(self):
@@ -98,7 +88,7 @@ def result_name(result):
 
 
 def need_ctypes():
-    """The ctypes module; raises ImportError with a clear text where this Python was built without it."""
+    """The ctypes module; raises ImportError with a clear text if this Python was built without it."""
     if ctypes is None:
         raise ImportError("this Python has no ctypes module, without which no library can be tested")
     return ctypes
@@ -148,7 +138,7 @@ class Driver(object):
         self.test_double = is_test_double(self.library)
 
     def path(self):
-        """The real path of the mapped libcuda, or None where /proc does not tell."""
+        """The real path of the mapped libcuda, or None without /proc."""
         rows = mapped_libraries() or []
         paths = [row["path"] for row in rows if re.match(r"libcuda\.so", row["name"])]
         return paths[0] if paths else None
@@ -183,17 +173,10 @@ class Driver(object):
         name = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, 255, device)
         self.call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
-        capability = "%d.%d" % (
-            self.attribute(ATTRIBUTE_MAJOR, device),
-            self.attribute(ATTRIBUTE_MINOR, device),
-        )
-        row = {
-            "index": index,
-            "name": name.value.decode("utf-8", "replace"),
-            "compute_capability": capability,
-        }
-        row.update(memory_total=total.value, compute_mode=self.attribute(ATTRIBUTE_COMPUTE_MODE, device))
-        return row
+        capability = [self.attribute(number, device) for number in (ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR)]
+        row = {"index": index, "name": name.value.decode("utf-8", "replace"), "memory_total": total.value}
+        row["compute_capability"] = "%d.%d" % tuple(capability)
+        return dict(row, compute_mode=self.attribute(ATTRIBUTE_COMPUTE_MODE, device))
 
     def device(self, index):
         device = ctypes.c_int(0)
@@ -239,7 +222,7 @@ class Driver(object):
 
 
 def kernel_module_version():
-    """The loaded NVIDIA kernel module's version (``550.54.15``), or None where there is none."""
+    """The loaded NVIDIA kernel module's version (``550.54.15``), or None without one."""
     try:
         with open("/proc/driver/nvidia/version") as stream:
             found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", stream.read())

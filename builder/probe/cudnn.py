@@ -21,7 +21,7 @@ _STATUS_CAUSES = (
     ("SUBLIBRARY_LOADING_FAILED", "cudnn-sublibrary-missing"),
     ("HOST_ALLOCATION_FAILED", "host-memory"),
 )
-# What an algorithm does, by its number in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t and ...BwdFilterAlgo_t.
+# The kind of each algorithm by its number in cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t, ...BwdFilterAlgo_t.
 ALGORITHMS = {
     "Forward": ("direct", "direct", "direct", "direct", "fft", "fft", "winograd", "winograd"),
     "BackwardData": ("direct", "direct", "fft", "fft", "winograd", "winograd"),
@@ -60,14 +60,11 @@ class CudnnError(Exception):
     def __init__(self, call, status, name, reason):
         text = "%s returned %d (%s)" % (call, status, name)
         Exception.__init__(self, text + (": " + reason if reason else ""))
-        self.call = call
-        self.status = status
-        self.name = name
-        self.reason = reason
+        self.status, self.name, self.reason = status, name, reason
 
     @property
     def unsupported(self):
-        """True where cuDNN says that it has no such algorithm for this problem on this GPU."""
+        """True if cuDNN has no such algorithm for this problem on this GPU, by its own word."""
         return self.name.startswith("CUDNN_STATUS_NOT_SUPPORTED")
 
     @property
@@ -83,15 +80,9 @@ def status_cause(text):
 
 def perf_type():
     """cudnnConvolution*AlgoPerf_t, the same in cuDNN 7, 8 and 9."""
-    fields = [
-        ("algo", ctypes.c_int),
-        ("status", ctypes.c_int),
-        ("time", ctypes.c_float),
-        ("memory", ctypes.c_size_t),
-        ("determinism", ctypes.c_int),
-        ("math_type", ctypes.c_int),
-        ("reserved", ctypes.c_int * 3),
-    ]
+    number, size, real = ctypes.c_int, ctypes.c_size_t, ctypes.c_float
+    fields = [("algo", number), ("status", number), ("time", real), ("memory", size)]
+    fields += [("determinism", number), ("math_type", number), ("reserved", number * 3)]
     return type("Perf", (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -99,8 +90,7 @@ class Cudnn(object):
     """One ``libcudnn.so.N``, opened by its path; calls are bracketed by the stage's enter and leave lines."""
 
     def __init__(self, ctx, path):
-        self.ctx = ctx
-        self.path = path
+        self.ctx, self.path = ctx, path
         with ctx.call("dlopen %s" % path):
             self.library = open_library(path)
         self.test_double = is_test_double(self.library)
@@ -118,7 +108,7 @@ class Cudnn(object):
         return bind(self.library, self.path, symbol, checks or CUDNN_PROTOTYPES[symbol])
 
     def number_of(self, symbol):
-        """A function without arguments that returns a size_t, or None where it does not exist."""
+        """A function without arguments that returns a size_t, or None if there is no such function."""
         if not self.has(symbol):
             return None
         with self.ctx.call(symbol) as call:
@@ -202,13 +192,12 @@ class Cudnn(object):
     def workspace(self, direction, handle, *arguments):
         """Bytes of workspace that an algorithm wants."""
         size = ctypes.c_size_t(0)
-        self.call(
-            "cudnnGetConvolution%sWorkspaceSize" % direction, handle, *(arguments + (ctypes.byref(size),))
-        )
+        symbol = "cudnnGetConvolution%sWorkspaceSize" % direction
+        self.call(symbol, handle, *(arguments + (ctypes.byref(size),)))
         return size.value
 
     def convolve(self, direction, handle, operands, convolution, algorithm, workspace, output):
-        """Start one convolution: 1 * result + 0 * what is there.
+        """Start one convolution: 1 * result + 0 * the output before.
 
         ``operands`` are two pairs of descriptor and device address, ``output`` is one, ``workspace`` is a
         device address (0 for none) and its size in bytes.

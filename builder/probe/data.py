@@ -1,7 +1,7 @@
-"""The data that reading texts goes by: signatures of errors, releases of frameworks, cards.
+"""The data for reading texts: signatures of errors, releases of frameworks, cards.
 
-``signatures.ini`` is written by hand; ``builds.jsonl`` is made from rtbuild's compatibility tables, and a
-test compares. In the one-file form their texts stand here.
+``signatures.ini`` and ``patterns.ini`` are written by hand; ``builds.jsonl`` is made from rtbuild's
+compatibility tables, and a test compares. In the one-file form their texts stand here.
 """
 
 import configparser
@@ -28,6 +28,7 @@ def beside(name):
 
 SIGNATURES = beside("signatures.ini")
 BUILDS = beside("builds.jsonl")
+PATTERNS = beside("patterns.ini")
 
 
 def read_sections(text):
@@ -35,6 +36,13 @@ def read_sections(text):
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     parser.read_string(text)
     return [parser[name] for name in parser.sections()]
+
+
+@functools.lru_cache(maxsize=1)
+def read_patterns():
+    """{section: {key: text}} of ``patterns.ini``."""
+    sections = read_sections(PATTERNS)
+    return {row.name: {key: "".join(value.split("\n")) for key, value in row.items()} for row in sections}
 
 
 @functools.lru_cache(maxsize=1)
@@ -94,9 +102,7 @@ class Releases(object):
         return found
 
     def cudnn_wheel(self, cuda_major, wanted):
-        """``nvidia-cudnn-cu12==9.3.0.75`` for the version wanted, or a range of it where no such wheel is
-        known; None for a CUDA that has no such wheels.
-        """
+        """``nvidia-cudnn-cu12==9.3.0.75`` for a version, or a range if no such wheel is known, or None."""
         name = "nvidia-cudnn-cu%s" % cuda_major
         aim = numbers(wanted)
         for text in self.wheels.get(name, ()):
@@ -107,11 +113,7 @@ class Releases(object):
         return "%s>=%s,<%d" % (name, ".".join(str(part) for part in aim), aim[0] + 1)
 
 
-_KNOWN = []
-
-
+@functools.lru_cache(maxsize=1)
 def known_releases():
     """The :class:`Releases`, read once."""
-    if not _KNOWN:
-        _KNOWN.append(Releases())
-    return _KNOWN[0]
+    return Releases()

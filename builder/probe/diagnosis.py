@@ -1,6 +1,7 @@
-"""From texts to causes: which line fits which signature, what decides between causes that fit equally."""
+"""From texts to causes: the signature of each line, and the decision between causes that fit equally."""
 
 import re
+from bisect import bisect_right
 
 from .causes import CAUSES
 from .conditions import CONDITIONS
@@ -14,36 +15,30 @@ PROVES, FITS, WRAPPER = 3, 2, 1
 _STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
 _SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
 _RESTART = ("pip", "apt", "conda")
-# What tells causes apart, by the pair or the one of them that it decides on; the first that fits is shown.
+# Commands that tell causes apart, with the causes that they decide on; the first that fits is shown.
 _LOOKS = (
     (
-        {"out-of-memory"},
+        "out-of-memory",
         "nvidia-smi",
         "free memory left: not out-of-memory; the driver's version is shown, too",
     ),
     (
-        {"driver-too-old", "driver-missing", "no-device", "device-hidden", "container-no-gpu"},
+        "driver-too-old driver-missing no-device device-hidden container-no-gpu",
         "nvidia-smi",
         "whether a driver and a card are there, and the newest CUDA that the driver serves",
     ),
     (
-        {
-            "cudnn-too-old",
-            "cudnn-missing",
-            "cudnn-major-mismatch",
-            "cudnn-sublibrary-missing",
-            "cudnn-shadowed",
-        },
+        "cudnn-too-old cudnn-missing cudnn-major-mismatch cudnn-sublibrary-missing cudnn-shadowed",
         "pip list | grep -i cudnn; ldconfig -p | grep cudnn; echo $LD_LIBRARY_PATH",
         "which cuDNN is here, of which major version, and which one the loader takes",
     ),
     (
-        {"toolkit-mixed", "toolkit-library-missing"},
+        "toolkit-mixed toolkit-library-missing",
         "echo $LD_LIBRARY_PATH",
         "a CUDA folder in it: toolkit-mixed; empty: the library is missing",
     ),
     (
-        {"framework-arch-missing"},
+        "framework-arch-missing",
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
         "the card's compute capability, to compare with the build's list",
     ),
@@ -87,7 +82,7 @@ class SignatureHit(object):
         return False
 
     def says(self):
-        """What the signature says this line means."""
+        """The meaning of this line, by its signature."""
         text = self.signature.says
         return text.format(**{k: v or "?" for k, v in self.detail.items()}) if text else None
 
@@ -115,13 +110,13 @@ def _detail(match, line):
 
 
 def _cudnn_text(text):
-    """``8.0.5`` out of what frameworks print: 8.0.5, 7301, 90100, or (8, 7, 0)."""
+    """``8.0.5`` out of a framework's form of it: 8.0.5, 7301, 90100, or (8, 7, 0)."""
     parts = [part for part in re.split(r"[,. ]+", text) if part]
     return dotted(cudnn_tuple(parts[0])) if len(parts) == 1 and len(parts[0]) >= 4 else ".".join(parts)
 
 
 def diagnose(reading):
-    """The answer as one document: causes, the likeliest first, what was read, what to look at next."""
+    """The answer as one document: causes, the likeliest first, the facts read, the next thing to look at."""
     told = Told(reading.lines)
     told.places |= reading.places
     findings, harmless = find(reading.lines, told)
@@ -152,7 +147,7 @@ def find(lines, told):
         if match is None:
             continue
         taken.append(match.span())
-        line = lines[_line_at(starts, match.start())]
+        line = lines[bisect_right(starts, match.start()) - 1]
         if signature.kind == "harmless":
             row = {"line": _place(line), "says": signature.says, "source": signature.source}
             harmless.append(row)
@@ -162,12 +157,11 @@ def find(lines, told):
 
 
 def _free_match(pattern, text, taken):
-    """The first match outside of what an earlier, more exact signature has matched already."""
+    """The first match outside of the matches of earlier, more exact signatures."""
     for match in pattern.finditer(text):
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
-        if not _PAST.search(before) and not any(
-            match.start() < end and start < match.end() for start, end in taken
-        ):
+        overlaps = any(match.start() < end and start < match.end() for start, end in taken)
+        if not overlaps and not _PAST.search(before):
             return match
     return None
 
@@ -179,14 +173,6 @@ def _as_one_text(lines):
         parts.append(line.text)
         position += len(line.text) + 1
     return "\n".join(parts), starts
-
-
-def _line_at(starts, position):
-    low, high = 0, len(starts)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if starts[middle] <= position else (low, middle)
-    return low
 
 
 def _place(line):
@@ -203,7 +189,7 @@ def _ranked(findings, told):
             if row is None or strength > row["strength"]:
                 found[cause] = _row(cause, finding, strength, index, told)
     best = max([row["strength"] for row in found.values()] or [0])
-    # what is sure outweighs what fits; what fits outweighs a wrapper
+    # a proof outweighs a text that fits, and that outweighs a wrapper
     kept = [row for row in found.values() if row["strength"] == best]
     kept.sort(key=lambda row: (-row["strength"], row["index"], row["line"]["line"]))
     for number, row in enumerate(kept):
@@ -220,22 +206,23 @@ def _row(cause, finding, strength, index, told):
     image = remedies.image() if strength == PROVES and about.side in ("image", "image-on-gpu") else None
     commands += [image] if image and "windows" not in told.places else []
     places = {"colab", "notebook"} & told.places
-    return {
-        "cause": cause,
-        "title": about.title,
-        "strength": strength,
-        "how": _SURENESS[strength],
-        "line": _place(finding.line),
-        "says": finding.says(),
-        "because": finding.because,
-        "source": finding.signature.source,
-        "signature": finding.signature.id,
-        "remedy": about.remedy,
-        "commands": [dict(command._asdict()) for command in commands],
-        "restart": bool(places) and any(command.where in _RESTART for command in commands),
-        "index": index,
-        "rank": 0,
-    }
+    row = _bare_row(cause, strength, _SURENESS[strength], _place(finding.line), finding.signature.source)
+    return dict(
+        row,
+        says=finding.says(),
+        because=finding.because,
+        signature=finding.signature.id,
+        commands=[dict(command._asdict()) for command in commands],
+        restart=bool(places) and any(command.where in _RESTART for command in commands),
+        index=index,
+    )
+
+
+def _bare_row(cause, strength, how, line, source):
+    about = CAUSES[cause]
+    row = {"cause": cause, "title": about.title, "strength": strength, "how": how, "line": line, "rank": 0}
+    row.update(says=None, because=[], source=source, signature=None, remedy=about.remedy)
+    return dict(row, commands=[], restart=False)
 
 
 def _from_report(report):
@@ -243,42 +230,22 @@ def _from_report(report):
     cause = report.get("cause")
     if cause not in CAUSES:
         return []
-    line = {
-        "source": "a report of cudnn-verify",
-        "line": 1,
-        "text": redact(str(report.get("summary") or ""))[:300],
-    }
-    about = CAUSES[cause]
-    row = {
-        "cause": cause,
-        "title": about.title,
-        "strength": PROVES,
-        "how": "proven by the probe",
-        "line": line,
-    }
-    row.update(
-        says=None,
-        because=[],
-        source=about.source,
-        signature=None,
-        remedy=str(report.get("remedy") or about.remedy),
-    )
-    row.update(commands=[], restart=False, rank=-1)
-    return [row]
+    text = redact(str(report.get("summary") or ""))[:300]
+    line = {"source": "a report of cudnn-verify", "line": 1, "text": text}
+    row = _bare_row(cause, PROVES, "proven by the probe", line, CAUSES[cause].source)
+    return [dict(row, remedy=str(report.get("remedy") or CAUSES[cause].remedy), rank=-1)]
 
 
 def _look_for(equal, causes, silent=None):
-    """The one look that decides between causes that fit equally; the probe where there is none.
+    """The one command that decides between causes that fit equally; the probe if there is none.
 
-    ``silent`` is what a line says that hides its cause.
+    ``silent``: the explanation of a line that hides its cause.
     """
     if causes and not equal:
         return None
     for about, command, decides in _LOOKS:
-        if len(about & set(equal)) >= 1 and len(equal) > 1:
+        if len(equal) > 1 and set(about.split()) & set(equal):
             return {"command": command, "decides": decides}
-    text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else None
-    return {
-        "command": "python3 cudnn_verify.py",
-        "decides": text or silent or "no signature fits this text; the probe looks for itself",
-    }
+    text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else silent
+    text = text or "no signature fits this text; the probe looks for itself"
+    return {"command": "python3 cudnn_verify.py", "decides": text}

@@ -1,8 +1,6 @@
-"""What reading texts gave, as a page for a terminal."""
+"""The result of reading texts, as a page for a terminal."""
 
-import textwrap
-
-_COLUMNS = 100
+from .page import wrapped
 
 
 def render_diagnosis(document):
@@ -19,13 +17,13 @@ def render_diagnosis(document):
         lines += [""] + _one_cause(row, bool(document["equal"]))
     if document["look"]:
         lines += ["", "One look decides:" if document["causes"] else "What to do now:"]
-        lines += ["  $ " + document["look"]["command"], _filled(document["look"]["decides"], "    ")]
+        lines += ["  $ " + document["look"]["command"], wrapped(document["look"]["decides"], "    ")]
     if document["harmless"]:
         lines += ["", "Lines that mean nothing:"]
         for row in document["harmless"]:
             place = row["line"]
             lines.append("  %s, line %s: %s" % (place["source"], place["line"], place["text"][:80]))
-            lines.append(_filled(row["says"], "    "))
+            lines.append(wrapped(row["says"], "    "))
     lines += [""] + _what_was_read(document["read"])
     return "\n".join(lines) + "\n"
 
@@ -34,20 +32,20 @@ def _one_cause(row, equal):
     place = row["line"]
     lines = ["%s (%s)" % (row["cause"], row["how"])] if equal or row["rank"] > 0 else []
     if equal or row["rank"] > 0:
-        lines.append(_filled(row["title"]))
+        lines.append(wrapped(row["title"]))
     lines.append("  %s, line %s:" % (place["source"], place["line"]))
     lines.append("    | " + place["text"][:240])
     for text in [row["says"]] + row["because"]:
         if text:
-            lines.append(_filled(text))
+            lines.append(wrapped(text))
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
         for command in row["commands"]:
             lines.append("    [%s] %s" % (command["where"], command["text"]))
             if command["note"]:
-                lines.append(_filled(command["note"], "        "))
+                lines.append(wrapped(command["note"], "        "))
     else:
-        lines.append(_filled("What to do: " + row["remedy"]))
+        lines.append(wrapped("What to do: " + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     lines.append("  Source: " + row["source"])
@@ -64,17 +62,6 @@ def _what_was_read(read):
     lines += ["  %-18s %s" % (name, value) for name, value in known if value]
     if len(lines) == 1:
         lines.append("  neither card, driver nor versions are named in it")
-    lines += [_filled("note: " + note) for note in read["notes"]]
+    lines += [wrapped("note: " + note) for note in read["notes"]]
     lines.append("Nothing was sent anywhere, and nothing out of the text was run.")
     return lines
-
-
-def _filled(text, indent="  "):
-    return textwrap.fill(
-        text,
-        _COLUMNS,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -1,6 +1,4 @@
-"""Installed Python distributions, read from their ``*.dist-info`` folders; Python 3.6 has no
-importlib.metadata.
-"""
+"""Installed Python distributions, by their ``*.dist-info``: Python 3.6 has no importlib.metadata."""
 
 import os
 import re
@@ -8,7 +6,7 @@ import stat
 
 from .isolation import user_path
 
-# The distributions that bring the module of a stage; what has "-cpu" in its name is no matter here.
+# The distributions that bring the module of a stage; those with "-cpu" in their names are left out.
 FRAMEWORK_PACKAGES = {
     "torch": "torch",
     "tensorflow": "tensorflow|tensorflow-gpu|tf-nightly",
@@ -62,9 +60,7 @@ def read_text(path, limit=4 << 20):
 
 
 def read_distributions(folders):
-    """{canonical name: {name, version, location, info, requires}}; the first on the path wins, as in
-    imports.
-    """
+    """{canonical name: {name, version, location, info, requires}}; the first on the path wins."""
     found = {}
     for folder in folders:
         for entry in list_folder(folder):

@@ -21,7 +21,7 @@ from .resolver import Loader
 from .versions import cuda_tuple, dotted, numbers
 
 _PROBE_BYTES = 1 << 20
-# What opening a node says if no kernel module is behind it. NVIDIA's libraries make such nodes as root on
+# Errors of opening a node without a kernel module behind it. NVIDIA's libraries make such nodes as root on
 # machines without a GPU, too: nvidia-smi of 470 and 535 leaves a /dev/nvidiactl.
 _NOBODY_THERE = ("ENXIO", "ENODEV")
 
@@ -41,7 +41,7 @@ def device_nodes():
 
 
 def judge_driver(run):
-    """What the child could not know when it looked at the nodes; then whether a variable hides the GPUs."""
+    """Corrections that the child could not make; then whether a variable hides the GPUs."""
     if dict(run.new_facts).get("gpu_state") == "works":
         for check in run.checks:
             # a batch system allows one GPU of several: the others' nodes are there and closed
@@ -51,10 +51,8 @@ def judge_driver(run):
 
 
 def judge_hidden(run):
-    """Where no device answers although CUDA_VISIBLE_DEVICES is set: look once more without the variable."""
-    blamed = [
-        c for c in run.checks if c["outcome"] == "failed" and c["cause"] in ("no-device", "container-no-gpu")
-    ]
+    """If no device answers although CUDA_VISIBLE_DEVICES is set: look once more without the variable."""
+    blamed = [c for c in run.checks if c["cause"] in ("no-device", "container-no-gpu")]
     setting = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not blamed or setting is None:
         return
@@ -64,7 +62,7 @@ def judge_hidden(run):
     run.prove("visible", "confirmed" if count else "refuted", outcome)
     if count:
         blamed[0]["summary"] = "CUDA_VISIBLE_DEVICES=%r hides every GPU" % setting
-        run.decide(blamed[0], "device-hidden")
+        blamed[0]["cause"] = "device-hidden"
 
 
 @stage("driver", layer="driver", timeout=60, judge=judge_driver)
@@ -121,11 +119,8 @@ def _open_driver(ctx, trace):
         return None
     path = driver.path() or "libcuda.so.1"
     ctx.fact("test_double", driver.test_double)
-    evidence = {
-        "path": path,
-        "file_version": library_file_version(path),
-        "kernel_module": trace["kernel_module"],
-    }
+    version, module = library_file_version(path), trace["kernel_module"]
+    evidence = {"path": path, "file_version": version, "kernel_module": module}
     ctx.fact("libraries", [{"name": "libcuda.so.1", "path": path, "version": evidence["file_version"]}])
     if "/stubs/" in path or path.endswith("/stubs"):
         ctx.fact("gpu_state", "faulty")
@@ -137,43 +132,40 @@ def _open_driver(ctx, trace):
 
 
 def _no_driver(ctx, trace, text):
-    evidence = dict(trace, dlerror=text)
     elsewhere = [r["path"] for r in ctx.facts.get("libraries_found", ()) if r["name"] == "libcuda.so.1"]
-    evidence["elsewhere"] = elsewhere
-    unusable = evidence["unusable"] = Loader().resolve("libcuda.so.1")["passed"]
+    unusable = Loader().resolve("libcuda.so.1")["passed"]
+    evidence = dict(trace, dlerror=text, elsewhere=elsewhere, unusable=unusable)
     capabilities = os.environ.get("NVIDIA_DRIVER_CAPABILITIES", "")
-    words = [word.strip() for word in capabilities.split(",")]
+    granted = not capabilities or {word.strip() for word in capabilities.split(",")} & {"compute", "all"}
+    kernel, cause = trace["kernel_module"], "driver-missing"
     if "cannot open shared object file" not in text:
-        ctx.fact("gpu_state", "faulty")
-        ctx.fails("D02", "libcuda.so.1 does not load: %s" % text, "driver-error", evidence)
+        cause, why = "driver-error", "libcuda.so.1 does not load: %s" % text
     elif unusable:
-        ctx.fact("gpu_state", "faulty")
-        row = unusable[0]
-        ctx.fails("D02", "%(path)s cannot be loaded: %(problem)s" % row, "driver-error", evidence)
+        cause, why = "driver-error", "%(path)s cannot be loaded: %(problem)s" % unusable[0]
     elif trace["nodes"] and not trace["nvidia"] and not elsewhere:
         # every WSL has /dev/dxg, whoever made the GPU
-        ctx.not_run("D02", "WSL without a driver from NVIDIA: no libcuda.so.1", evidence)
-    elif trace["nodes"] and capabilities and not {"compute", "all"} & set(words):
-        why = (
-            "NVIDIA_DRIVER_CAPABILITIES=%s lacks compute, so the container got no libcuda.so.1" % capabilities
-        )
-        ctx.fails("D02", why, "driver-capabilities", evidence)
+        cause, why = None, "WSL without a driver from NVIDIA: no libcuda.so.1"
+    elif trace["nodes"] and not granted:
+        why = "NVIDIA_DRIVER_CAPABILITIES=%s lacks compute, so the container got no libcuda.so.1"
+        cause, why = "driver-capabilities", why % capabilities
     elif trace["nodes"]:
-        ctx.fact("gpu_state", "faulty")
-        text = "there are device nodes, but no libcuda.so.1 where the loader looks"
-        ctx.fails("D02", text, "driver-missing", evidence)
-    elif trace["kernel_module"] and trace["container"]:
-        why = "the host runs driver %s, but this container was given no GPU" % trace["kernel_module"]
-        ctx.fails("D02", why, "container-no-gpu", evidence)
-    elif trace["kernel_module"]:
-        why = "kernel module %s is loaded, but there is no libcuda.so.1" % trace["kernel_module"]
-        ctx.fails("D02", why, "driver-missing", evidence)
+        why = "there are device nodes, but no libcuda.so.1 where the loader looks"
+    elif kernel and trace["container"]:
+        cause = "container-no-gpu"
+        why = "the host runs driver %s, but this container was given no GPU" % kernel
+    elif kernel:
+        why = "kernel module %s is loaded, but there is no libcuda.so.1" % kernel
     else:
-        ctx.not_run("D02", "no trace of a GPU: no device node, no kernel module, no libcuda.so.1", evidence)
+        cause, why = None, "no trace of a GPU: no device node, no kernel module, no libcuda.so.1"
+    if cause is None:
+        ctx.not_run("D02", why, evidence)
+    else:
+        ctx.fact("gpu_state", "faulty")
+        ctx.fails("D02", why, cause, evidence)
 
 
 def _start_driver(ctx, driver, trace):
-    """cuInit and the driver's version; true where the devices can be asked."""
+    """cuInit and the driver's version; true if the devices can be asked."""
     path = driver.path() or "libcuda.so.1"
     compat = "/compat" in path
     traced = bool(trace["nodes"] or trace["kernel_module"] or not compat)
@@ -218,9 +210,7 @@ def _init_cause(result, trace):
 
 
 def needed_cuda(facts, expect):
-    """((major, minor or 0), who says so) of the newest CUDA that something here was built for; (None,
-    None).
-    """
+    """((major, minor or 0), who says so) of the newest CUDA that something here was built for; else Nones."""
     found = []
     for row in facts.get("consumers", ()):
         if row.get("cuda"):
@@ -240,7 +230,7 @@ def needed_cuda(facts, expect):
 
 
 def too_old(api, wanted):
-    """True where a driver's API version is too old for a CUDA version, both as (major, minor).
+    """True if a driver's API version is too old for a CUDA version, both as (major, minor).
 
     From CUDA 11 on every driver of the same major serves it (minor-version compatibility), before that only
     an equal or newer one: https://docs.nvidia.com/deploy/cuda-compatibility/
@@ -261,11 +251,8 @@ def _check_age(ctx, number):
         text = "the driver serves CUDA up to %s; %s needs %s" % (dotted(api), who, dotted(wanted))
         ctx.fails("R01", text, "driver-too-old", evidence)
         return False
-    note = None
-    if number and api < wanted:
-        note = "the driver is older than the toolkit: compiled kernels run, PTX of CUDA %s does not" % dotted(
-            wanted
-        )
+    older = "the driver is older than the toolkit: compiled kernels run, PTX of CUDA %s does not"
+    note = number and api < wanted and older % dotted(wanted)
     ctx.passed("R01", "driver API %s serves CUDA %s" % (dotted(api), dotted(wanted)), evidence, note=note)
     return True
 

@@ -24,7 +24,7 @@ _SKIPS = {
 
 
 def start_environment(pid="self"):
-    """The variables a process was started with, which is what the loader goes by; None where nobody tells."""
+    """The variables that a process was started with, by which the loader goes; None without /proc."""
     try:
         with open("/proc/%s/environ" % pid, "rb") as stream:
             items = stream.read().split(b"\0")
@@ -60,7 +60,7 @@ def libc_version():
 
 
 def loaded_at_start():
-    """What Python's own start has brought: CUDA libraries (a ``.pth`` file may load some), sitecustomize."""
+    """Files that Python's own start has loaded: CUDA libraries (by a ``.pth`` file), sitecustomize."""
     found = [row["path"] for row in mapped_libraries() or []]
     for name in ("sitecustomize", "usercustomize"):
         path = getattr(sys.modules.get(name), "__file__", None)
@@ -80,9 +80,9 @@ def environment_stage(ctx):
         "distribution": distribution_name(),
         "container": in_container(),
         "wsl": "microsoft" in os.uname()[2].lower(),
-        "colab": os.environ.get("COLAB_RELEASE_TAG")
-        or ("yes" if os.path.isdir("/usr/lib64-nvidia") else None),
     }
+    at_colabs = "yes" if os.path.isdir("/usr/lib64-nvidia") else None
+    here["colab"] = os.environ.get("COLAB_RELEASE_TAG") or at_colabs
     ctx.fact("python", {"version": here["python"], "executable": here["executable"]})
     ctx.fact("machine", here)
     summary = "Python %(python)s on %(machine)s, %(libc)s" % here
@@ -91,11 +91,9 @@ def environment_stage(ctx):
     if ctypes is None:
         text = "%s has no module _ctypes, without which no framework loads a library" % here["executable"]
         ctx.fails("E01", text, "python-incomplete", here)
-    elif here["libc"] is None:
-        note = "this C library is not glibc, for which cuDNN is built"
-        ctx.passed("E01", summary, here, note=note)
     else:
-        ctx.passed("E01", summary, here)
+        note = "this C library is not glibc, for which cuDNN is built"
+        ctx.passed("E01", summary, here, note=here["libc"] is None and note)
     _check_variables(ctx)
 
 
@@ -115,14 +113,11 @@ def _check_variables(ctx):
     if preload_file():
         notes.append("/etc/ld.so.preload names %s" % ", ".join(preload_file()[:3]))
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1", "none", "NoDevFiles"):
-        notes.append(
-            "CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % os.environ["CUDA_VISIBLE_DEVICES"]
-        )
+        hidden = os.environ["CUDA_VISIBLE_DEVICES"]
+        notes.append("CUDA_VISIBLE_DEVICES=%s: no program here would see a GPU" % hidden)
     if "/stubs" in os.environ.get("LD_LIBRARY_PATH", ""):
         notes.append("LD_LIBRARY_PATH holds a folder of stub libraries")
     if os.environ.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true"):
         notes.append("NVIDIA_DISABLE_REQUIRE: the driver was not compared with what the image needs")
-    count = "%d variable%s" % (len(steering), "" if len(steering) == 1 else "s")
-    ctx.passed(
-        "E02", "%s steer CUDA and the loader" % count, {"variables": steering}, note="; ".join(notes) or None
-    )
+    text = "%d variable%s steer CUDA and the loader" % (len(steering), "" if len(steering) == 1 else "s")
+    ctx.passed("E02", text, {"variables": steering}, note="; ".join(notes))

@@ -1,4 +1,4 @@
-"""What a matrix asked for against what is here: ``--expect FILE``."""
+"""Differences between the matrix and this machine: ``--expect FILE``."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def asked_for(stage_name, expect):
 
 
 def find_differences(expect, facts):
-    """[{what, asked, found}], found as text; ``nothing`` where there is none."""
+    """[{what, asked, found}], found as text; ``nothing`` for an absent value."""
     rows = []
 
     def compare(what, asked, found, parts=None):

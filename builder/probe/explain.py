@@ -1,4 +1,4 @@
-"""What a failure's own words, the machine and the packages say, where no counter-test has found the cause."""
+"""Causes by a failure's own words, by the machine and by packages, if no counter-test has found one."""
 
 import re
 
@@ -14,12 +14,12 @@ _LOG_LINE = re.compile(
 
 
 def last_words(run, check):
-    """What decides: the exception, or the last that a dying process printed without its routine log lines."""
+    """The exception, or the last lines of a dying process without its routine log lines."""
     if run.ending["kind"] == "raised":
         return "\n".join([check["summary"], run.ending["text"]] + run.ending.get("chain", []))
     said = [line for line in run.stderr.splitlines() if not _LOG_LINE.match(line)]
     if run.ending["kind"] == "done":
-        return check["summary"] + "\n" + str((check["evidence"] or {}).get("dlerror", ""))
+        return check["summary"] + "\n" + str(check["evidence"].get("dlerror", ""))
     return "\n".join([check["summary"], run.ending["text"]] + said[-40:])
 
 
@@ -35,9 +35,8 @@ def by_machine(run, text):
             return "noexec-mount"
     if killed or lacks_memory(text):
         what = "a limit of %d MiB by %s" % (limit >> 20, who) if limit else "the machine has no more to give"
-        run.prove(
-            "memory", "confirmed", "%s; %s" % ("the kernel killed it" if killed else "it got no memory", what)
-        )
+        end = "the kernel killed it" if killed else "it got no memory"
+        run.prove("memory", "confirmed", "%s; %s" % (end, what))
         return "host-memory"
     if limit is not None and who.startswith("ulimit") and run.ending["kind"] in ("signal", "exit"):
         run.prove("memory", "confirmed", "it died under a limit of %d MiB by %s" % (limit >> 20, who))
@@ -61,17 +60,14 @@ def by_packages(run, check, text):
     about = text + "\n" + "\n".join(run.ending.get("trace", ()))
     if run.ending["kind"] == "raised":
         for entry in run.facts.get("unmet", ()):
-            if re.search(
-                r"\b%s\b" % re.escape(entry["name"].replace("-", "_")), about.replace("-", "_"), re.I
-            ):
+            word = r"\b%s\b" % re.escape(entry["name"].replace("-", "_"))
+            if re.search(word, about.replace("-", "_"), re.I):
                 run.prove("pins", "confirmed", "%(by)s needs %(wants)s, installed is %(found)s" % entry)
                 return "package-pin-mismatch"
     if run.ending["kind"] in ("signal", "exit"):
         hashed = run_named(run.program, "hashes")
         damaged = dict(hashed.new_facts).get("damaged") or []
-        what = (
-            damaged[0]["path"] + ": " + damaged[0]["problem"] if damaged else "every library is as installed"
-        )
+        what = "%(path)s: %(problem)s" % damaged[0] if damaged else "every library is as installed"
         run.prove("RECORD", "confirmed" if damaged else "refuted", what)
         if damaged:
             check["evidence"]["packages"] = damaged[0]["not_as_in"]

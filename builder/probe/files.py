@@ -14,19 +14,13 @@ from .scene import look_around
 from .sublibraries import named_sublibraries, shim_major
 
 
-def scene_facts(scene):
-    """The part of a scene that other stages and the report need, as JSON."""
-    facts = {key: scene[key] for key in ("copies", "orphans", "consumers", "candidates", "wheel_folders")}
-    facts["libraries_found"] = scene["libraries"]
-    return facts
-
-
 @stage("files", layer="files", timeout=60)
 def files_stage(ctx):
     """Look at every library without loading one."""
     scene = look_around()
-    for key, value in sorted(scene_facts(scene).items()):
-        ctx.fact(key, value)
+    for key in ("candidates", "consumers", "copies", "orphans", "wheel_folders"):
+        ctx.fact(key, scene[key])
+    ctx.fact("libraries_found", scene["libraries"])
     _check_inventory(ctx, scene)
     # opening one of these would wait for ever, and no stage that loads something is to try
     ctx.fact("waits", [row["path"] for row in scene["libraries"] if row["problem"] == WAITS])
@@ -38,24 +32,19 @@ def files_stage(ctx):
 def _check_inventory(ctx, scene):
     copies = scene["copies"]
     real = sorted({os.path.realpath(c["folder"]) for c in copies})
-    note = None
-    if len(real) > 1:
-        note = "%d copies of cuDNN: which one is loaded depends on who asks" % len(real)
+    note = len(real) > 1 and "%d copies of cuDNN: which one is loaded depends on who asks" % len(real)
     where = ", ".join(sorted({c["folder"] for c in copies})) or "nowhere"
     evidence = {"copies": copies, "libraries": len(scene["libraries"]), "candidates": scene["candidates"]}
     ctx.passed("E03", "cuDNN: %s" % where, evidence, note=note)
 
 
 def copies_in_play(scene):
-    """(real folder, major) of every cuDNN that would be loaded; of all there are, where nothing would be."""
+    """(real folder, major) of every cuDNN that would be loaded; of all that are here if none would be."""
     paths = [row["path"] for row in scene["candidates"]] or [copy["shim"] for copy in scene["copies"]]
     pairs = set()
     for path in paths:
-        major = shim_major(os.path.basename(path))
-        pairs |= {
-            (os.path.realpath(os.path.dirname(path)), major),
-            (os.path.dirname(os.path.realpath(path)), major),
-        }
+        folders = os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path))
+        pairs |= {(folder, shim_major(os.path.basename(path))) for folder in folders}
     return pairs
 
 
@@ -74,10 +63,8 @@ def _check_integrity(ctx, scene, in_play):
         denied = row["problem"] == os.strerror(errno.EACCES)
         ctx.fails("E04", text, "file-access-denied" if denied else "cudnn-file-corrupt", evidence)
     elif bad:
-        note = "not in use, but unusable: " + "; ".join(
-            "%s (%s)" % (r["path"], r["problem"]) for r in bad[:5]
-        )
-        ctx.passed("E04", "all cuDNN files in use are whole", evidence, note=note)
+        note = "; ".join("%s (%s)" % (row["path"], row["problem"]) for row in bad[:5])
+        ctx.passed("E04", "all cuDNN files in use are whole", evidence, "not in use, but unusable: " + note)
     else:
         count = len(scene["libraries"])
         ctx.passed("E04", "%d file%s of the CUDA family, all whole" % (count, "" if count == 1 else "s"))
@@ -103,9 +90,10 @@ def _check_sets(ctx, scene, in_play):
     if broken:
         copy = broken[0]
         text = "cuDNN %d in %s lacks %s" % (copy["major"], copy["folder"], ", ".join(copy["missing"]))
-        ctx.fails(
-            "E05", text, "cudnn-sublibrary-missing", {"copies": broken, "elsewhere": _elsewhere(copy, scene)}
-        )
+        # the loader may fill the gap from there, with another version
+        elsewhere = [row["path"] for row in scene["libraries"] if row["name"] in copy["missing"]]
+        evidence = {"copies": broken, "elsewhere": elsewhere}
+        ctx.fails("E05", text, "cudnn-sublibrary-missing", evidence)
         return
     extra = {}
     for copy in relevant:
@@ -113,15 +101,8 @@ def _check_sets(ctx, scene, in_play):
         absent = [name for name in named if not os.path.exists(os.path.join(copy["folder"], name))]
         if absent:
             extra[copy["folder"]] = absent
-    note = None
-    if extra:
-        texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(extra.items())]
-        note = "named inside cuDNN but not shipped beside it: " + "; ".join(texts)
+    texts = ["%s in %s" % (", ".join(names), folder) for folder, names in sorted(extra.items())]
+    note = texts and "named inside cuDNN but not shipped beside it: " + "; ".join(texts)
     ctx.fact("named_but_absent", extra)
     summary = "complete: " + ", ".join("cuDNN %d in %s" % (c["major"], c["folder"]) for c in relevant)
     ctx.passed("E05", summary, {"copies": relevant, "named_but_absent": extra}, note=note)
-
-
-def _elsewhere(copy, scene):
-    """Where else the missing files lie: the loader may fill the gap from there, with another version."""
-    return [row["path"] for row in scene["libraries"] if row["name"] in copy["missing"]]

@@ -1,4 +1,4 @@
-"""``--fix``: run the commands that this probe itself made, look again, and undo what did not help.
+"""``--fix``: run the commands that this probe itself made, look again, and undo them if they did not help.
 
 Nothing is run that was not shown, and nothing that came out of a text: a command is one of
 :mod:`measured`, split into words, without a shell.
@@ -33,9 +33,8 @@ class Repair(object):
 
     def look(self, environment=None):
         """The probe's report of this machine as it is now."""
-        process = subprocess.Popen(
-            self.start + ["--json"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment
-        )
+        pipes = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        process = subprocess.Popen(self.start + ["--json"], env=environment, **pipes)
         text = process.communicate()[0]
         try:
             return printed_report(text.decode("utf-8", "replace"))
@@ -43,16 +42,14 @@ class Repair(object):
             raise FixError("the probe gave no report (exit status %s)" % process.returncode)
 
     def run(self, command):
-        """Run one command; True where it succeeded."""
+        """Run one command; True if it succeeded."""
         words = shlex.split(command["text"])
         self.say("+ " + command["text"])
         if command["where"] == "link":
             self.links.append(words[-1])
+        pipes = {"stdout": sys.stderr, "stdin": subprocess.DEVNULL}
         try:
-            return (
-                subprocess.call(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, timeout=_COMMAND_LIMIT)
-                == 0
-            )
+            return subprocess.call(words, timeout=_COMMAND_LIMIT, **pipes) == 0
         except (OSError, subprocess.TimeoutExpired) as error:
             self.say("it could not be run: %s" % error)
             return False
@@ -66,10 +63,8 @@ class Repair(object):
         added = sorted(name for name in now if name not in self.before)
         changed = sorted(name for name in self.before if now.get(name) != self.before[name])
         if added:
-            words = installer() % "uninstall"
-            self.run(
-                {"where": "pip", "text": words + ("" if words[:2] == "uv" else " -y") + " " + " ".join(added)}
-            )
+            words = installer() % "uninstall" + ("" if installer()[:2] == "uv" else " -y")
+            self.run({"where": "pip", "text": " ".join([words] + added)})
         if changed:
             flag = "--reinstall" if installer()[:2] == "uv" else "--force-reinstall"
             wanted = " ".join("%s==%s" % (name, self.before[name]) for name in changed)
@@ -78,7 +73,7 @@ class Repair(object):
 
 
 def installed_now():
-    """{name: version} of what is installed for this interpreter."""
+    """{name: version} of the packages installed for this interpreter."""
     return {name: row["version"] for name, row in read_distributions(search_folders()).items()}
 
 
@@ -132,7 +127,7 @@ def _try_variables(work, commands, report):
 
 
 def _changed_environment(work, commands):
-    """The environment after the variables among the commands; None where there are none."""
+    """The environment after the variables among the commands; None if there are none."""
     environment = None
     for command in commands:
         changed = environment_after(command["text"]) if command["where"] == "shell" else None
@@ -147,9 +142,8 @@ def _mend(work, commands, report, environment):
     after = work.look(environment)
     if done and after["cause"] != report["cause"]:
         work.say("%s: %s" % (after["verdict"], after["summary"]))
-        work.say(
-            "%s is mended. In a notebook, restart the runtime: what is loaded stays loaded." % report["cause"]
-        )
+        mended = "%s is mended. In a notebook, restart the runtime: what is loaded stays loaded."
+        work.say(mended % report["cause"])
         return after
     work.say("That did not help (%s), so it is undone." % (after["cause"] if done else "a command failed"))
     undone = work.undo()

@@ -6,22 +6,37 @@ framework has to compute known answers on it, and the device of every result is 
 CUDA the frameworks compute on the CPU and say so at most in a log line.
 """
 
+import importlib
 import os
 import time
 
 from .distributions import canonical, packages_of
 from .expectation import asked_for
 from .fw_compute import check_cpu, check_gpu
-from .fw_libraries import check_loaded, check_wanted, framework_cudnn
+from .fw_libraries import check_loaded, check_wanted, framework_cudnn, loaded_row
 from .known_bad import known_bad, known_bad_words
 from .machine_limits import no_temporary_folder
 from .maps import mapped_libraries
 from .protocol import WITHOUT_CUDA
-from .versions import dotted, numbers
+from .versions import numbers
+
+
+def flat(array, *order):
+    """An array of NumPy's kind as a flat list, its axes in another order if one is given."""
+    array = array.astype("float32")
+    return [float(value) for value in (array.transpose(*order) if order else array).ravel()]
+
+
+def shaped(values, shape, *order):
+    """A flat list as an array of NumPy's, its axes in another order if one is given."""
+    import numpy
+
+    array = numpy.array(values, dtype="float32").reshape(shape)
+    return array.transpose(*order) if order else array
 
 
 class Framework(object):
-    """One framework. A subclass answers these questions; whatever it cannot answer stays None or empty."""
+    """One framework. A subclass answers these questions; an unknown answer is None or empty."""
 
     name = ""  # as ``--expect`` calls it
     title = ""
@@ -33,30 +48,31 @@ class Framework(object):
     """True if it starts a compiler, which writes temporary files, in the middle of a computation."""
     on_cpu = True
     convolves = True
-    """False where the probe has no convolution for it: it is then never said to work."""
+    """False if the probe has no convolution for it: it is then never said to work."""
     needs_cudnn = True
-    """False where the framework offers convolutions through cuDNN as an extra and works without them."""
+    """False if cuDNN's convolutions are an extra, and the framework works without them."""
 
     def __init__(self, ctx):
         self.ctx = ctx
 
     def load(self):
         """Import the framework and return the module; nothing is caught here."""
-        raise NotImplementedError
+        self.api = importlib.import_module(self.module)
+        return self.api
 
     def version(self):
-        raise NotImplementedError
+        return str(self.api.__version__)
 
     def cuda_build(self):
         """(is it a build for NVIDIA GPUs, the evidence as a dict)."""
         raise NotImplementedError
 
     def compiled(self):
-        """{"cuda": version text or None, "cudnn": version text or None}: what it was compiled for."""
+        """{"cuda": version text or None, "cudnn": version text or None}: as compiled for."""
         return {"cuda": None, "cudnn": None}
 
     def archs(self):
-        """The GPU architectures in the wheel, as ``sm_80`` and ``compute_90``; [] where it does not say."""
+        """The GPU architectures in the wheel, as ``sm_80`` and ``compute_90``; [] if it does not say."""
         return []
 
     def forbidden(self):
@@ -71,11 +87,11 @@ class Framework(object):
         """Load libraries that the framework finds by a search of its own, before it opens them."""
 
     def rescue(self):
-        """Call what the framework offers where its libraries are not found; how that is called, or ""."""
+        """Call the framework's own remedy for libraries that are not found; its name, or ""."""
         return ""
 
     def touch(self):
-        """Make the framework load cuDNN where that needs no GPU; the version it reports, or ()."""
+        """Make the framework load cuDNN, if that needs no GPU; the version that it reports, or ()."""
         return ()
 
     def devices(self):
@@ -99,7 +115,7 @@ class Framework(object):
 
 
 def check_framework(ctx, framework):
-    """All checks of one framework; the body of every ``fw_*`` stage."""
+    """All checks of one framework."""
     started = time.time()
     with ctx.call("import %s" % framework.module) as call:
         module = framework.load()
@@ -116,13 +132,8 @@ def check_framework(ctx, framework):
         ctx.fails("F01", text, "package-overwritten", dict(evidence, weak=True, packages=others))
     if getattr(module, "rtbuild_test_double", False):
         ctx.fact("test_double", True)
-    about = {
-        "name": framework.name,
-        "version": framework.version(),
-        "import_seconds": seconds,
-        "device": None,
-    }
-    about.update(compiled=framework.compiled(), archs=framework.archs(), loaded={}, linkage=None)
+    about = {"name": framework.name, "version": framework.version(), "import_seconds": seconds}
+    about.update(device=None, compiled=framework.compiled(), archs=framework.archs(), loaded={}, linkage=None)
     ctx.fact("framework", about)
     if not _check_build(ctx, framework):
         return
@@ -142,7 +153,7 @@ def of_another_release(framework, path, packages):
 
 
 def compute(ctx, framework, about):
-    """What needs a GPU, or the reason why it was not run."""
+    """The checks that need a GPU, or the reason why they were not run."""
     reason, forbidden = gpu_reason(ctx), framework.forbidden()
     told = "%s tells %s to do without a GPU" % (forbidden, framework.title) if forbidden else None
     if told and not ctx.without_cuda:
@@ -158,7 +169,7 @@ def compute(ctx, framework, about):
 
 
 def gpu_reason(ctx):
-    """Why nothing can be run on a GPU here; None where one works."""
+    """The reason why nothing can be run on a GPU here; None if one works."""
     if ctx.no_gpu:
         return "asked not to use a GPU"
     state = ctx.facts.get("gpu_state", "none")
@@ -187,7 +198,7 @@ def _check_build(ctx, framework):
 
 
 def _check_cudnn(ctx, framework, about):
-    """F02, C02, C03 and C05 for the cuDNN that this framework loads; False where nothing more can be run."""
+    """F02, C02, C03 and C05 for the cuDNN that this framework loads; False if nothing more can be run."""
     with ctx.call("%s: load cuDNN" % framework.module) as call:
         reported = call.result = framework.touch()
     full = no_temporary_folder() if framework.compiles else None
@@ -197,11 +208,7 @@ def _check_cudnn(ctx, framework, about):
     if not check_wanted(ctx, framework):
         return False
     cudnn = framework_cudnn(ctx, framework, reported)
-    about["loaded"] = {
-        "cudnn": dotted(cudnn["version"]),
-        "cudnn_path": cudnn["path"],
-        "cuda": cudnn["cuda"],
-    }
+    about["loaded"] = loaded_row(cudnn)
     about["linkage"] = cudnn["linkage"]
     ctx.fact("framework", about)
     return check_loaded(ctx, framework, cudnn, numbers(about["compiled"]["cudnn"]))

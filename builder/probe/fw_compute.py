@@ -3,7 +3,7 @@
 import re
 import time
 
-from .fw_libraries import cause_of_missing, framework_cudnn, unloadable
+from .fw_libraries import cause_of_missing, framework_cudnn, loaded_row, unloadable
 from .maps import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .reference import ROUNDING, answers, bias_relu, largest_difference
@@ -12,13 +12,10 @@ from .versions import dotted, numbers
 # A framework chooses its algorithm itself; BF16, too, has every whole number here exactly.
 _FRAMEWORK_ROUNDING = ROUNDING["winograd"]
 _OLDEST = {"float16": (6, 0), "bfloat16": (8, 0)}
-_NOT_OFFERED = (
-    "no opkernel was registered",
-    "is not registered",
-    "could not find device for node",
-    "not implemented for",
-    "unsupported data type",
-    "could not find an implementation",
+_NOT_OFFERED = re.compile(
+    r"no opkernel was registered|is not registered|could not find device for node|not implemented for|"
+    r"unsupported data type|could not find an implementation",
+    re.I,
 )
 
 
@@ -51,11 +48,7 @@ def check_gpu(ctx, framework, about):
         return
     cudnn = framework_cudnn(ctx, framework)
     if cudnn["version"]:
-        about["loaded"] = {
-            "cudnn": dotted(cudnn["version"]),
-            "cudnn_path": cudnn["path"],
-            "cuda": cudnn["cuda"],
-        }
+        about["loaded"] = loaded_row(cudnn)
     if not about["loaded"].get("cudnn") and mapped_libraries() is not None:
         # Built without cuDNN, or told not to use it: right numbers, which prove nothing about cuDNN.
         about["linkage"] = "absent"
@@ -84,7 +77,7 @@ def check_cpu(ctx, framework, reason):
 
 
 def _train_on_cpu(ctx, framework, reason):
-    """F07 without a GPU is not run; that the framework can train at all shows on the CPU."""
+    """F07 is not run without a GPU; training on the CPU shows whether the framework can train at all."""
     started = time.time()
     with ctx.call("%s: training steps on the CPU" % framework.module):
         losses = [float(loss) for loss in framework.train(None, training_data())["losses"]]
@@ -100,10 +93,8 @@ def check_archs(ctx, archs, capability, gpu):
     """F03: the wheel holds kernels for this GPU, as machine code or as PTX that the driver can translate."""
     archs = [arch for arch in archs if re.match(r"(sm|compute)_\d\d", str(arch).lower())]
     if not archs or not capability:
-        ctx.not_run(
-            "F03",
-            "it does not say for which GPUs it was built" if capability else "compute capability not known",
-        )
+        unsaid = "it does not say for which GPUs it was built"
+        ctx.not_run("F03", unsaid if capability else "compute capability not known")
         return True
     how = arch_support(archs, capability)
     evidence = {"archs": archs, "compute_capability": dotted(capability), "how": how}
@@ -111,14 +102,12 @@ def check_archs(ctx, archs, capability, gpu):
         summary = "no kernels for %s (compute capability %s) in it" % (gpu or "this GPU", dotted(capability))
         ctx.fails("F03", summary, cause="framework-arch-missing", evidence=evidence)
         return False
-    note = None
+    # TensorFlow 2.8 took up to half an hour: https://github.com/tensorflow/tensorflow/issues/62320
+    slow = "it holds PTX alone for this GPU: the driver compiles it at first use, for up to half an hour"
     if how == "PTX":
-        # TensorFlow 2.8 took up to half an hour: https://github.com/tensorflow/tensorflow/issues/62320
-        note = "it holds PTX alone for this GPU: the driver compiles it at first use, for up to half an hour"
         ctx.extend(2400)
-    ctx.passed(
-        "F03", "it holds %s for compute capability %s" % (how, dotted(capability)), evidence, note=note
-    )
+    text = "it holds %s for compute capability %s" % (how, dotted(capability))
+    ctx.passed("F03", text, evidence, note=how == "PTX" and slow)
     return True
 
 
@@ -148,7 +137,7 @@ def arch_support(archs, capability):
 
 
 def _first_device(ctx, framework):
-    """F04, first half: the framework sees a GPU where the driver has one; its own name for it, or None."""
+    """F04, first half: the framework sees the driver's GPU; its own name for it, or None."""
     with ctx.call("%s: list the GPUs" % framework.module) as call:
         devices = call.result = [str(device) for device in framework.devices()]
     if devices:
@@ -183,11 +172,8 @@ def _check_convolutions(ctx, framework, device, capability, case):
         done[dtype] = {"differences": off, "seconds": found["seconds"]}
     elsewhere = sorted(name for name in on if not is_gpu_name(name))
     if elsewhere:
-        summary = "%s put a result on %s although it was given %s" % (
-            framework.title,
-            ", ".join(elsewhere),
-            device,
-        )
+        summary = "%s put a result on %s although it was given %s"
+        summary %= framework.title, ", ".join(elsewhere), device
         ctx.fails("F04", summary, cause="framework-silent-cpu", evidence={"devices": sorted(on)})
         return False
     ctx.passed("F04", "every result is on %s" % ", ".join(sorted(on)), {"devices": sorted(on)})
@@ -199,14 +185,13 @@ def _check_convolutions(ctx, framework, device, capability, case):
                 summary = summary % (framework.title, device, key, dtype, off)
                 ctx.fails("F05", summary, cause="wrong-result", evidence=evidence)
                 return False
-    ctx.passed(
-        "F05", "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done))), evidence
-    )
+    text = "convolutions of %s are right in %s" % (framework.title, ", ".join(sorted(done)))
+    ctx.passed("F05", text, evidence)
     return True
 
 
 def _ask(ctx, framework, device, dtype, case, bias):
-    """One type's convolutions, both launches timed; {"refused": why} where the type is not offered."""
+    """One type's convolutions, both launches timed; {"refused": why} if the type is not offered."""
     times = []
     try:
         for _ in range(2):
@@ -218,7 +203,7 @@ def _ask(ctx, framework, device, dtype, case, bias):
             tail = framework.fused(device, dtype, case, bias)
     except Exception as error:
         # bfloat16 came to each framework's GPU convolutions at another time; everything else has to work.
-        if dtype == "bfloat16" and any(text in str(error).lower() for text in _NOT_OFFERED):
+        if dtype == "bfloat16" and _NOT_OFFERED.search(str(error)):
             return {"refused": str(error).splitlines()[0][:200]}
         raise
     found.update(fused=tail["y"], devices=list(found["devices"]) + list(tail["devices"]), seconds=times)
@@ -246,13 +231,13 @@ def _check_training(ctx, framework, device):
 
 
 def loss_falls(losses):
-    """True where there are two losses at least, all are numbers, and the last is clearly below the first."""
+    """True for two losses at least, all of them numbers, the last clearly below the first."""
     if len(losses) < 2 or any(loss != loss or loss in (float("inf"), float("-inf")) for loss in losses):
         return False
     return losses[-1] < 0.9 * losses[0]
 
 
 def is_gpu_name(name):
-    """True for what frameworks call a GPU: cuda:0, /GPU:0, Place(gpu:0), CUDAExecutionProvider."""
+    """True for the frameworks' names of a GPU: cuda:0, /GPU:0, Place(gpu:0), CUDAExecutionProvider."""
     text = name.lower()
     return "cuda" in text or "gpu:" in text

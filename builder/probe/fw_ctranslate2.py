@@ -7,10 +7,8 @@ import glob
 import os
 import re
 
-from .fw_common import Framework, check_framework
-from .fw_judge import judge_framework
+from .fw_common import Framework
 from .library_files import names_inside, read_elf
-from .protocol import stage
 from .sublibraries import required_sublibraries
 from .versions import numbers
 
@@ -20,18 +18,13 @@ class Ctranslate2(Framework):
     convolves = trains = False
 
     def load(self):
-        import ctranslate2
-
-        self.ct2 = ctranslate2
-        if not hasattr(ctranslate2, "get_cuda_device_count"):
-            import ctranslate2._ext  # the package goes on without its compiled part, and does not say why
-        return ctranslate2
-
-    def version(self):
-        return str(self.ct2.__version__)
+        super(Ctranslate2, self).load()
+        if not hasattr(self.api, "get_cuda_device_count"):
+            import ctranslate2._ext  # noqa: F401 - the package goes on without its compiled part, without a word
+        return self.api
 
     def _libraries(self, name):
-        root = os.path.dirname(os.path.dirname(self.ct2.__file__))
+        root = os.path.dirname(os.path.dirname(self.api.__file__))
         return glob.glob(os.path.join(root, "ctranslate2.libs", "lib%s-*.so*" % name))
 
     def cuda_build(self):
@@ -58,9 +51,4 @@ class Ctranslate2(Framework):
         return names, (shims + self._libraries("ctranslate2"))[:1]
 
     def devices(self):
-        return ["cuda:%d" % index for index in range(self.ct2.get_cuda_device_count())]
-
-
-@stage("ctranslate2", layer="framework", timeout=300, modules=("ctranslate2",), judge=judge_framework)
-def ctranslate2_stage(ctx):
-    check_framework(ctx, Ctranslate2(ctx))
+        return ["cuda:%d" % index for index in range(self.api.get_cuda_device_count())]

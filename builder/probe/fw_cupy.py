@@ -3,9 +3,7 @@
 import json
 import os
 
-from .fw_common import Framework, check_framework
-from .fw_judge import judge_framework
-from .protocol import stage
+from .fw_common import Framework, flat
 from .versions import cudnn_tuple, dotted, numbers
 
 # Opened at the first use of the GPU: cupy_backends/cuda/api/_runtime_softlink.pxi and
@@ -24,18 +22,9 @@ class Cupy(Framework):
     on_cpu = False
     needs_cudnn = False
 
-    def load(self):
-        import cupy
-
-        self.cupy = cupy
-        return cupy
-
-    def version(self):
-        return str(self.cupy.__version__)
-
     def _wheel(self):
-        """``cupy/.data/_wheel.json``: what the wheel was made for; {} for a build from source."""
-        path = os.path.join(os.path.dirname(self.cupy.__file__), ".data", "_wheel.json")
+        """``cupy/.data/_wheel.json``: the versions that it was made for; {} for a build from source."""
+        path = os.path.join(os.path.dirname(self.api.__file__), ".data", "_wheel.json")
         try:
             with open(path) as stream:
                 return json.load(stream)
@@ -43,7 +32,7 @@ class Cupy(Framework):
             return {}
 
     def cuda_build(self):
-        runtime = self.cupy.cuda.runtime
+        runtime = self.api.cuda.runtime
         evidence = {"wheel": self._wheel(), "is_hip": bool(getattr(runtime, "is_hip", False))}
         return not evidence["is_hip"], evidence
 
@@ -54,7 +43,7 @@ class Cupy(Framework):
         return {"cuda": dotted(said) if said else None, "cudnn": cudnn}
 
     def _cudnn(self):
-        """The module with cuDNN's calls, or None: CuPy warns and does without where it finds no library."""
+        """The module with cuDNN's calls, or None: CuPy warns and goes on if it finds no library."""
         try:
             import cupy.cudnn
         except ImportError:
@@ -83,10 +72,10 @@ class Cupy(Framework):
     def touch(self):
         if self._cudnn() is None:
             return ()
-        return cudnn_tuple(self.cupy.cuda.cudnn.getVersion())
+        return cudnn_tuple(self.api.cuda.cudnn.getVersion())
 
     def devices(self):
-        runtime = self.cupy.cuda.runtime
+        runtime = self.api.cuda.runtime
         try:
             return ["cuda:%d" % index for index in range(runtime.getDeviceCount())]
         except runtime.CUDARuntimeError:
@@ -94,7 +83,7 @@ class Cupy(Framework):
 
     def _arrays(self, dtype, *pairs):
         return [
-            self.cupy.asarray(values, dtype="float32").reshape(shape).astype(dtype) for values, shape in pairs
+            self.api.asarray(values, dtype="float32").reshape(shape).astype(dtype) for values, shape in pairs
         ]
 
     def convolve(self, device, dtype, case):  # noqa: ARG002
@@ -102,30 +91,21 @@ class Cupy(Framework):
         cudnn = self._cudnn()
         shapes = [(case[name], case[name + "_shape"]) for name in ("x", "w", "dy")]
         x, w, dy = self._arrays(dtype, *shapes)
-        y, dx, dw = self.cupy.empty_like(dy), self.cupy.empty_like(x), self.cupy.empty_like(w)
+        y, dx, dw = self.api.empty_like(dy), self.api.empty_like(x), self.api.empty_like(w)
         place = ((1, 1), (1, 1), (1, 1), 1)
         cudnn.convolution_forward(x, w, None, y, *place, auto_tune=False, tensor_core="auto")
         options = {"deterministic": True, "auto_tune": False, "tensor_core": "auto"}
         cudnn.convolution_backward_data(w, dy, None, dx, *place, **options)
         cudnn.convolution_backward_filter(x, dy, dw, *place, **options)
-        found = {"y": cupy_list(y), "dx": cupy_list(dx), "dw": cupy_list(dw)}
+        found = {"y": flat(y.get()), "dx": flat(dx.get()), "dw": flat(dw.get())}
         found["devices"] = ["cuda:%d" % array.device.id for array in (y, dx, dw)]
         return found
 
     def fused(self, device, dtype, case, bias):  # noqa: ARG002
         shapes = [(case["x"], case["x_shape"]), (case["w"], case["w_shape"]), (bias, (len(bias),))]
         x, w, b = self._arrays(dtype, *shapes)
-        y = self.cupy.empty(case["dy_shape"], dtype=dtype)
+        y = self.api.empty(case["dy_shape"], dtype=dtype)
         place = ((1, 1), (1, 1), (1, 1), 1)
         self._cudnn().convolution_forward(x, w, b, y, *place, auto_tune=False, tensor_core="auto")
-        y = self.cupy.maximum(y, 0)
-        return {"y": cupy_list(y), "devices": ["cuda:%d" % y.device.id]}
-
-
-def cupy_list(array):
-    return [float(value) for value in array.astype("float32").ravel().get()]
-
-
-@stage("cupy", layer="framework", timeout=300, modules=("cupy",), judge=judge_framework)
-def cupy_stage(ctx):
-    check_framework(ctx, Cupy(ctx))
+        y = self.api.maximum(y, 0)
+        return {"y": flat(y.get()), "devices": ["cuda:%d" % y.device.id]}

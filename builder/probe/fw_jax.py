@@ -5,15 +5,13 @@ import importlib.util
 import os
 import re
 
-from .fw_common import Framework, check_framework, gpu_reason
-from .fw_judge import judge_framework
-from .protocol import stage
+from .fw_common import Framework, flat, gpu_reason, shaped
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
 _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
-# What its plugin says without a GPU; up to 0.4.30, and in some later releases, that is an error of JAX's too.
+# Messages of its plugin without a GPU; up to 0.4.30 and in some later releases an error of JAX, too.
 _NO_GPU = ("No visible GPU devices", "no supported devices found")
-# What jax_plugins/cuda/__init__.py in https://github.com/jax-ml/jax loads before it registers the plugin.
+# Libraries that jax_plugins/cuda/__init__.py in https://github.com/jax-ml/jax loads before its plugin.
 _JAX_OPENS = {
     12: "cudart.so.12 cublas.so.12 cublasLt.so.12 cupti.so.12 cusparse.so.12 cusolver.so.11 cufft.so.11",
     13: "cudart.so.13 cublas.so.13 cublasLt.so.13 cupti.so.13 cusparse.so.12 cusolver.so.12 cufft.so.12",
@@ -27,10 +25,8 @@ class Jax(Framework):
     def load(self):
         if "small" in self.ctx.counter:
             os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        import jax
-        import jaxlib
-
-        self.jax, self.jaxlib = jax, jaxlib
+        super(Jax, self).load()
+        self.jaxlib = importlib.import_module("jaxlib")
         self.built = None
         for name in _JAX_VERSIONS:
             try:
@@ -38,10 +34,7 @@ class Jax(Framework):
             except ImportError:
                 continue
             break
-        return jax
-
-    def version(self):
-        return str(self.jax.__version__)
+        return self.api
 
     def _tag(self):
         """("11", "86") out of jaxlib ``0.4.7+cuda11.cudnn86``: its wheels before the plugins came."""
@@ -98,58 +91,58 @@ class Jax(Framework):
 
     def touch(self):
         """Loads the CUDA libraries. Without a GPU, JAX falls back to the CPU with a log line, or raises."""
-        if gpu_reason(self.ctx) is not None and hasattr(self.jax.config, "jax_disable_most_optimizations"):
-            # what is compiled for the CPU runs for microseconds: half the time to compile it
-            self.jax.config.update("jax_disable_most_optimizations", True)
+        if gpu_reason(self.ctx) is not None and hasattr(self.api.config, "jax_disable_most_optimizations"):
+            # code for the CPU runs for microseconds here: this halves the time to compile it
+            self.api.config.update("jax_disable_most_optimizations", True)
         try:
-            self.jax.local_devices()
+            self.api.local_devices()
         except RuntimeError as error:
             if gpu_reason(self.ctx) is None or not any(text in str(error) for text in _NO_GPU):
                 raise
-            self.jax.config.update("jax_platforms", "cpu")
+            self.api.config.update("jax_platforms", "cpu")
         return ()
 
     def devices(self):
-        return [device for device in self.jax.local_devices() if device.platform in ("gpu", "cuda")]
+        return [device for device in self.api.local_devices() if device.platform in ("gpu", "cuda")]
 
     def _place(self, device):
         """JAX's own object for a device; ``None`` means the CPU."""
         if device is None:
-            return self.jax.local_devices(backend="cpu")[0]
+            return self.api.local_devices(backend="cpu")[0]
         return self.devices()[0]
 
     def _arrays(self, device, dtype, *pairs):
-        import numpy
-
         place = self._place(device)
         for values, shape in pairs:
-            array = numpy.array(values, dtype="float32").reshape(shape)
-            yield self.jax.device_put(array, place).astype(dtype)
+            yield self.api.device_put(shaped(values, shape), place).astype(dtype)
+
+    def _listed(self, array):
+        return flat(self.api.device_get(array.astype("float32")))
 
     def _conv(self, x, w):
         # The default precision of a GPU: TF32 where it has it.
-        return self.jax.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)])
+        return self.api.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)])
 
     def convolve(self, device, dtype, case):
         shapes = [(case[name], case[name + "_shape"]) for name in ("x", "w", "dy")]
         x, w, dy = self._arrays(device, dtype, *shapes)
         if not device:
             y = self._conv(x, w)
-            return {"y": jax_list(y), "devices": [jax_device(y)]}
-        y, pull = self.jax.vjp(self._conv, x, w)
+            return {"y": self._listed(y), "devices": [jax_device(y)]}
+        y, pull = self.api.vjp(self._conv, x, w)
         dx, dw = pull(dy)
-        found = {"y": jax_list(y), "dx": jax_list(dx), "dw": jax_list(dw)}
+        found = {"y": self._listed(y), "dx": self._listed(dx), "dw": self._listed(dw)}
         found["devices"] = [jax_device(array) for array in (y, dx, dw)]
         return found
 
     def fused(self, device, dtype, case, bias):
         shapes = [(case["x"], case["x_shape"]), (case["w"], case["w_shape"]), (bias, (1, len(bias), 1, 1))]
         x, w, b = self._arrays(device, dtype, *shapes)
-        y = self.jax.jit(lambda x, w, b: self.jax.nn.relu(self._conv(x, w) + b))(x, w, b)
-        return {"y": jax_list(y), "devices": [jax_device(y)]}
+        y = self.api.jit(lambda x, w, b: self.api.nn.relu(self._conv(x, w) + b))(x, w, b)
+        return {"y": self._listed(y), "devices": [jax_device(y)]}
 
     def train(self, device, data):
-        jax = self.jax
+        jax = self.api
         shapes = [(8, 3, 8, 8), (4, 3, 3, 3), (4, 1), (8, 1), (1, 4, 1, 1)]
         values = [data["x"], data["w"], data["v"], data["targets"], [0.0] * 4]
         x, w, v, targets, b = self._arrays(device, "float32", *zip(values, shapes))
@@ -170,20 +163,9 @@ class Jax(Framework):
         return {"losses": losses, "devices": [jax_device(weights[0])]}
 
 
-def jax_list(array):
-    import numpy
-
-    return [float(value) for value in numpy.asarray(array.astype("float32")).ravel()]
-
-
 def jax_device(array):
     """The name of the device that holds an array; ``device()`` was a method before it became a property."""
     if hasattr(array, "devices"):
         return str(sorted(array.devices(), key=str)[0])
     place = array.device() if callable(array.device) else array.device
     return str(place)
-
-
-@stage("jax", layer="framework", timeout=300, modules=("jax",), judge=judge_framework)
-def jax_stage(ctx):
-    check_framework(ctx, Jax(ctx))

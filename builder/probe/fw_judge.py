@@ -1,4 +1,4 @@
-"""What a failure of a framework is laid to: a message chooses a counter-test, and that decides.
+"""The cause of a framework's failure: a message chooses a counter-test, and the counter-test decides.
 
 The texts are those that the frameworks print for more than one cause; each row's test tells them apart.
 """
@@ -25,7 +25,7 @@ _DRIVER_TEXT = re.compile(r"driver version is insufficient|driver .*too old|unsu
 
 
 def judge_framework(run):
-    """First what only the framework stages know, then the default judge for the rest."""
+    """Causes that only framework stages know, then the default judge for the rest."""
     for check in run.checks:
         if check["outcome"] == "failed" and not check["cause"]:
             if check["id"] in ("F02", "C03"):
@@ -39,7 +39,7 @@ def judge_framework(run):
         evidence = {"in_flight": flying, "ending": run.ending, "stderr": run.stderr[-4000:]}
         number = "F07" if "training" in flying else "F05" if "convolution" in flying else "F04"
         check = run.fail(number, "%s in %s" % (shorten(run.ending["text"]), flying), None, evidence)
-        run.decide(check, _cause_of_exception(run, check))
+        check["cause"] = _cause_of_exception(run, check)
     else:
         default_judge(run)
 
@@ -58,9 +58,8 @@ def _refuses_a_part(run):
 
 def _excuse_import(run):
     """True for an import that fails for want of the driver's libraries on a machine without a GPU."""
-    named = re.search(
-        r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file", run.ending["text"]
-    )
+    absent = r"(lib(?:cuda|nvidia-ml)\.so[\w.]*): cannot open shared object file"
+    named = re.search(absent, run.ending["text"])
     if run.ending["kind"] != "raised" or not named or run.facts.get("gpu_state", "none") != "none":
         return False
     text = "it cannot be imported without the driver (%s), and there is no GPU here" % named.group(1)
@@ -70,8 +69,8 @@ def _excuse_import(run):
 
 def _explain_version(run, check):
     """A wrong version that goes away with a variable or a preloaded file came from there."""
-    rule = (check["evidence"] or {}).get("rule", "cudnn-sublibrary-mismatch")
-    run.decide(check, by_counter_tests(run, check) or rule)
+    rule = check["evidence"].get("rule", "cudnn-sublibrary-mismatch")
+    check["cause"] = by_counter_tests(run, check) or rule
 
 
 def _explain_silent_cpu(run, check):
@@ -79,7 +78,7 @@ def _explain_silent_cpu(run, check):
     again = run.again("visible")
     seen = any(c["id"] == "F04" and c["outcome"] == "passed" for c in again.checks)
     run.prove("visible", "confirmed" if seen else "refuted", "the framework sees a GPU: %s" % seen)
-    run.decide(check, "device-hidden" if seen else by_counter_tests(run, check) or "framework-silent-cpu")
+    check["cause"] = "device-hidden" if seen else by_counter_tests(run, check) or "framework-silent-cpu"
 
 
 def _cause_of_exception(run, check):
@@ -88,19 +87,10 @@ def _cause_of_exception(run, check):
     gpu = (run.facts.get("gpus") or [{}])[0]
     about = [value for key, value in run.new_facts if key == "framework"]
     compiled = (about[-1] if about else {}).get("compiled") or {}
-    faulty = known_bad(
-        run.stage.name,
-        (about[-1] if about else {}).get("version"),
-        compiled.get("cuda"),
-        gpu.get("compute_capability"),
-        text,
-    )
+    version, capability = (about[-1] if about else {}).get("version"), gpu.get("compute_capability")
+    faulty = known_bad(run.stage.name, version, compiled.get("cuda"), capability, text)
     if faulty and gpu:
-        run.prove(
-            "known releases",
-            "confirmed",
-            "PyTorch %s is %s" % (about[-1]["version"], known_bad_words(faulty)),
-        )
+        run.prove("known releases", "confirmed", "PyTorch %s is %s" % (version, known_bad_words(faulty)))
         return "framework-known-bad"
     if "HOST_ALLOCATION_FAILED" not in text and _MEMORY_TEXT.search(text):
         again = run.again("small")
@@ -117,14 +107,9 @@ def _cause_of_exception(run, check):
         if older:
             return "driver-too-old"
     if _KERNEL_TEXT.search(text) or _ARCH_TEXT.search(text):
-        raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % gpu.get(
-            "compute_capability"
-        )
+        raw = "cuDNN's own convolution ran on this GPU (compute capability %s)" % capability
         run.prove("convolution", "confirmed", raw)
         return "framework-arch-missing" if _KERNEL_TEXT.search(text) else "cudnn-arch-dropped"
     cause = find_cause(run, check)
-    return (
-        status_cause(text) or "execution-failed"
-        if cause in ("framework-import", "execution-failed")
-        else cause
-    )
+    vague = cause in ("framework-import", "execution-failed")
+    return status_cause(text) or "execution-failed" if vague else cause

@@ -3,8 +3,8 @@
 import os
 import re
 
-from .cuda import ctypes, has_symbol, open_library
-from .cudnn import VERSION_CHECKS, VERSION_MISMATCH
+from .cuda import bind, ctypes, has_symbol, open_library
+from .cudnn import CUDNN_PROTOTYPES, VERSION_CHECKS, VERSION_MISMATCH
 from .environment import start_environment
 from .expectation import asked_for
 from .maps import mapped_libraries
@@ -17,7 +17,7 @@ from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
 def unloadable(ctx, names, requesters=()):
     """{name: why} of those libraries that cannot be opened here, each tried by itself as the framework would.
 
-    A library that is in the process already is fine, whoever loaded it.
+    A library that is in the process already counts as opened.
     """
     # the loader goes by the variable as it was when the process was started
     loader = Loader(library_path=(start_environment() or os.environ).get("LD_LIBRARY_PATH", ""))
@@ -90,22 +90,23 @@ def check_wanted(ctx, framework):
     return not needed
 
 
+def loaded_row(cudnn):
+    """The report's row about the cuDNN that a framework has loaded."""
+    return {"cudnn": dotted(cudnn["version"]), "cudnn_path": cudnn["path"], "cuda": cudnn["cuda"]}
+
+
 def framework_cudnn(ctx, framework, reported=()):
-    """{"path", "version", "cudart", "cuda", "linkage", "paths", "deleted"} of the cuDNN in this process.
+    """{"path", "version", "cudart", "cuda", "linkage"} of the cuDNN in this process.
 
     ``reported`` is the version that the framework itself gave; the library's own answer is preferred, since
     that is the sub-library which got loaded.
     """
     compiled = numbers(framework.compiled()["cudnn"])
     rows = mapped_libraries()
-    found = {"path": None, "version": reported or None, "cudart": None}
-    found.update(
-        cuda=_cudart(rows or [], ctx.facts.get("packages") or {}), linkage=None, paths=[], deleted=[]
-    )
+    found = {"path": None, "version": reported or None, "cudart": None, "linkage": None}
+    found["cuda"] = _cudart(rows or [], ctx.facts.get("packages") or {})
     if rows is None:
         return found
-    found["paths"] = [row["path"] for row in rows if row["name"].startswith("libcudnn")]
-    found["deleted"] = [row["path"] for row in rows if row["deleted"]]
     shims = [row for row in rows if shim_major(row["name"]) or row["name"].startswith("libcudnn.so")]
     if compiled:
         shims = [row for row in shims if row["name"].startswith(shim_name(compiled[0]))] or shims
@@ -114,25 +115,20 @@ def framework_cudnn(ctx, framework, reported=()):
         return found
     found["path"], found["linkage"] = shims[-1]["path"], "dynamic"
     library = open_library(found["path"])
-    with ctx.call("cudnnGetVersion", path=found["path"]) as call:
-        library.cudnnGetVersion.restype = ctypes.c_size_t
-        call.result = library.cudnnGetVersion()
-        found["version"] = cudnn_tuple(call.result)
-    with ctx.call("cudnnGetCudartVersion") as call:
-        library.cudnnGetCudartVersion.restype = ctypes.c_size_t
-        call.result = library.cudnnGetCudartVersion()
-        found["cudart"] = cuda_tuple(call.result)
+    for key, name, parts in (
+        ("version", "cudnnGetVersion", cudnn_tuple),
+        ("cudart", "cudnnGetCudartVersion", cuda_tuple),
+    ):
+        with ctx.call(name, path=found["path"]) as call:
+            call.result = bind(library, found["path"], name, CUDNN_PROTOTYPES[name])()
+            found[key] = parts(call.result)
     return found
 
 
 def check_loaded(ctx, framework, cudnn, compiled):
-    """F02, C02, C03 and C05; True where nothing in them failed."""
-    evidence = {
-        "path": cudnn["path"],
-        "compiled": dotted(compiled) or None,
-        "loaded": dotted(cudnn["version"]),
-    }
-    evidence["linkage"] = cudnn["linkage"]
+    """F02, C02, C03 and C05; True if none of them failed."""
+    evidence = {"path": cudnn["path"], "linkage": cudnn["linkage"]}
+    evidence.update(compiled=dotted(compiled) or None, loaded=dotted(cudnn["version"]))
     if not cudnn["version"]:
         reason = "%s loads cuDNN only once it has a GPU" % framework.title
         ctx.not_run("F02", reason if framework.needs_cudnn else "%s has no cuDNN here" % framework.title)
@@ -144,9 +140,8 @@ def check_loaded(ctx, framework, cudnn, compiled):
         ctx.fails("F02", pair, None if cause == "cudnn-too-old" else cause, dict(evidence, rule=cause))
         return False
     shared = min(len(compiled), 3)
-    note = None
-    if compiled and compiled[:shared] != cudnn["version"][:shared]:
-        note = "not the version that it was compiled for, which NVIDIA's rule allows"
+    other = compiled and compiled[:shared] != cudnn["version"][:shared]
+    note = other and "not the version that it was compiled for, which NVIDIA's rule allows"
     ctx.passed("F02", pair, evidence, note=note)
     return _check_flavour(ctx, framework, cudnn) and _check_one_cudnn(ctx, cudnn)
 
@@ -194,7 +189,7 @@ def _check_one_cudnn(ctx, cudnn):
 
 
 def _cudart(rows, packages):
-    """The version of the CUDA runtime in this process as text; None where it is linked statically."""
+    """The version of the CUDA runtime in this process as text; None if it is linked statically."""
     for row in rows:
         if row["name"].startswith("libcudart.so"):
             number = ctypes.c_int()
@@ -205,7 +200,7 @@ def _cudart(rows, packages):
 
 
 def _cudart_without_driver(path, packages):
-    """Where there is no driver, the runtime of CUDA 11 and before says nothing but that (status 35).
+    """Without a driver, the runtime up to CUDA 11 reports that alone (status 35).
 
     NVIDIA's installers name the file ``libcudart.so.11.8.89``; in its wheels it is ``libcudart.so.11.0`` for
     all of CUDA 11, and the wheel knows.

@@ -7,7 +7,7 @@ ONNX_TYPES = {"float32": 1, "float16": 10}
 
 
 def conv_model(dtype, inputs, output, relu=False):
-    """A model y = Conv(x, w[, b]), pads 1, with Relu where asked; ``inputs``: (name, shape) pairs.
+    """A model y = Conv(x, w[, b]), pads 1, with Relu if asked; ``inputs``: (name, shape) pairs.
 
     The filter is an input and no constant, so that nothing is computed before the session runs.
     """

@@ -3,12 +3,10 @@
 import glob
 import os
 
-from .fw_common import Framework, check_framework
-from .fw_judge import judge_framework
+from .fw_common import Framework, flat, shaped
 from .fw_onnx_model import conv_model
 from .library_files import read_elf
 from .maps import is_cuda_library
-from .protocol import stage
 from .sublibraries import shim_major
 
 _ORT_CUDA = "CUDAExecutionProvider"
@@ -20,28 +18,19 @@ class Onnxruntime(Framework):
     answers = ("y",)
     trains = False
 
-    def load(self):
-        import onnxruntime
-
-        self.ort = onnxruntime
-        return onnxruntime
-
-    def version(self):
-        return str(self.ort.__version__)
-
     def _provider(self):
         """The library with the CUDA provider, or None."""
-        folder = os.path.join(os.path.dirname(self.ort.__file__), "capi")
+        folder = os.path.join(os.path.dirname(self.api.__file__), "capi")
         found = glob.glob(os.path.join(folder, "libonnxruntime_providers_cuda*.so"))
         return found[0] if found else None
 
     def cuda_build(self):
-        providers = list(self.ort.get_available_providers())
+        providers = list(self.api.get_available_providers())
         return _ORT_CUDA in providers, {"providers": providers, "library": self._provider()}
 
     def compiled(self):
         """CUDA as the package says it; cuDNN's major version by the name that the provider is linked with."""
-        info = getattr(getattr(self.ort, "capi", None), "build_and_package_info", None)
+        info = getattr(getattr(self.api, "capi", None), "build_and_package_info", None)
         if info is None:
             try:
                 from onnxruntime.capi import build_and_package_info as info
@@ -63,42 +52,35 @@ class Onnxruntime(Framework):
 
     def rescue(self):
         """ONNX Runtime's own remedy, which a program has to call by itself."""
-        if not hasattr(self.ort, "preload_dlls"):
+        if not hasattr(self.api, "preload_dlls"):
             return ""
-        self.ort.preload_dlls()
+        self.api.preload_dlls()
         return "onnxruntime.preload_dlls()"
 
     def _session(self, model, device):
-        options = self.ort.SessionOptions()
+        options = self.api.SessionOptions()
         if device:
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]
-        return self.ort.InferenceSession(model, options, providers=providers)
+        return self.api.InferenceSession(model, options, providers=providers)
 
     def devices(self):
         """A session that was asked for CUDA and lacks it has silently gone to the CPU."""
         model = conv_model("float32", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8))
-        session = self.ort.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
+        session = self.api.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
         return [name for name in session.get_providers() if name == _ORT_CUDA]
 
     def _run(self, device, dtype, relu, case, *more):
-        import numpy
-
         inputs = [("x", case["x_shape"]), ("w", case["w_shape"])] + [(name, shape) for name, shape, _ in more]
         session = self._session(conv_model(dtype, inputs, case["dy_shape"], relu), device)
         values = {"x": case["x"], "w": case["w"]}
         values.update((name, data) for name, _, data in more)
-        feed = {name: numpy.array(values[name], dtype=dtype).reshape(shape) for name, shape in inputs}
+        feed = {name: shaped(values[name], shape).astype(dtype) for name, shape in inputs}
         y = session.run(["y"], feed)[0]
-        return {"y": [float(value) for value in y.ravel()], "devices": [session.get_providers()[0]]}
+        return {"y": flat(y), "devices": [session.get_providers()[0]]}
 
     def convolve(self, device, dtype, case):
         return self._run(device, dtype, False, case)
 
     def fused(self, device, dtype, case, bias):
         return self._run(device, dtype, True, case, ("b", (len(bias),), bias))
-
-
-@stage("onnxruntime", layer="framework", timeout=300, modules=("onnxruntime",), judge=judge_framework)
-def onnxruntime_stage(ctx):
-    check_framework(ctx, Onnxruntime(ctx))

@@ -3,16 +3,22 @@
 import os
 import re
 
-from .fw_common import Framework, check_framework
-from .fw_judge import judge_framework
-from .fw_tensorflow1 import graph_convolve, graph_fused, graph_train
+from .fw_common import Framework, flat, shaped
+from .fw_tensorflow1 import (
+    NCHW_TO_NHWC,
+    NHWC_TO_NCHW,
+    OIHW_TO_HWIO,
+    graph_convolve,
+    graph_fused,
+    graph_train,
+    in_probes_order,
+)
 from .library_files import read_elf
 from .maps import mapped_paths
-from .protocol import stage
 from .tensorflow_names import tensorflow_opens, tf_table
 from .versions import numbers
 
-# The minor version is not in TensorFlow's build info. What its builds were made with, newest first:
+# The minor version is not in TensorFlow's build info. The cuDNN of its builds, newest first:
 # https://www.tensorflow.org/install/source#gpu
 _TF_CUDNN = (
     ((2, 18), "9.3"),
@@ -32,28 +38,23 @@ class Tensorflow(Framework):
     compiles = True
 
     def load(self):
-        import tensorflow
-
-        self.tf = tensorflow
+        super(Tensorflow, self).load()
         if "small" in self.ctx.counter:
             for gpu in self._physical():
                 self._config().set_memory_growth(gpu, True)
-        self.eager = tensorflow.executing_eagerly()
+        self.eager = self.api.executing_eagerly()
         if self._release() < (2, 13):
             self.dtypes = ("float32", "float16")  # convolutions in bfloat16 came later
-        return tensorflow
-
-    def version(self):
-        return str(self.tf.__version__)
+        return self.api
 
     def _release(self):
         return numbers(self.version())[:2]
 
     def _build(self):
-        sysconfig = getattr(self.tf, "sysconfig", None)
+        sysconfig = getattr(self.api, "sysconfig", None)
         if hasattr(sysconfig, "get_build_info"):
             return dict(sysconfig.get_build_info())
-        return {"is_cuda_build": bool(self.tf.test.is_built_with_cuda())}
+        return {"is_cuda_build": bool(self.api.test.is_built_with_cuda())}
 
     def cuda_build(self):
         build = self._build()
@@ -97,35 +98,29 @@ class Tensorflow(Framework):
         return openers
 
     def _config(self):
-        config = self.tf.config
+        config = self.api.config
         return config if hasattr(config, "list_physical_devices") else config.experimental
 
     def _physical(self):
         return self._config().list_physical_devices("GPU")
 
     def devices(self):
-        if hasattr(self.tf, "config"):
+        if hasattr(self.api, "config"):
             return ["/GPU:%d" % index for index in range(len(self._physical()))]
         from tensorflow.python.client import device_lib
 
         return [d.name for d in device_lib.list_local_devices() if d.device_type == "GPU"]
 
     def _nhwc(self, values, shape, dtype):
-        import numpy
-
-        array = numpy.array(values, dtype="float32").reshape(shape).transpose(0, 2, 3, 1)
-        return self.tf.constant(array, dtype=dtype)
+        return self.api.constant(shaped(values, shape, *NCHW_TO_NHWC), dtype=dtype)
 
     def _hwio(self, values, shape, dtype):
-        import numpy
-
-        array = numpy.array(values, dtype="float32").reshape(shape).transpose(2, 3, 1, 0)
-        return self.tf.constant(array, dtype=dtype)
+        return self.api.constant(shaped(values, shape, *OIHW_TO_HWIO), dtype=dtype)
 
     def convolve(self, device, dtype, case):
         if not self.eager:
-            return graph_convolve(self.tf, device, dtype, case)
-        tf = self.tf
+            return graph_convolve(self.api, device, dtype, case)
+        tf = self.api
         with tf.device(device or "/CPU:0"):
             x = self._nhwc(case["x"], case["x_shape"], dtype)
             w = self._hwio(case["w"], case["w_shape"], dtype)
@@ -135,21 +130,20 @@ class Tensorflow(Framework):
                 y = tf.nn.conv2d(x, w, 1, "SAME")
             if not device:
                 self._parse_xla_flags()
-                return {"y": from_nhwc(y.numpy()), "devices": [y.device]}
+                return {"y": flat(y.numpy(), *NHWC_TO_NCHW), "devices": [y.device]}
             dx, dw = tape.gradient(y, [x, w], output_gradients=dy)
-        found = {"y": from_nhwc(y.numpy()), "dx": from_nhwc(dx.numpy()), "dw": from_hwio(dw.numpy())}
-        found["devices"] = [tensor.device for tensor in (y, dx, dw)]
-        return found
+        found = in_probes_order(y.numpy(), dx.numpy(), dw.numpy())
+        return dict(found, devices=[tensor.device for tensor in (y, dx, dw)])
 
     def _parse_xla_flags(self):
         """Compile something small if XLA_FLAGS is set: TensorFlow then reads it, and may abort."""
         if os.environ.get("XLA_FLAGS") and self._release() >= (2, 5):
-            self.tf.function(lambda x: x + 1, jit_compile=True)(self.tf.constant(1.0))
+            self.api.function(lambda x: x + 1, jit_compile=True)(self.api.constant(1.0))
 
     def fused(self, device, dtype, case, bias):
         if not self.eager:
-            return graph_fused(self.tf, device, dtype, case, bias)
-        tf = self.tf
+            return graph_fused(self.api, device, dtype, case, bias)
+        tf = self.api
 
         @tf.function
         def layer(x, w, b):
@@ -159,16 +153,14 @@ class Tensorflow(Framework):
             x = self._nhwc(case["x"], case["x_shape"], dtype)
             w = self._hwio(case["w"], case["w_shape"], dtype)
             y = layer(x, w, tf.constant(bias, dtype=dtype))
-        return {"y": from_nhwc(y.numpy()), "devices": [y.device]}
+        return {"y": flat(y.numpy(), *NHWC_TO_NCHW), "devices": [y.device]}
 
     def train(self, device, data):
         """Keras' ``fit``: its compiled step is where a fused convolution of a wrong cuDNN shows."""
-        import numpy
-
         if not self.eager:
-            return graph_train(self.tf, device, data)
-        keras = self.tf.keras
-        with self.tf.device(device or "/CPU:0"):
+            return graph_train(self.api, device, data)
+        keras = self.api.keras
+        with self.api.device(device or "/CPU:0"):
             net = keras.Sequential(
                 [
                     keras.layers.Conv2D(4, 3, padding="same", activation="relu"),
@@ -177,14 +169,13 @@ class Tensorflow(Framework):
                 ]
             )
             net.build((None, 8, 8, 3))
-            w = numpy.array(data["w"], dtype="float32").reshape(4, 3, 3, 3).transpose(2, 3, 1, 0)
-            v = numpy.array(data["v"], dtype="float32").reshape(4, 1)
-            net.set_weights([w, numpy.zeros(4, "float32"), v, numpy.zeros(1, "float32")])
+            w = shaped(data["w"], (4, 3, 3, 3), *OIHW_TO_HWIO)
+            net.set_weights([w, shaped([0] * 4, (4,)), shaped(data["v"], (4, 1)), shaped([0], (1,))])
             if not device:
                 return {"losses": self._steps(net, data), "devices": ["/CPU:0"]}
             net.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
-            x = numpy.array(data["x"], dtype="float32").reshape(8, 3, 8, 8).transpose(0, 2, 3, 1)
-            targets = numpy.array(data["targets"], dtype="float32").reshape(8, 1)
+            x = shaped(data["x"], (8, 3, 8, 8), *NCHW_TO_NHWC)
+            targets = shaped(data["targets"], (8, 1))
             history = net.fit(x, targets, batch_size=8, epochs=8, verbose=0, shuffle=False)
             where = net(x).device
         return {"losses": history.history["loss"], "devices": [where]}
@@ -192,11 +183,11 @@ class Tensorflow(Framework):
     def _steps(self, net, data):
         """The losses of the same steps one by one: over before ``fit`` has compiled its first."""
         x = self._nhwc(data["x"], (8, 3, 8, 8), "float32")
-        targets = self.tf.reshape(self.tf.constant(data["targets"], "float32"), (8, 1))
-        optimizer, losses = self.tf.keras.optimizers.SGD(0.1), []
+        targets = self.api.reshape(self.api.constant(data["targets"], "float32"), (8, 1))
+        optimizer, losses = self.api.keras.optimizers.SGD(0.1), []
         for _ in range(8):
-            with self.tf.GradientTape() as tape:
-                loss = self.tf.reduce_mean((net(x) - targets) ** 2)
+            with self.api.GradientTape() as tape:
+                loss = self.api.reduce_mean((net(x) - targets) ** 2)
             weights = net.trainable_variables
             optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights))
             losses.append(float(loss))
@@ -210,18 +201,3 @@ def pinned_cudnn(requires):
         if found:
             return found.group(1)
     return None
-
-
-def from_nhwc(array):
-    """A flat list in NCHW order."""
-    return [float(value) for value in array.astype("float32").transpose(0, 3, 1, 2).ravel()]
-
-
-def from_hwio(array):
-    """A filter as a flat list in OIHW order."""
-    return [float(value) for value in array.astype("float32").transpose(3, 2, 0, 1).ravel()]
-
-
-@stage("tensorflow", layer="framework", timeout=300, modules=("tensorflow",), judge=judge_framework)
-def tensorflow_stage(ctx):
-    check_framework(ctx, Tensorflow(ctx))

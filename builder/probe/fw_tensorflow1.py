@@ -1,5 +1,10 @@
 """TensorFlow without eager execution: the same computations as a graph in a session, as 1.x runs them."""
 
+from .fw_common import flat, shaped
+
+NCHW_TO_NHWC, OIHW_TO_HWIO = (0, 2, 3, 1), (2, 3, 1, 0)
+NHWC_TO_NCHW, HWIO_TO_OIHW = (0, 3, 1, 2), (3, 2, 0, 1)
+
 
 def graph_convolve(tf, device, dtype, case):
     """As :meth:`fw_common.Framework.convolve`; where it was computed is read from the run's trace."""
@@ -9,8 +14,12 @@ def graph_convolve(tf, device, dtype, case):
             y = _tf1_conv(tf, x, w)
             dx, dw = tf.gradients(y, [x, w], grad_ys=dy)
         results, devices = _tf1_run(tf, [y, dx, dw], device)
-    y, dx, dw = results
-    return {"y": _tf1_nchw(y), "dx": _tf1_nchw(dx), "dw": _tf1_oihw(dw), "devices": devices}
+    return dict(in_probes_order(*results), devices=devices)
+
+
+def in_probes_order(y, dx, dw):
+    """A convolution's answers as flat lists, in the order NCHW and OIHW."""
+    return {"y": flat(y, *NHWC_TO_NCHW), "dx": flat(dx, *NHWC_TO_NCHW), "dw": flat(dw, *HWIO_TO_OIHW)}
 
 
 def graph_fused(tf, device, dtype, case, bias):
@@ -20,22 +29,20 @@ def graph_fused(tf, device, dtype, case, bias):
             x, w, _ = _tf1_inputs(tf, dtype, case)
             y = tf.nn.relu(tf.nn.bias_add(_tf1_conv(tf, x, w), tf.constant(bias, dtype=dtype)))
         results, devices = _tf1_run(tf, [y], device)
-    return {"y": _tf1_nchw(results[0]), "devices": devices}
+    return {"y": flat(results[0], *NHWC_TO_NCHW), "devices": devices}
 
 
 def graph_train(tf, device, data):
     """As :meth:`fw_common.Framework.train`, with the session's own optimizer."""
-    import numpy
-
     v1 = _tf1_module(tf)
     with tf.Graph().as_default():
         with tf.device(device or "/CPU:0"):
-            x = numpy.array(data["x"], dtype="float32").reshape(8, 3, 8, 8).transpose(0, 2, 3, 1)
-            w = numpy.array(data["w"], dtype="float32").reshape(4, 3, 3, 3).transpose(2, 3, 1, 0)
-            kernel, bias = tf.Variable(w), tf.Variable(numpy.zeros(4, "float32"))
-            v = tf.Variable(numpy.array(data["v"], dtype="float32").reshape(4, 1))
+            x = shaped(data["x"], (8, 3, 8, 8), *NCHW_TO_NHWC)
+            w = shaped(data["w"], (4, 3, 3, 3), *OIHW_TO_HWIO)
+            kernel, bias = tf.Variable(w), tf.Variable(shaped([0] * 4, (4,)))
+            v = tf.Variable(shaped(data["v"], (4, 1)))
             hidden = tf.nn.relu(tf.nn.bias_add(_tf1_conv(tf, tf.constant(x), kernel), bias))
-            targets = tf.constant(numpy.array(data["targets"], dtype="float32").reshape(8, 1))
+            targets = tf.constant(shaped(data["targets"], (8, 1)))
             loss = tf.reduce_mean(tf.square(tf.matmul(tf.reduce_mean(hidden, [1, 2]), v) - targets))
             step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
         losses = []
@@ -58,13 +65,9 @@ def _tf1_config(v1, device):
 
 
 def _tf1_inputs(tf, dtype, case):
-    import numpy
-
-    def constant(name, order):
-        array = numpy.array(case[name], dtype="float32").reshape(case[name + "_shape"])
-        return tf.constant(array.transpose(*order), dtype=dtype)
-
-    return constant("x", (0, 2, 3, 1)), constant("w", (2, 3, 1, 0)), constant("dy", (0, 2, 3, 1))
+    orders = (("x", NCHW_TO_NHWC), ("w", OIHW_TO_HWIO), ("dy", NCHW_TO_NHWC))
+    arrays = [shaped(case[name], case[name + "_shape"], *order) for name, order in orders]
+    return [tf.constant(array, dtype=dtype) for array in arrays]
 
 
 def _tf1_conv(tf, x, w):
@@ -84,11 +87,3 @@ def _tf1_run(tf, tensors, device):
         if "stream" not in step.device and any("conv2d" in name for name in names):
             devices.append(str(step.device))
     return values, sorted(set(devices)) or [tensor.device or "/CPU:0" for tensor in tensors]
-
-
-def _tf1_nchw(array):
-    return [float(value) for value in array.astype("float32").transpose(0, 3, 1, 2).ravel()]
-
-
-def _tf1_oihw(array):
-    return [float(value) for value in array.astype("float32").transpose(3, 2, 0, 1).ravel()]

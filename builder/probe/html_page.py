@@ -1,4 +1,4 @@
-"""The report as a piece of HTML for a notebook: the same page as the text, folded where it is long.
+"""The report as a piece of HTML for a notebook: the text's page, with long parts folded.
 
 Styles stand in the elements, because notebooks keep neither classes nor scripts of an output.
 """
@@ -14,7 +14,7 @@ _CELL = "padding:2px 10px 2px 0;text-align:left;vertical-align:top;border:none;b
 
 
 def render_html(report):
-    """The page as one ``<div>``. Whatever comes from the machine is escaped."""
+    """The page as one ``<div>``. All texts from the machine are escaped."""
     colour = _BANNERS.get(report["verdict"], "#cf222e")
     banner = "background:%s;color:#fff;padding:8px 12px;border-radius:6px" % colour
     parts = [
@@ -59,11 +59,9 @@ def _html_commands(report):
 
 
 def _html_facts(report):
-    cells = "".join(
-        '<tr><td style="%s"><b>%s</b></td><td style="%s">%s</td></tr>'
-        % (_CELL, _escaped(name), _CELL, _escaped(text))
-        for name, text in facts_rows(report)
-    )
+    row = '<tr><td style="%s"><b>%s</b></td><td style="%s">%s</td></tr>'
+    rows = facts_rows(report)
+    cells = "".join(row % (_CELL, _escaped(name), _CELL, _escaped(text)) for name, text in rows)
     return ['<h4>Here</h4><table style="border:none">%s</table>' % cells]
 
 
@@ -74,24 +72,12 @@ def _html_checks(report):
         count[check["outcome"]] += 1
         symbol, colour = _MARKS[check["outcome"]]
         note = "<br><small>note: %s</small>" % _escaped(check["note"]) if check["note"] else ""
-        cells.append(
-            '<tr><td style="%s;color:%s;white-space:nowrap">%s %s</td>'
-            '<td style="%s;white-space:nowrap">%s %s</td><td style="%s">%s%s</td></tr>'
-            % (
-                _CELL,
-                colour,
-                symbol,
-                check["outcome"].replace("_", " "),
-                _CELL,
-                _escaped(check["id"]),
-                _escaped(check["stage"]),
-                _CELL,
-                _escaped(check["summary"]),
-                note,
-            )
-        )
+        outcome = "%s %s" % (symbol, check["outcome"].replace("_", " "))
+        cells.append('<tr><td style="%s;color:%s;white-space:nowrap">%s</td>' % (_CELL, colour, outcome))
+        name = "%s %s" % (_escaped(check["id"]), _escaped(check["stage"]))
+        cells.append('<td style="%s;white-space:nowrap">%s</td>' % (_CELL, name))
+        cells.append('<td style="%s">%s%s</td></tr>' % (_CELL, _escaped(check["summary"]), note))
     title = "Checks: %(passed)d passed, %(failed)d failed, %(not_run)d not run" % count
     table = '<table style="border:none">%s</table>' % "".join(cells)
-    return [
-        "<details%s><summary>%s</summary>%s</details>" % (" open" if count["failed"] else "", title, table)
-    ]
+    folded = " open" if count["failed"] else ""
+    return ["<details%s><summary>%s</summary>%s</details>" % (folded, title, table)]

@@ -103,7 +103,7 @@ def end_at_import(error, name):
 
 
 def say_fault(document, text):
-    """What a fault of the probe leaves: stdout gets a document under ``--json``, else a line; stderr all."""
+    """Report a fault of the probe: stdout gets a document under ``--json``, else a line; stderr all."""
     answer = document if "--json" in sys.argv else "NO VERDICT: " + text.partition("\n")[0]
     for stream, line in ((sys.stdout, answer), (sys.stderr, "cudnn-verify: " + text)):
         try:

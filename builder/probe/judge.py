@@ -50,21 +50,21 @@ _FIRST_CHECK = {
 
 @stage("dlopen", layer=COUNTER_LAYER, timeout=30)
 def dlopen_stage(ctx):
-    """Open one file, and say what the loader says."""
+    """Open one file, and give the loader's message."""
     path = ctx.params["path"]
     with ctx.call("dlopen %s" % path):
         open_library(path)
 
 
 def dlerror_of(path):
-    """What the loader says about this very file in a fresh process; None where it loads."""
+    """The loader's message about this very file in a fresh process; None if it loads."""
     outcome = execute("dlopen", {"path": path}, 30)
-    last = outcome["lines"][-1] if outcome["lines"] else {}
+    last = outcome.lines[-1] if outcome.lines else {}
     if last.get("t") == "end":
         return None
     if last.get("t") == "raised":
         return last["text"]
-    return "the process died: signal %s, exit status %s" % (outcome["signal"], outcome["code"])
+    return "the process died: signal %s, exit status %s" % (outcome.signal, outcome.code)
 
 
 def default_judge(run):
@@ -78,12 +78,12 @@ def default_judge(run):
         run.fail(identifier, "%s%s" % (shorten(run.ending["text"]), where), None, evidence)
     for check in run.checks:
         if check["outcome"] == "failed" and check["cause"] is None:
-            otherwise = (check["evidence"] or {}).get("otherwise")
+            otherwise = check["evidence"].get("otherwise")
             if otherwise and run.ending["kind"] == "done":
                 toolkit = check["evidence"].get("toolkit", False)
-                run.decide(check, by_counter_tests(run, check, toolkit) or otherwise)
+                check["cause"] = by_counter_tests(run, check, toolkit) or otherwise
             else:
-                run.decide(check, find_cause(run, check))
+                check["cause"] = find_cause(run, check)
 
 
 def _check_of_call(run):
@@ -103,7 +103,7 @@ def judge_cudnn(run):
 
 
 def _excuse_for_want_of_a_driver(run):
-    """True for an abort over ``libcuda.so`` where there is no trace of a GPU: the image is not at fault.
+    """True for an abort over ``libcuda.so`` without a trace of a GPU: the image is not at fault.
 
     The parts of cuDNN 8.6 that convolve open the driver as they are loaded, and the process dies without it.
     """
@@ -209,9 +209,7 @@ def absent_cause(name, loader, facts):
     if re.match(r"libcudnn_", name):
         return "cudnn-sublibrary-missing"
     if name == "libcudnn.so":
-        versioned = [
-            n for n in ("libcudnn.so.9", "libcudnn.so.8", "libcudnn.so.7") if loader.resolve(n)["path"]
-        ]
+        versioned = any(loader.resolve("libcudnn.so.%d" % major)["path"] for major in (9, 8, 7))
         return "unversioned-name-missing" if versioned else "cudnn-missing"
     if re.match(r"libcudnn", name):
         return "cudnn-missing"
@@ -262,9 +260,8 @@ def _by_fault(run, text):
         names = sorted(os.listdir(folder)) if folder else []
         bad = [n for n in names if "libcudnn" in n and elf_problem(os.path.join(folder, n))]
         if bad:
-            run.prove(
-                "file headers", "confirmed", "%s: %s" % (bad[0], elf_problem(os.path.join(folder, bad[0])))
-            )
+            problem = elf_problem(os.path.join(folder, bad[0]))
+            run.prove("file headers", "confirmed", "%s: %s" % (bad[0], problem))
             return "cudnn-file-corrupt"
     if re.search(r"has no function cudnn", text):
         return "cudnn-file-corrupt"

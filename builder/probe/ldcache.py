@@ -49,18 +49,10 @@ def default_folders():
 
 
 def toolkit_folders():
-    """Where CUDA toolkits, drivers and Colab put libraries: places worth a look, searched by nobody on
-    its own.
-    """
+    """Where CUDA toolkits, drivers and Colab put libraries; the loader does not search there by itself."""
     patterns = (
-        "/usr/local/cuda/lib64",
-        "/usr/local/cuda-*/lib64",
-        "/usr/local/cuda*/targets/*/lib",
-        "/usr/local/cuda*/compat",
-        "/usr/local/nvidia/lib*",
-        "/usr/lib64-nvidia",
-        "/usr/lib/wsl/lib",
-        "/opt/conda/lib",
-        "/opt/cuda/lib64",
-    )
+        "/usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib "
+        "/usr/local/cuda*/compat /usr/local/nvidia/lib* /usr/lib64-nvidia /usr/lib/wsl/lib "
+        "/opt/conda/lib /opt/cuda/lib64"
+    ).split()
     return [folder for pattern in patterns for folder in sorted(glob.glob(pattern)) if os.path.isdir(folder)]

@@ -20,12 +20,12 @@ _LIMIT = 4
 
 
 def each_candidate(facts):
-    """One run per shim that programs here would load; one empty run where there is none."""
+    """One run per shim that programs here would load; one empty run if there is none."""
     return [{"candidate": row} for row in facts.get("candidates", ())[:_LIMIT]] or [{}]
 
 
 def preload_toolkit(ctx, shim):
-    """Load what the sub-libraries need of CUDA and the loader would not find on its own, as frameworks do."""
+    """Load CUDA libraries that the sub-libraries need and the loader would not find, as frameworks do."""
     need_ctypes()
     loader, wheel_folders = Loader(), find_wheel_folders(search_folders())
     folder = os.path.dirname(shim)
@@ -45,7 +45,7 @@ def preload_toolkit(ctx, shim):
 
 
 def open_candidate(ctx):
-    """The candidate's cuDNN, loaded with what it needs."""
+    """The candidate's cuDNN, loaded with the libraries that it needs."""
     path = ctx.params["candidate"]["path"]
     preload_toolkit(ctx, path)
     return Cudnn(ctx, path)
@@ -71,9 +71,8 @@ def library_stage(ctx):
     try:
         _check_layout(ctx, cudnn)
     except CudnnError as error:
-        ctx.fails(
-            "C04", str(error), None, {"status": error.status, "otherwise": error.cause or "execution-failed"}
-        )
+        evidence = {"status": error.status, "otherwise": error.cause or "execution-failed"}
+        ctx.fails("C04", str(error), None, evidence)
         return
     if ctx.facts.get("gpu_state") != "works":
         _create_without_gpu(ctx, cudnn)
@@ -127,9 +126,8 @@ def _check_versions(ctx, cudnn):
         text = "%s: %s" % (name, cudnn.status_name(wrong[name]))
         ctx.fails("C03", text, None, evidence)
     elif cudnn.version == (9, 10, 0):
-        ctx.fails(
-            "C03", "cuDNN 9.10.0 broke binary compatibility; 9.10.1 repaired it", "cudnn-known-bad", evidence
-        )
+        text = "cuDNN 9.10.0 broke binary compatibility; 9.10.1 repaired it"
+        ctx.fails("C03", text, "cudnn-known-bad", evidence)
     elif statuses:
         ctx.passed("C03", "%d sub-libraries are of one version" % len(statuses), evidence)
     else:
@@ -144,9 +142,8 @@ def _check_layout(ctx, cudnn):
     if shape == data["dy_shape"]:
         ctx.passed("C04", "descriptors work, the output would be %dx%dx%dx%d" % shape, evidence)
     else:
-        ctx.fails(
-            "C04", "the output would be %r, not %r" % (shape, data["dy_shape"]), "wrong-result", evidence
-        )
+        text = "the output would be %r, not %r" % (shape, data["dy_shape"])
+        ctx.fails("C04", text, "wrong-result", evidence)
 
 
 def _create_without_gpu(ctx, cudnn):
@@ -158,7 +155,7 @@ def _create_without_gpu(ctx, cudnn):
 
 
 def _check_mapped(ctx, cudnn):
-    """C05: what was really mapped."""
+    """C05: the files that were really mapped."""
     rows = mapped_libraries()
     if rows is None:
         ctx.not_run("C05", "no /proc here, so nobody says what is mapped")

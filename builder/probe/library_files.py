@@ -1,4 +1,4 @@
-"""What is wrong with a library file, found without loading it: a truncated one kills whoever maps it."""
+"""Faults of a library file, found without loading it: a truncated one kills the process that maps it."""
 
 import mmap
 import os
@@ -38,8 +38,8 @@ def _stem_and_major(name):
 def read_elf(path):
     """A library's header: {problem, skipped, size, soname, needed, rpath, runpath}.
 
-    ``skipped`` is true where the loader passes over the file and goes on searching (no such file, another
-    word size, another machine), and false where it gives up (empty, text, bad header) or does not notice
+    ``skipped`` is true if the loader passes over the file and goes on searching (no such file, another
+    word size, another machine), and false if it gives up (empty, text, bad header) or does not notice
     (truncated).
     """
     facts = {"problem": None, "skipped": False, "size": None, "soname": None}
@@ -54,11 +54,8 @@ def read_elf(path):
             _read_header(stream, facts)
     except OSError as error:
         dangling = os.path.islink(path) and not os.path.exists(path)
-        facts["problem"] = (
-            "a link to %s, which is not there" % os.readlink(path)
-            if dangling
-            else error.strerror or str(error)
-        )
+        lost = "a link to %s, which is not there"
+        facts["problem"] = lost % os.readlink(path) if dangling else error.strerror or str(error)
         facts["skipped"] = True
     except (struct.error, ValueError, OverflowError, MemoryError):
         facts["problem"] = "its ELF header makes no sense"
@@ -106,7 +103,7 @@ def _read_header(stream, facts):
 
 
 def section_spans(path):
-    """[(start, end)] of the sections in a file and of what follows the last; all of it without a table."""
+    """[(start, end)] of the sections in a file and of the rest behind them; the whole without a table."""
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         head = stream.read(64)
@@ -123,9 +120,7 @@ def section_spans(path):
 
 
 def names_inside(path, pattern, limit=64 << 20):
-    """The distinct texts in a file that match ``pattern`` (bytes), sorted; [] for one larger than
-    ``limit``.
-    """
+    """The distinct texts in a file that match ``pattern`` (bytes), sorted; [] beyond ``limit`` bytes."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return []

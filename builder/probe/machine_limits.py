@@ -1,4 +1,4 @@
-"""What of the machine keeps libraries from loading: memory limits, mounts, preloaded files."""
+"""Limits of the machine that keep libraries from loading: memory, mounts, preloaded files."""
 
 import os
 import re

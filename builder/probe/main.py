@@ -19,7 +19,7 @@ from .html_page import render_html
 from .isolation import isolate, say_fault
 from .machine_limits import raise_file_limit
 from .page import Style, render_page
-from .protocol import LAYERS, STAGES
+from .protocol import LAYERS, STAGES, new_check
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
@@ -108,17 +108,14 @@ def identify(source):
 
 
 def command_to_start(source):
-    """The command that starts the probe anew, or None where it has no file and can write none."""
+    """The command that starts the probe anew, or None if it has no file and can write none."""
     if not sys.executable or source is None:
         return None
     path = globals().get("__file__")
     if path and __package__:
         root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))
-        code = "import sys; sys.path.insert(0, %r); from %s.main import probe; sys.exit(probe())" % (
-            root,
-            __package__,
-        )
-        return [sys.executable, "-c", code]
+        code = "import sys; sys.path.insert(0, %r); from %s.main import probe; sys.exit(probe())"
+        return [sys.executable, "-c", code % (root, __package__)]
     if path and os.path.isfile(path):
         return [sys.executable, os.path.abspath(path)]
     try:
@@ -131,13 +128,13 @@ def command_to_start(source):
 
 
 def is_own_copy(command):
-    """True where :func:`command_to_start` wrote the file itself; a user's file may have any name."""
+    """True if :func:`command_to_start` wrote the file itself; a user's file may have any name."""
     path = globals().get("__file__")
     return command is not None and "-c" not in command and not (path and os.path.isfile(path))
 
 
 def open_standard_streams():
-    """Put /dev/null where a standard stream is closed: the next file opened would take its place."""
+    """Put /dev/null in the place of closed standard streams: the next file opened would get their number."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
@@ -146,7 +143,7 @@ def open_standard_streams():
 
 
 def leave_lost_folder():
-    """Go to / where the current folder was removed: some libraries end the process there."""
+    """Go to / if the current folder was removed: some libraries end the process there."""
     try:
         os.getcwd()
     except OSError:
@@ -159,7 +156,7 @@ def end_with_children(number, _frame):
 
 
 def leave_own_folder():
-    """Keep the user's modules out of the probe; what lies beside a downloaded file is not installed.
+    """Keep the user's modules out of the probe; the files beside a downloaded one are not installed.
 
     By ``python -m`` the current folder is on the path as it is for any program started so, and stays.
     """
@@ -177,15 +174,9 @@ def read_options(arguments):
         raise UsageError("there is no stage %s; there are: %s" % (arguments.only, names))
     if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
         raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
-    return {
-        "expect": document,
-        "strict": bool(arguments.strict or document.get("strict")),
-        "no_gpu": arguments.no_gpu,
-        "thorough": arguments.thorough,
-        "only": arguments.only,
-        "timeout": arguments.timeout,
-        "pid": arguments.pid,
-    }
+    names = ("no_gpu", "thorough", "only", "timeout", "pid")
+    options = {name: getattr(arguments, name) for name in names}
+    return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
 
 
 def examine(options, source, progress):
@@ -196,8 +187,7 @@ def examine(options, source, progress):
     limit = raise_file_limit()
     if limit < _FEWEST_FILES:
         text = "at most %d files may be open (ulimit -n), with which no framework starts" % limit
-        check = {"id": "E01", "stage": "environment", "outcome": "failed", "cause": "host-memory"}
-        check.update(summary=text, evidence={"limit": limit}, note=None)
+        check = new_check("environment", "E01", "failed", text, "host-memory", {"limit": limit})
         return make_report(program, [check], [], identify(source), time.time() - start)
     try:
         checks, libraries = run_all(program, options["only"], progress)
@@ -219,28 +209,15 @@ def read_older(path):
     return older
 
 
-def _be_silent(*_):
-    """No terminal, no progress."""
-
-
-def show_progress(stream):
-    """A function that names the stage under way on a terminal, and one that clears it."""
-    if not (hasattr(stream, "isatty") and stream.isatty()):
-        return _be_silent, _be_silent
-
-    def progress(name):
-        stream.write("\r\033[K%s ..." % name)
-        stream.flush()
-
-    def clear():
-        stream.write("\r\033[K")
-        stream.flush()
-
-    return progress, clear
+def show_progress(name=""):
+    """Name the stage under way on a terminal; without a name, clear the line."""
+    if hasattr(sys.stderr, "isatty") and sys.stderr.isatty():
+        sys.stderr.write("\r\033[K" + (name and name + " ..."))
+        sys.stderr.flush()
 
 
 def write(text):
-    """Print, in ASCII where the stream can no better; a closed stream loses the text, never the exit code."""
+    """Print, in ASCII if the stream has no more; a closed stream loses the text, never the exit code."""
     if sys.stdout is None:
         return
     try:
@@ -272,7 +249,7 @@ def print_report(report, arguments, changes):
 
 
 def answer_questions(arguments, source):
-    """--version, --explain and --read; true where there was one."""
+    """--version, --explain and --read; true if there was one."""
     if arguments.version:
         write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify(source)["sha256"] or "unknown: no file"))
     elif arguments.explain == "all":
@@ -285,19 +262,18 @@ def answer_questions(arguments, source):
 
 
 def explanation_of(text):
-    """One cause, or what a text that a program printed tells of it."""
+    """One cause by its id, or the causes of a text that a program printed."""
     if text in CAUSES:
         return explain(text)
     document = diagnose(read_text_given(text))
     if document["cause"] is None and not document["harmless"]:
-        raise UsageError(
-            "there is no cause %s, and no signature fits it; there are: %s" % (text, ", ".join(CAUSES))
-        )
+        unknown = "there is no cause %s, and no signature fits it; there are: %s"
+        raise UsageError(unknown % (text, ", ".join(CAUSES)))
     return render_diagnosis(document).rstrip("\n")
 
 
 def print_diagnosis(arguments):
-    """``--read``: what texts tell, as a page or as one JSON document."""
+    """``--read``: the causes that texts tell, as a page or as one JSON document."""
     try:
         document = diagnose(read_all(arguments.read))
     except OSError as error:
@@ -317,9 +293,7 @@ def fix_here(arguments, source):
     for name in ("expect", "timeout"):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
-    again += [
-        flag for flag, given in (("--strict", arguments.strict), ("--no-gpu", arguments.no_gpu)) if given
-    ]
+    again += ["--strict"] * arguments.strict + ["--no-gpu"] * arguments.no_gpu
     try:
         return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
     except FixError as error:
@@ -330,7 +304,7 @@ def fix_here(arguments, source):
 
 
 def ask_person(question):
-    """True where somebody sits before this terminal and says yes."""
+    """True if somebody sits before this terminal and says yes."""
     if sys.stdin is None or not sys.stdin.isatty():
         write("Nobody is here to be asked; --yes runs them.\n")
         return False
@@ -363,18 +337,17 @@ def run_probe(argv):
         return fix_here(arguments, source)
     older = read_older(arguments.compare) if arguments.compare else None
     options = read_options(arguments)
-    progress, clear = show_progress(sys.stderr)
     try:
-        report = examine(options, source, progress)
+        report = examine(options, source, show_progress)
     finally:
-        clear()
+        show_progress()
     changes = compare_reports(older, report) if older is not None else None
     print_report(report, arguments, changes)
     return EXIT_CODES[report["verdict"]]
 
 
 def say(text):
-    """One message on stderr; nobody may be listening."""
+    """One message on stderr, which may be closed."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -1,22 +1,11 @@
-"""Which libraries this process (or another one) has mapped, by their real paths."""
+"""The libraries that this process (or another one) has mapped, by their real paths."""
 
 import os
 import re
 
-FAMILIES = (
-    "libcudnn",
-    "libcudart",
-    "libcublas",
-    "libcuda",
-    "libnvrtc",
-    "libnvJitLink",
-    "libcufft",
-    "libcurand",
-    "libcusolver",
-    "libcusparse",
-    "libnvidia-ml",
+_FAMILY = re.compile(
+    r"lib(cudnn|cudart|cublas|cuda|nvrtc|nvJitLink|cufft|curand|cusolver|cusparse|nvidia-ml)[^/]*\.so(\.|$)"
 )
-_FAMILY = re.compile(r"(%s)[^/]*\.so(\.|$)" % "|".join(FAMILIES))
 
 
 def is_cuda_library(name):
@@ -25,7 +14,7 @@ def is_cuda_library(name):
 
 
 def mapped_paths(pid="self"):
-    """Paths of all files mapped by a process as {path: deleted}; None where there is no ``/proc``."""
+    """Paths of all files mapped by a process as {path: deleted}; None without ``/proc``."""
     found = {}
     try:
         with open("/proc/%s/maps" % pid, "rb") as stream:
@@ -44,9 +33,7 @@ def mapped_paths(pid="self"):
 
 
 def mapped_libraries(pid="self"):
-    """The CUDA family among the mapped files: a sorted list of {name, path, deleted}; None without
-    ``/proc``.
-    """
+    """The CUDA family among the mapped files: sorted rows {name, path, deleted}; None without ``/proc``."""
     paths = mapped_paths(pid)
     if paths is None:
         return None

@@ -1,20 +1,21 @@
-"""The commands that mend what the probe found: with the packages, pins and paths that it measured here."""
+"""Commands that mend the cause found here, with the packages, pins and paths of this machine."""
 
 import importlib.util
 import os
 import re
 import sys
+from shlex import quote
 
 from .builds import Command
-from .distributions import requirement
+from .distributions import list_folder, requirement
 from .remedies import Remedies, cuda_package
-from .versions import numbers
+from .versions import dotted, numbers
 
 _FRAMEWORK_STAGES = ("tensorflow", "torch", "jax", "cupy", "onnxruntime", "paddle")
 
 
 class Measured(object):
-    """What the probe measured, under the names that :class:`~told.Told` has; facts as in a report."""
+    """The probe's measurements, under the names that :class:`~told.Told` has; facts as in a report."""
 
     def __init__(self, facts):
         rows = facts.get("packages") or {}
@@ -41,7 +42,7 @@ class Measured(object):
         return {int(text) for text in self.cudnn_here}
 
     def _majors(self, facts):
-        """CUDA's major: what frameworks are built for, what they require, or NVIDIA's other wheels."""
+        """CUDA's major version: of frameworks' builds, of their requirements, or of NVIDIA's other wheels."""
         built = {
             numbers((row.get("compiled") or {}).get("cuda"))[:1] for row in facts.get("frameworks") or ()
         }
@@ -51,12 +52,9 @@ class Measured(object):
             wanted = [requirement(text) for text in row["requires"]]
             pins = [re.search(r"-cu(\d\d)$", w["name"]) for w in wanted if w and not w["optional"]]
             found |= {int(pin.group(1)) for pin in pins if pin}
-        if not found:
-            names = [re.match(r"nvidia-(?!cudnn).*-cu(\d\d)$", name) for name in self.packages]
-            found = {int(name.group(1)) for name in names if name}
-        if not found:
-            names = [re.match(r"nvidia-cudnn-cu(\d\d)$", name) for name in self.packages]
-            found = {int(name.group(1)) for name in names if name}
+        for pattern in (r"nvidia-(?!cudnn).*-cu(\d\d)$", r"nvidia-cudnn-cu(\d\d)$"):
+            names = [re.match(pattern, name) for name in self.packages]
+            found = found or {int(name.group(1)) for name in names if name}
         return found
 
 
@@ -71,7 +69,7 @@ def places_here(machine):
 
 
 def thing_at_fault(machine):
-    """In words, what the verdict ``broken`` is about here."""
+    """The thing that the verdict ``broken`` is about here, in words."""
     places = places_here(machine)
     names = (
         ("colab", "the software of this runtime"),
@@ -85,17 +83,12 @@ def thing_at_fault(machine):
 
 def installer():
     """The words before a requirement that install into this very interpreter: pip's, or uv's without pip."""
-    python = quoted(sys.executable or "python3")
+    python = quote(sys.executable or "python3")
     if importlib.util.find_spec("pip") is None:
         for folder in os.environ.get("PATH", "").split(os.pathsep):
             if os.access(os.path.join(folder, "uv"), os.X_OK):
                 return "uv pip %s --python " + python
     return python + " -m pip %s"
-
-
-def quoted(text):
-    """A word for a shell."""
-    return text if re.match(r"[\w@%+=:,./-]+$", text) else "'%s'" % text.replace("'", "'\"'\"'")
 
 
 class MeasuredRemedies(Remedies):
@@ -114,7 +107,7 @@ class MeasuredRemedies(Remedies):
         super(MeasuredRemedies, self).__init__(Measured(facts), detail, systems)
 
     def commands(self, cause):
-        """Those that change this environment or its variables; what a host needs is said in words."""
+        """Those that change this environment or its variables; the remedy of a host is said in words."""
         found = super(MeasuredRemedies, self).commands(cause)
         return [c for c in found if c.where in ("pip", "link") or c.text.startswith(("unset ", "export "))]
 
@@ -127,7 +120,7 @@ class MeasuredRemedies(Remedies):
         flags = options.get("flags", "")
         if words.startswith("uv"):
             flags = flags.replace("--force-reinstall", "--reinstall")
-        text = "%s %s%s" % (words, flags, " ".join(quoted(text) for text in requirements))
+        text = "%s %s%s" % (words, flags, " ".join(quote(text) for text in requirements))
         return Command("pip", text, options.get("note"))
 
     def _again(self, name):
@@ -147,32 +140,28 @@ class MeasuredRemedies(Remedies):
     # -- variables
 
     def _without(self, bad, note):
-        """LD_LIBRARY_PATH without the folders that are bad; [] where none of them is."""
+        """LD_LIBRARY_PATH without the folders that are bad; [] if none of them is."""
         entries = [entry for entry in (self.here.library_path or "").split(":") if entry]
         own = [os.path.join(row["location"], "nvidia", "") for row in self.here.distributions.values()]
         rest = [entry for entry in entries if not bad(entry) or entry.startswith(tuple(own) or ("\0",))]
         if len(rest) == len(entries):
             return []
-        text = "export LD_LIBRARY_PATH=" + quoted(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
+        text = "export LD_LIBRARY_PATH=" + quote(":".join(rest)) if rest else "unset LD_LIBRARY_PATH"
         return [Command("shell", text, note)]
 
     def _cudnn_shadowed(self):
-        return self._without(
-            lambda folder: _holds(folder, r"libcudnn"), "without the folder of the other cuDNN"
-        )
+        note = "without the folder of the other cuDNN"
+        return self._without(lambda folder: _first(folder, r"libcudnn"), note)
 
     def _toolkit_mixed(self):
         pattern = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
-        return self._without(lambda folder: _holds(folder, pattern), "without the folder of the other CUDA")
+        return self._without(lambda folder: _first(folder, pattern), "without the folder of the other CUDA")
 
     def _driver_stub(self):
         return self._without(lambda folder: "stubs" in folder.split("/"), "without the folder of stubs")
 
     def _check_disabled(self):
         return [Command("shell", "unset " + name, None) for name in self.evidence.get("off") or ()]
-
-    def _preload_interference(self):
-        return [Command("shell", "unset LD_PRELOAD", None)]
 
     # -- cuDNN
 
@@ -199,9 +188,8 @@ class MeasuredRemedies(Remedies):
             wheels = self.facts.get("wheel_folders") or []
             # a framework that does not find cuDNN in NVIDIA's wheels does not find their other libraries
             folders = wheels if copies[0] in wheels else copies[:1]
-            text = "export LD_LIBRARY_PATH=" + quoted(
-                ":".join(folders + [self.here.library_path or ""]).rstrip(":")
-            )
+            path = ":".join(folders + [self.here.library_path or ""]).rstrip(":")
+            text = "export LD_LIBRARY_PATH=" + quote(path)
             return [Command("shell", text, "it is installed, and not where the loader looks")]
         return super(MeasuredRemedies, self)._cudnn_missing()
 
@@ -210,11 +198,9 @@ class MeasuredRemedies(Remedies):
         note = "the version that the framework was built with"
         asked = numbers((pin or "").partition("==")[2])
         if asked and self.cuda and asked[:2] < compiled[:2]:
-            # another framework's pin is what made it too old
-            pin = self.releases.cudnn_wheel(self.cuda, ".".join(map(str, compiled[:2])))
-            note = "newer than the %s that another package pins, which NVIDIA's rule allows" % ".".join(
-                map(str, asked)
-            )
+            # the pin of another framework made it too old
+            pin = self.releases.cudnn_wheel(self.cuda, dotted(compiled[:2]))
+            note = "newer than the %s that another package pins, which NVIDIA's rule allows" % dotted(asked)
         if pin and any(name.startswith("nvidia-cudnn-cu") for name in self.here.packages):
             return [self._pip(pin, flags="--no-deps ", note=note)]
         return super(MeasuredRemedies, self)._cudnn_too_old()
@@ -238,7 +224,7 @@ class MeasuredRemedies(Remedies):
         return [self._uninstall(names), self._pip(wanted, flags="--no-deps ")]
 
     def _package_pin_mismatch(self):
-        """What was asked for and missed, package by package: by the check itself, or of all that is here."""
+        """The requirements that are missed: those of the check itself, or of all packages here."""
         missed = self.evidence.get("missed") or self.evidence.get("lost") or self.facts.get("unmet") or ()
         wanted = list(dict.fromkeys(entry["wants"] for entry in missed))
         return [self._pip(*wanted[:5], flags="--no-deps ")] if wanted else []
@@ -255,11 +241,8 @@ class MeasuredRemedies(Remedies):
         folder = _wheel_folder(self.here, "cuda_nvrtc")
         versioned = _first(folder, r"libnvrtc\.so\.\d[\d.]*$")
         if versioned and re.search(r"\blibnvrtc\.so\b(?!\.)", self._words()):
-            return [
-                _link(
-                    versioned, os.path.join(folder, "libnvrtc.so"), "cuDNN 8 opens the name without a number"
-                )
-            ]
+            note = "cuDNN 8 opens the name without a number"
+            return [_link(versioned, os.path.join(folder, "libnvrtc.so"), note)]
         major = self.cuda
         if major not in (11, 12, 13):
             return []
@@ -282,20 +265,12 @@ class MeasuredRemedies(Remedies):
 
 
 def _link(path, name, note):
-    return Command("link", "ln -s %s %s" % (quoted(os.path.basename(path)), quoted(name)), note)
-
-
-def _holds(folder, pattern):
-    """Whether a folder of LD_LIBRARY_PATH holds such a library."""
-    return _first(folder, pattern) is not None
+    return Command("link", "ln -s %s %s" % (quote(os.path.basename(path)), quote(name)), note)
 
 
 def _first(folder, pattern):
     """The path of the first file in a folder whose name begins so; None."""
-    try:
-        names = sorted(os.listdir(folder)) if folder else []
-    except OSError:
-        return None
+    names = list_folder(folder) if folder else []
     return next((os.path.join(folder, name) for name in names if re.match(pattern, name)), None)
 
 

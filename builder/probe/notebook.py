@@ -1,6 +1,4 @@
-"""In a notebook: ``%load_ext cudnn_verify``, then ``%cudnn_verify``. The probe runs beside the kernel,
-not in it.
-"""
+"""In a notebook: ``%load_ext cudnn_verify``, then ``%cudnn_verify``, which runs beside the kernel."""
 
 import os
 import subprocess
@@ -30,7 +28,7 @@ class Page(object):
 def verify(*arguments):
     """Run the probe in a process of its own, with the options of the command line.
 
-    Shows its page, or prints what it says where that is no report. Returns the report, or None.
+    Shows its page, or prints its answer if that is no report. Returns the report, or None.
     """
     as_text = any(word in _TEXT or word.startswith("--explain") for word in arguments)
     command = [sys.executable, os.path.abspath(__file__)] + list(arguments)
@@ -63,7 +61,7 @@ def _show(page):
 
 
 def load_ipython_extension(ipython):
-    """What ``%load_ext`` calls."""
+    """The function that ``%load_ext`` calls."""
 
     def cudnn_verify(line):
         """Show whether cuDNN works here; the report itself is left in the variable ``cudnn_report``."""
@@ -72,7 +70,7 @@ def load_ipython_extension(ipython):
             ipython.user_ns["cudnn_report"] = report
 
     def cudnn_fix(line):
-        """Show the commands that mend what is wrong here, ask, run them; undo what did not help."""
+        """Show the commands that mend the cause, ask, run them; undo them if they did not help."""
         report = verify()
         commands = [row["text"] for row in (report or {}).get("commands") or ()]
         if commands and (line.strip() == "--yes" or _agreed("Run this? [y/N] ")):
@@ -83,7 +81,7 @@ def load_ipython_extension(ipython):
 
 
 def _agreed(question):
-    """Whether whoever sits before the notebook says yes; no where there is nobody to ask."""
+    """Whether the person before the notebook says yes; no if there is nobody to ask."""
     try:
         return input(question).strip().lower() in ("y", "yes")
     except (EOFError, NotImplementedError, RuntimeError):

@@ -21,7 +21,7 @@ _WATCHED = re.compile(
     r"ctranslate2$|numpy$"
 )
 _TOOLS = ("ptxas", "nvlink", "libdevice.10.bc")
-# What slim images leave out, and nothing that convolves needs.
+# Files that slim images leave out, and no convolution needs.
 _SPARE = re.compile(
     r"tensorrt|nvblas|cufftw|openvino|dnnl|rocm|test|libnvrtc.*alt|_static|nvperf|pcsamp|libcheckpoint"
 )
@@ -45,56 +45,41 @@ def _is_watched(path):
 
 
 def by_conda(distribution):
-    """True for what conda installed: it sets run paths anew after RECORD was written, so sizes differ."""
+    """True for packages that conda installed: it sets run paths after RECORD was written, so sizes differ."""
     path = os.path.join(distribution["location"], distribution["info"], "INSTALLER")
     return read_text(path, 100).strip() == "conda"
 
 
-class _Findings(object):
-    """What is wrong with the watched files, each list in the order of their paths."""
-
-    def __init__(self):
-        self.gone, self.denied, self.shared = {}, [], []
-        self.changed, self.damaged = [], []
-        self.present = {}
-
-    def evidence(self):
-        found = {"changed": self.changed[:50], "shared": self.shared[:50], "damaged": self.damaged[:20]}
-        return dict(
-            found, denied=self.denied[:20], gone={name: self.gone[name] for name in sorted(self.gone)}
-        )
-
-
 def _look(path, rows, found):
+    """Add what is wrong with one file: gone or present {package: paths}, or a row in another list."""
     names = [name for name, _ in rows]
     try:
         size = os.path.getsize(path)
     except OSError as error:
         if isinstance(error, PermissionError):
-            found.denied.append(path)
+            found["denied"].append(path)
             return
         for name in names:
-            found.gone.setdefault(name, []).append(path)
+            found["gone"].setdefault(name, []).append(path)
         return
     tool = os.path.basename(path) in ("ptxas", "nvlink")
     if not os.access(path, os.R_OK | (os.X_OK if tool else 0)):
-        found.denied.append(path)
+        found["denied"].append(path)
         return
-    for name in names:
-        found.present[name] = found.present.get(name, 0) + 1
+    found["present"].update(names)
     matching = [name for name, entry in rows if entry["size"] in (None, size)]
     if len(names) > 1:
-        found.shared.append({"path": path, "owners": names})
+        found["shared"].append({"path": path, "owners": names})
         matching = _by_hash(path, size, rows) or matching
     strangers = [name for name in names if name not in matching]
-    # whoever changes a file may change RECORD, too
+    # RECORD may have been written anew with the file
     problem = None if strangers and matching else _cut(path, size, rows)
     if strangers or problem:
         row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
         if problem:
-            found.damaged.append(dict(row, problem=problem))
+            found["damaged"].append(dict(row, problem=problem))
         else:
-            found.changed.append(row)
+            found["changed"].append(row)
 
 
 def _cut(path, size, rows):
@@ -107,35 +92,44 @@ def _cut(path, size, rows):
 
 def check_owners(ctx, distributions):
     """P02."""
-    owners, found = watched_files(distributions), _Findings()
+    owners = watched_files(distributions)
+    found = {"gone": {}, "present": set(), "denied": [], "shared": [], "changed": [], "damaged": []}
     for path in sorted(owners):
         _look(path, owners[path], found)
     if ctx.thorough:
         ctx.extend(900)
-    found.damaged += wrong_hashes(owners, None if ctx.thorough else has_zeros)
+    found["damaged"] += wrong_hashes(owners, None if ctx.thorough else has_zeros)
     closed = [folder for folder in search_folders() if not os.access(folder, os.R_OK | os.X_OK)]
-    found.denied += closed
-    evidence = found.evidence()
+    found["denied"] += closed
+    most = (("changed", 50), ("shared", 50), ("damaged", 20), ("denied", 20))
+    evidence = dict({key: found[key][:count] for key, count in most}, gone=found["gone"])
     failure = _failure(found, evidence)
     if failure:
         text, cause, names = failure
         ctx.fails("P02", text, cause, dict(evidence, packages=names))
         return
-    note = "%d files have two owners with the same content" % len(found.shared) if found.shared else None
-    if found.gone:
-        note = "missing since installation: " + ", ".join(sum((rows[:3] for rows in found.gone.values()), []))
+    note = (
+        "%d files have two owners with the same content" % len(found["shared"]) if found["shared"] else None
+    )
+    if found["gone"]:
+        note = "missing since installation: " + ", ".join(
+            sum((rows[:3] for rows in found["gone"].values()), [])
+        )
     ctx.passed("P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note)
 
 
 def _failure(found, evidence):
     """(text, cause, names of the packages at fault) of what is worst, or None."""
-    overwritten = [row for row in found.changed if row["as_in"]]
-    vanished = sorted(name for name in found.gone if not found.present.get(name))
+    overwritten = [row for row in found["changed"] if row["as_in"]]
+    vanished = sorted(name for name in found["gone"] if name not in found["present"])
     lost = [
-        (name, path) for name in sorted(found.gone) for path in found.gone[name] if _is_needed(name, path)
+        (name, path)
+        for name in sorted(found["gone"])
+        for path in found["gone"][name]
+        if _is_needed(name, path)
     ]
-    if found.denied:
-        return "%s cannot be read by this user" % found.denied[0], "file-access-denied", []
+    if found["denied"]:
+        return "%s cannot be read by this user" % found["denied"][0], "file-access-denied", []
     if overwritten:
         row = overwritten[0]
         text = "%s belongs to %s but is the file of %s" % (row["path"], row["not_as_in"][0], row["as_in"][0])
@@ -149,8 +143,8 @@ def _failure(found, evidence):
             "package-overwritten",
             vanished,
         )
-    if found.damaged:
-        row = found.damaged[0]
+    if found["damaged"]:
+        row = found["damaged"][0]
         text = "%s of %s is damaged: %s" % (row["path"], row["not_as_in"][0], row["problem"])
         # a file of another release is no damage: cuDNN's own version checks, later, know better
         evidence["yields"] = os.path.basename(row["path"]).startswith("libcudnn")
@@ -158,9 +152,9 @@ def _failure(found, evidence):
     if lost:
         name, path = lost[0]
         return "%s, which %s installed, is gone" % (path, name), "package-overwritten", [name]
-    if found.changed:
+    if found["changed"]:
         evidence["weak"] = True
-        row = found.changed[0]
+        row = found["changed"][0]
         text = "%s is not the file that its package installed" % row["path"]
         return text, "package-overwritten", row["not_as_in"]
     return None
@@ -194,7 +188,7 @@ def has_zeros(path):
 
 
 def wrong_hashes(owners, chosen=None, until=None):
-    """Rows of the files whose content is none of what their packages installed.
+    """Rows of the files whose content differs from that of all their packages.
 
     ``chosen(path)`` picks the files to hash, None all of them; ``until`` (``time.time()``) ends it.
     """

@@ -20,7 +20,7 @@ _TITLES = {
 
 
 def verdict_title(report):
-    """``BROKEN (the image is at fault)``, or the virtual environment, or whatever it is here."""
+    """``BROKEN (the image is at fault)``, or the virtual environment, and so on."""
     title = _TITLES[report["verdict"]]
     return title % thing_at_fault(report.get("machine") or {}) if "%s" in title else title
 
@@ -43,15 +43,10 @@ class Style(object):
         return "\033[%sm%s\033[0m" % (_COLOURS.get(kind, "1;31"), text)
 
 
-def _wrap(text, indent="  ", width=100):
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+def wrapped(text, indent="  ", width=100):
+    """A paragraph within so many columns."""
+    style = {"initial_indent": indent, "subsequent_indent": indent, "break_long_words": False}
+    return textwrap.fill(text, width, break_on_hyphens=False, **style)
 
 
 def render_page(report, style, changes=None):
@@ -64,7 +59,7 @@ def render_page(report, style, changes=None):
     if changes is not None:
         lines += ["", "Changed since the older report"]
         lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in changes] or ["  nothing"]
-    lines += _facts_lines(report)
+    lines += ["", "Here"] + ["  %-12s%s" % row for row in facts_rows(report)]
     lines += _check_lines(report, style)
     text = "exit code and causes: cudnn-verify --explain CAUSE; cudnn-verify %(version)s" % report["probe"]
     lines += ["", "%s, %.1f s" % (text, report["seconds"])]
@@ -73,24 +68,21 @@ def render_page(report, style, changes=None):
 
 def _cause_lines(report):
     cause = CAUSES[report["cause"]]
-    lines = ["", "Cause: %s" % cause.id, _wrap(cause.title + "."), "", "Evidence"]
+    lines = ["", "Cause: %s" % cause.id, wrapped(cause.title + "."), "", "Evidence"]
     for row in report["proof"][:8]:
-        lines.append(_wrap("%s %s: %s" % (row["test"], row["outcome"], row["detail"])))
-    lines += ["", "What to do", _wrap(cause.remedy)]
+        lines.append(wrapped("%s %s: %s" % (row["test"], row["outcome"], row["detail"])))
+    lines += ["", "What to do", wrapped(cause.remedy)]
     for command in report.get("commands") or ():
-        lines += ["    $ " + command["text"]] + ([_wrap(command["note"], " " * 6)] if command["note"] else [])
+        lines.append("    $ " + command["text"])
+        lines += [wrapped(command["note"], " " * 6)] if command["note"] else []
     if report["consequences"]:
         lines += ["", "Consequences of it"]
-        lines += [_wrap("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
+        lines += [wrapped("%(stage)s %(id)s: %(summary)s" % row) for row in report["consequences"]]
     return lines
 
 
-def _facts_lines(report):
-    return ["", "Here"] + ["  %-12s%s" % row for row in facts_rows(report)]
-
-
 def facts_rows(report):
-    """What is here, as (name, text)."""
+    """Versions and copies on this machine, as (name, text)."""
     rows = []
     machine, driver = report["machine"] or {}, report["driver"] or {}
     if machine:
@@ -106,11 +98,8 @@ def facts_rows(report):
 
 def _framework_text(row):
     compiled, loaded = row.get("compiled") or {}, row.get("loaded") or {}
-    text = "%s, compiled for CUDA %s and cuDNN %s" % (
-        row.get("version"),
-        compiled.get("cuda"),
-        compiled.get("cudnn"),
-    )
+    text = "%s, compiled for CUDA %s and cuDNN %s"
+    text %= row.get("version"), compiled.get("cuda"), compiled.get("cudnn")
     if loaded.get("cudnn"):
         text += ", loaded cuDNN %s" % loaded["cudnn"]
     if row.get("device"):
@@ -125,5 +114,5 @@ def _check_lines(report, style):
         symbol = style.paint("%s %-7s" % (style.symbols[check["outcome"]], word), check["outcome"])
         lines.append("  %s %s %-12s %s" % (symbol, check["id"], check["stage"], check["summary"]))
         if check["note"]:
-            lines.append(_wrap("note: " + check["note"], indent=" " * 17))
+            lines.append(wrapped("note: " + check["note"], indent=" " * 17))
     return lines

@@ -1,11 +1,11 @@
-"""P01: whether the installed packages fit what the wheels of frameworks and of NVIDIA ask for."""
+"""P01: whether the installed packages meet the requirements of frameworks' and NVIDIA's wheels."""
 
 import os
 import platform
 import re
 import sys
 
-from .distributions import requirement, search_folders
+from .distributions import list_folder, requirement, search_folders
 from .isolation import user_path
 from .ldcache import read_cache, toolkit_folders
 from .resolver import Loader
@@ -14,22 +14,18 @@ from .versions import numbers
 
 # The file by which the library of one of NVIDIA's wheels is found elsewhere, and the cause if it is nowhere.
 _WHEELS = {
-    "cublas": ("libcublas.so.%d", "toolkit-library-missing"),
-    "cuda-cupti": ("libcupti.so.%d", "toolkit-library-missing"),
-    "cuda-nvcc": ("ptxas", "ptxas-missing"),
-    "cuda-nvrtc": ("libnvrtc.so.%d", "nvrtc-missing"),
-    "cuda-runtime": ("libcudart.so.%d", "toolkit-library-missing"),
-    "cudnn": ("libcudnn.so", "cudnn-missing"),
-    "cufft": ("libcufft.so", "toolkit-library-missing"),
-    "cufile": ("libcufile.so", "toolkit-library-missing"),
-    "curand": ("libcurand.so", "toolkit-library-missing"),
-    "cusolver": ("libcusolver.so", "toolkit-library-missing"),
-    "cusparse": ("libcusparse.so", "toolkit-library-missing"),
-    "cusparselt": ("libcusparseLt.so", "toolkit-library-missing"),
-    "nccl": ("libnccl.so", "toolkit-library-missing"),
-    "nvjitlink": ("libnvJitLink.so.%d", "toolkit-library-missing"),
-    "nvtx": ("libnvToolsExt.so", "toolkit-library-missing"),
+    "cublas": "libcublas.so.%d",
+    "cuda-cupti": "libcupti.so.%d",
+    "cuda-nvcc": "ptxas",
+    "cuda-nvrtc": "libnvrtc.so.%d",
+    "cuda-runtime": "libcudart.so.%d",
+    "cusparselt": "libcusparseLt.so",
+    "nvjitlink": "libnvJitLink.so.%d",
+    "nvtx": "libnvToolsExt.so",
 }
+_PLAIN = ("cudnn", "cufft", "cufile", "curand", "cusolver", "cusparse", "nccl")
+_WHEELS.update({name: "lib%s.so" % name for name in _PLAIN})
+_ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn": "cudnn-missing"}
 # Packages that a framework is one half of: with another release, or without it, the framework does not work.
 _HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
 _ASKING = re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly|jax|jax-cuda\d+-plugin")
@@ -120,7 +116,7 @@ def satisfies(version, pins):
 
 
 def _other_major(wanted, version):
-    """True where every version that is asked for by ``==`` is of another major."""
+    """True if every version that is asked for by ``==`` is of another major."""
     asked = [numbers(text)[:1] for operator, text in wanted["pins"] if operator in ("==", "===", "~=")]
     return bool(asked) and numbers(version)[:1] not in asked
 
@@ -137,7 +133,7 @@ def _harmless(wanted, version):
 
 
 def _extras_asked_for(needs):
-    """For each distribution, the extras that others ask it for, as torch does ``cuda-toolkit[cudart]``."""
+    """For each distribution, the extras that others ask of it, as torch does: ``cuda-toolkit[cudart]``."""
     asked = {}
     for rows in needs.values():
         for need in rows:
@@ -147,17 +143,14 @@ def _extras_asked_for(needs):
 
 
 def _extras_installed(wanted, distributions):
-    """Extras of which most NVIDIA packages are installed: no file records what the user asked pip for."""
+    """Extras of which most NVIDIA packages are installed: no file records the extras of the call of pip."""
     extras = {}
     for need in wanted:
         if need["optional"] and need["name"].startswith("nvidia-"):
             for extra in re.findall(r"extra\s*==\s*['\"]([^'\"]+)", need["marker"]):
                 extras.setdefault(extra, []).append(need["name"])
-    return [
-        extra
-        for extra, names in extras.items()
-        if len(names) > 2 and 2 * sum(name in distributions for name in names) > len(names)
-    ]
+    here = {extra: sum(name in distributions for name in names) for extra, names in extras.items()}
+    return [extra for extra, names in extras.items() if len(names) > 2 and 2 * here[extra] > len(names)]
 
 
 def check_pins(ctx, distributions):
@@ -219,10 +212,11 @@ def _compare(found, row, need, distributions, strict):
     elif name.startswith("nvidia-"):
         exact = any(operator in ("==", "===") for operator, _ in need["pins"])
         wheel = re.match(r"nvidia-(.*?)(?:-cu(\d+))?$", name)
-        library, cause = _WHEELS.get(wheel.group(1), (None, None))
+        library = _WHEELS.get(wheel.group(1))
         # XLA opens NCCL only for more than one GPU
         needed = wheel.group(1) != "nccl" if need["optional"] else exact
         if library and needed and not lies_somewhere(library, wheel.group(2)):
+            cause = _ABSENT.get(wheel.group(1), "toolkit-library-missing")
             found["lost"].append(dict(entry, cause=cause))
         else:
             found["absent"].append(entry)
@@ -233,18 +227,12 @@ def lies_somewhere(library, major):
     stem = library % int(major or 0) if "%" in library else library
     loader = Loader()
     folders = loader.library_path + loader.defaults + find_wheel_folders(search_folders()) + toolkit_folders()
-    folders += [
-        os.path.join(folder, inner) for folder in user_path() for inner in ("torch/lib", "paddle/libs")
-    ]
+    for inner in ("torch/lib", "paddle/libs"):
+        folders += [os.path.join(folder, inner) for folder in user_path()]
     if stem == "ptxas":
         folders = os.environ.get("PATH", "").split(":") + ["/usr/local/cuda/bin"]
         folders += [os.path.join(os.environ.get("CUDA_HOME") or "/usr/local/cuda", "bin")]
     if any(name.startswith(stem) for name, _ in read_cache()):
         return True
-    for folder in folders:
-        try:
-            if any(name == stem or name.startswith(stem + ".") for name in os.listdir(folder)):
-                return True
-        except OSError:
-            continue
-    return False
+    names = [name for folder in folders for name in list_folder(folder)]
+    return any(name == stem or name.startswith(stem + ".") for name in names)

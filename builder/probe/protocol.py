@@ -1,4 +1,4 @@
-"""How a stage tells its parent what it does: one JSON line before and after every risky call.
+"""The lines from a stage to its parent: one in JSON before and after every risky call.
 
 A stage is a function ``stage(ctx)`` that runs in a child process of its own. cuDNN aborts the process over
 a missing sub-library and a truncated file kills it with SIGBUS, so the parent must know which call was in
@@ -11,27 +11,28 @@ import time
 from collections import namedtuple
 
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
-PASSED = "passed"
-FAILED = "failed"
-NOT_RUN = "not_run"
 
-LAYERS = (
-    "environment",
-    "files",
-    "packages",
-    "resolver",
-    "driver",
-    "runtime",
-    "cudnn",
-    "convolution",
-    "framework",
-    "coimport",
-    "session",
+LAYERS = tuple(
+    "environment files packages resolver driver runtime cudnn convolution framework coimport session".split()
 )
 # Layers that load nothing: every other stage goes by their facts.
 GROUNDWORK = ("environment", "files", "packages", "resolver")
 # Stages of this layer are never scheduled; judges start them.
 COUNTER_LAYER = "counter-test"
+
+
+def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=None):
+    """A check as the report has it; an empty or false ``note`` is none."""
+    return {
+        "id": id,
+        "stage": stage_name,
+        "outcome": outcome,
+        "summary": summary,
+        "cause": cause,
+        "evidence": evidence or {},
+        "note": note or None,
+    }
+
 
 Stage = namedtuple("Stage", "name layer function timeout modules runs judge")
 
@@ -58,9 +59,9 @@ class Call(object):
 
 
 class Ctx(object):
-    """What a stage function receives.
+    """The context that a stage function receives.
 
-    ``params`` holds what the parent knows: ``facts`` of earlier stages by key, the options ``strict``,
+    ``params`` comes from the parent: ``facts`` of earlier stages by key, the options ``strict``,
     ``no_gpu`` and ``expect``, the names of counter-tests under way in ``counter``, and what the stage's
     ``runs`` adds.
     """
@@ -75,7 +76,6 @@ class Ctx(object):
         self.expect = params.get("expect") or {}
         self.without_cuda = (self.expect.get("cuda") or {}).get("provider") == "none"
         self.counter = frozenset(params.get("counter", ()))
-        self.failed = False
         self.fd = fd
         self.start = time.time()
 
@@ -94,28 +94,20 @@ class Ctx(object):
         """Context manager around a call that may abort, hang or be killed."""
         return Call(self, name, detail)
 
-    def check(self, id, outcome, summary, cause=None, evidence=None, note=None):
-        """Report one check of the list E01 ... S01.
-
-        ``outcome`` is ``passed``, ``failed`` or ``not_run``; ``cause`` is an id of the closed list, and may
-        be left out of a failed check where the stage's ``judge`` decides by counter-tests. ``note`` marks a
-        pass that a person should know about.
-        """
-        if outcome not in (PASSED, FAILED, NOT_RUN):
-            raise ValueError("no such outcome: %r" % (outcome,))
-        self.failed = self.failed or outcome == FAILED
-        line = {"t": "check", "id": id, "outcome": outcome, "summary": summary}
-        line.update(cause=cause, evidence=evidence or {}, note=note)
-        self.send(line)
-
     def passed(self, id, summary, evidence=None, note=None):
-        self.check(id, PASSED, summary, evidence=evidence, note=note)
+        """Report a check that passed; ``note`` is a remark for people."""
+        self._check(id, "passed", summary, evidence=evidence, note=note)
 
     def fails(self, id, summary, cause=None, evidence=None):
-        self.check(id, FAILED, summary, cause=cause, evidence=evidence)
+        """Report a check that failed. Without a cause the stage's judge finds it by counter-tests."""
+        self._check(id, "failed", summary, cause, evidence)
 
     def not_run(self, id, reason, evidence=None):
-        self.check(id, NOT_RUN, reason, evidence=evidence)
+        """Report a check that could not be run."""
+        self._check(id, "not_run", reason, evidence=evidence)
+
+    def _check(self, *row, **rest):
+        self.send(dict(new_check(self.stage, *row, **rest), t="check"))
 
     def fact(self, key, value):
         """Hand a value to later stages and to the report.
@@ -135,7 +127,7 @@ def stage(name, layer, timeout=60, modules=(), runs=None, judge=None):
     ``timeout`` in seconds. ``modules`` of a ``framework`` stage: the import names of which one must be
     installed for the stage to run. ``runs(facts)`` gives a list of parameter dicts, one child each; the
     default is one run without parameters, and an empty list means that there is nothing to do here.
-    ``judge(run)`` turns what came back into checks in the parent, with counter-tests at hand; see
+    ``judge(run)`` turns the outcome into checks in the parent, with counter-tests at hand; see
     :mod:`judge`.
     """
     if layer not in LAYERS + (COUNTER_LAYER,):

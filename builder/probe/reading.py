@@ -1,4 +1,4 @@
-"""Texts that people have: logs, notebooks, lists of packages. What may matter in them is kept, line by line.
+"""Texts that people have: logs, notebooks, lists of packages. Lines that may matter are kept.
 
 A text is evidence and nothing else: no part of it is run, sent anywhere or followed as an instruction.
 Memory and time are bounded: lines without one of the words below are passed over as they stream by, those of
@@ -13,6 +13,8 @@ import sys
 import time
 from collections import namedtuple
 
+from .data import read_patterns
+
 # place: name of the text and the line in it; origin: "log", or "cell 3" of a notebook
 Line = namedtuple("Line", "source number text")
 
@@ -25,63 +27,7 @@ _SECONDS = 30.0
 _NOTEBOOK = 256 << 20
 _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
-_WORDS = re.compile(
-    rb"ud[an]|UD[AN]|uD[AN]|ublas|UBLAS|vidia|VIDIA|nvrtc|nvJit|NVML|GPU|gpu|\.so|\.dll|DNN |dnn |river|"
-    rb"ernel|apability|orch|ensor|jax|JAX|onnx|ONNX|ranslate2|addle|xla|XLA|ptx|PTX|emory|OOM|EXHAUSTED|GLIBC|"
-    rb"NumPy|numpy|ttempted|ystem |LD_LIBRARY|==|ersion|onvolution|algorithm|RTX|GTX|Tesla|conda|protobuf|"
-    rb"Descriptors|WSL|olab|MiB|/content"
-)
-# What failures are told in, for the rest of a long text: bytes.find is ten times faster than an expression.
-_FAILURES = (
-    b"rror",
-    b"RROR",
-    b"ailed",
-    b"FAIL",
-    b"annot",
-    b"ould not",
-    b"nable to",
-    b"STATUS_",
-    b"ompiled ",
-    b"ncompat",
-    b"ismatch",
-    b"oo old",
-    b"nsufficient",
-    b"o kernel",
-    b"No CUDA",
-    b"no CUDA",
-    b"OutOfMemory",
-    b"out of memory",
-    b"xception",
-    b"undefined symbol",
-    b"unsupported",
-    b"not found",
-    b".so",
-    b"Xid",
-    b"GLIBC",
-)
-# "cannot open shared object file" and "file too short" as glibc's loader says them elsewhere: its catalogues,
-# https://sourceware.org/git/?p=glibc.git;a=tree;f=po
-_UNOPENED = (
-    "Kann die Shared-Object-Datei nicht öffnen|Ne peut ouvrir le fichier d'objet partagé|"
-    "no se puede abrir el fichero del objeto compartido|impossibile aprire il file oggetto condiviso|"
-    "não é possível abrir arquivo compartilhado|impossível abrir ficheiro-objecto partilhado|"
-    "kan gedeeld objectbestand niet openen|nie można otworzyć pliku obiektu dzielonego|"
-    "kan inte öppna delad objektfil|kan ikke åbne delt objektfil|jaettua objektitiedostoa ei voi avata|"
-    "sdílený objektový soubor nelze otevřít|nem nyitható meg a megosztott objektumfájl|"
-    "невозможно открыть разделяемый объектный файл|paylaşımlı nesne dosyası açılamıyor|"
-    "не вдалося відкрити файл об’єктів спільного використання|không thể mở tập tin đối tượng dùng chung|"
-    "tidak dapat membuka berkas objek terbagi|无法打开共享对象文件|無法開啟共用物件|"
-    "共有オブジェクトファイルを開けません|동적 오브젝트 파일을 열 수 없습니다"
-)
-_TOO_SHORT = (
-    "Die Datei ist zu kurz|fichier trop court|fichero demasiado corto|file troppo corto|bestand is te kort|"
-    "arquivo pequeno demais|plik za krótki|файл слишком мал|文件过短|檔案太小|ファイルが小さすぎます|"
-    "파일이 너무 짧습니다"
-)
-_ABROAD_PATTERNS = (
-    (re.compile(_UNOPENED), "cannot open shared object file"),
-    (re.compile(_TOO_SHORT), "file too short"),
-)
+_ABROAD = {"unopened": "cannot open shared object file", "too-short": "file too short"}
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
@@ -97,15 +43,17 @@ _INSTALL = re.compile(
 
 
 class TextReading(object):
-    """The lines that were kept of some texts, and what is to say about how they were read."""
+    """The lines kept of some texts, and notes on how they were read."""
 
     def __init__(self):
         self.lines, self.notes, self.reports, self.sources = [], [], [], []
+        texts = {key: text.encode("utf-8") for key, text in read_patterns()["reading"].items()}
+        self._words, self._failures = re.compile(texts["words"]), texts["failures"].split(b"|")
         self.places = set()
         """``notebook`` and ``colab``, if a notebook's own metadata says so."""
 
     def add(self, name, stream, size=None):
-        """Read one text. ``size`` in bytes, None where nobody knows."""
+        """Read one text. ``size`` in bytes, None if unknown."""
         head = stream.read(_CHUNK)
         self.sources.append(name)
         if b"\0" in head[:4096] and not head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -126,7 +74,7 @@ class TextReading(object):
             self._lines(name, _chunks(name, head, stream, size, self.notes), every=len(head) <= _SMALL)
 
     def _document(self, name, data):
-        """True where the text is one JSON document that is understood."""
+        """True if the text is one JSON document that is understood."""
         try:
             document = json.loads(data.decode("utf-8-sig", "replace"))
         except (ValueError, RecursionError):
@@ -147,7 +95,7 @@ class TextReading(object):
         return True
 
     def _lines(self, name, chunks, every=True):
-        """Keep lines of a text: all of them, or those with a word and what follows them."""
+        """Keep lines of a text: all of them, or those with a word and the lines after them."""
         seen = {}
         number, following, rest = 0, _MOST_LINES if every else 0, b""
         for index, chunk in enumerate(chunks):
@@ -163,7 +111,7 @@ class TextReading(object):
     def _keep_failures(self, name, data, number, seen):
         """Add the lines that tell of a failure, with those that follow; the number of the last line."""
         starts = set()
-        for word in _FAILURES:
+        for word in self._failures:
             position = data.find(word)
             while position >= 0:
                 starts.add(data.rfind(b"\n", 0, position) + 1)
@@ -182,13 +130,13 @@ class TextReading(object):
 
     def _keep(self, name, data, number, following, seen):
         """Add the lines of some bytes that may matter; (number of the last line, lines still to follow)."""
-        if not following and not _WORDS.search(data):
+        if not following and not self._words.search(data):
             return number + data.count(b"\n"), 0
         for raw in data.split(b"\n"):
             number += 1
-            # a progress bar draws over itself: what follows its last carriage return, or the most of it
+            # a progress bar draws over itself: its longest state
             raw = max(raw.split(b"\r"), key=len) if b"\r" in raw[:-1] else raw
-            if _WORDS.search(raw, 0, 4 * _LONGEST):
+            if self._words.search(raw, 0, 4 * _LONGEST):
                 following = max(following, _FOLLOWING + 1)
             if not following:
                 continue
@@ -202,7 +150,7 @@ class TextReading(object):
 
 
 def _chunks(name, head, stream, size, notes):
-    """The rest of a stream; where it takes too long, its end."""
+    """The rest of a stream; its end alone if all of it takes too long."""
     deadline = time.time() + _SECONDS
     chunk = head
     while chunk:
@@ -241,13 +189,13 @@ def clean(text):
     loader's own messages in English.
     """
     text = _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
-    for pattern, here in _ABROAD_PATTERNS if text and max(text) > "~" else ():
-        text = pattern.sub(here, text)
+    for name, here in _ABROAD.items() if text and max(text) > "~" else ():
+        text = re.sub(read_patterns()["reading"][name], here, text)
     return text
 
 
 def redact(text):
-    """A line without tokens, passwords and the like: what is repeated in a report can be shown around."""
+    """A line without tokens, passwords and the like: lines in a report can be shown around."""
 
     def hidden(found):
         if found.group("scheme"):
@@ -258,7 +206,7 @@ def redact(text):
 
 
 def read_all(names):
-    """A :class:`TextReading` of files; ``-`` is the standard input. OSError where one cannot be read."""
+    """A :class:`TextReading` of files; ``-`` is the standard input. OSError if one cannot be read."""
     reading = TextReading()
     for name in names:
         if name == "-":

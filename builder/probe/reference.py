@@ -44,21 +44,15 @@ def case():
     x, state = _signs(1 * 3 * 8 * 8, 4, 4)
     w, state = _signs(4 * 3 * 3 * 3, 3, state)
     dy, _ = _signs(1 * 4 * 8 * 8, 4, state)
-    return {
-        "x": x,
-        "w": w,
-        "dy": dy,
-        "x_shape": (1, 3, 8, 8),
-        "w_shape": (4, 3, 3, 3),
-        "dy_shape": (1, 4, 8, 8),
-    }
+    shapes = {"x_shape": (1, 3, 8, 8), "w_shape": (4, 3, 3, 3), "dy_shape": (1, 4, 8, 8)}
+    return dict(shapes, x=x, w=w, dy=dy)
 
 
-def _taps(x_shape, w_shape, pad):
-    """Yield (index in x, index in w, index in y) of every product of a stride-1 cross-correlation."""
+def _taps(x_shape, w_shape):
+    """Yield (index in x, index in w, index in y) of every product: padding 1, stride 1."""
     n, c, h, width = x_shape
     k, _, r, s = w_shape
-    rows, columns = h + 2 * pad - r + 1, width + 2 * pad - s + 1
+    rows, columns = h + 3 - r, width + 3 - s
     for image in range(n):
         for out in range(k):
             for row in range(rows):
@@ -66,11 +60,11 @@ def _taps(x_shape, w_shape, pad):
                     y = ((image * k + out) * rows + row) * columns + column
                     for channel in range(c):
                         for i in range(r):
-                            above = row + i - pad
+                            above = row + i - 1
                             if not 0 <= above < h:
                                 continue
                             for j in range(s):
-                                left = column + j - pad
+                                left = column + j - 1
                                 if 0 <= left < width:
                                     yield (
                                         ((image * c + channel) * h + above) * width + left,
@@ -79,48 +73,21 @@ def _taps(x_shape, w_shape, pad):
                                     )
 
 
-def forward(x, x_shape, w, w_shape, pad=1):
-    """y = x * w (cross-correlation, as cuDNN and every framework mean it), stride 1; a flat list."""
-    n, _, h, width = x_shape
-    k, _, r, s = w_shape
-    y = [0] * (n * k * (h + 2 * pad - r + 1) * (width + 2 * pad - s + 1))
-    for ix, iw, iy in _taps(x_shape, w_shape, pad):
-        y[iy] += x[ix] * w[iw]
-    return y
-
-
-def backward_data(dy, w, x_shape, w_shape, pad=1):
-    """The gradient of ``sum(y * dy)`` by x."""
-    n, c, h, width = x_shape
-    dx = [0] * (n * c * h * width)
-    for ix, iw, iy in _taps(x_shape, w_shape, pad):
-        dx[ix] += dy[iy] * w[iw]
-    return dx
-
-
-def backward_filter(dy, x, x_shape, w_shape, pad=1):
-    """The gradient of ``sum(y * dy)`` by w."""
-    k, c, r, s = w_shape
-    dw = [0] * (k * c * r * s)
-    for ix, iw, iy in _taps(x_shape, w_shape, pad):
-        dw[iw] += dy[iy] * x[ix]
-    return dw
-
-
 def bias_relu(y, bias, channels):
     """max(0, y + bias), the fused tail of a training call; ``y`` is NCHW with N = 1."""
     plane = len(y) // channels
     return [max(0, value + bias[index // plane]) for index, value in enumerate(y)]
 
 
-def answers():
-    """The canonical case with its answers ``y``, ``dx`` and ``dw``."""
-    data = case()
-    x_shape, w_shape = data["x_shape"], data["w_shape"]
-    data["y"] = forward(data["x"], x_shape, data["w"], w_shape)
-    data["dx"] = backward_data(data["dy"], data["w"], x_shape, w_shape)
-    data["dw"] = backward_filter(data["dy"], data["x"], x_shape, w_shape)
-    return data
+def answers(data=None):
+    """A case, the canonical one if none is given, with y = x * w and the gradients of sum(y * dy)."""
+    data = data or case()
+    y, dx, dw = [[0] * len(data[name]) for name in ("dy", "x", "w")]
+    for ix, iw, iy in _taps(data["x_shape"], data["w_shape"]):
+        y[iy] += data["x"][ix] * data["w"][iw]
+        dx[ix] += data["dy"][iy] * data["w"][iw]
+        dw[iw] += data["dy"][iy] * data["x"][ix]
+    return dict(data, y=y, dx=dx, dw=dw)
 
 
 def largest_difference(found, wanted):

@@ -2,13 +2,14 @@
 
 ``here`` is a :class:`~told.Told`, read out of a text, or what the probe measured in the same form; ``detail``
 holds what is known of the fault itself: versions (``loaded``, ``compiled``), a library's name (``library``),
-a path. A command is named only where every part of it is known; otherwise there is none.
+a path. A command is named only if every part of it is known.
 """
 
 import re
 
 from .builds import Command
-from .hosts import HostRemedies
+from .causes import commands_by_place
+from .framework_remedies import ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
 from .versions import numbers
 
 _EXTRAS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda%d]"}
@@ -26,17 +27,16 @@ _LINK_LIBCUDA = (
     "ln -s libcuda.so.1 "
     '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
 )
-_PRELOAD = "then call onnxruntime.preload_dlls() before the first session"
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
 
 
-class Remedies(HostRemedies):
-    """Commands by cause, out of what is known here."""
+class Remedies(FrameworkRemedies):
+    """Commands by cause, for the facts that are known here."""
 
     def commands(self, cause):
-        """The commands for a cause id, the best first; [] where none is known."""
+        """The commands for a cause id, the best first; [] if none is known."""
         make = getattr(self, "_" + cause.replace("-", "_"), None)
-        found = make() if make else []
+        found = make() if make else [Command(*row) for row in commands_by_place(cause, self.here.places)]
         if "windows" in self.here.places:
             found = [c for c in found if c.where in ("pip", "conda", "docker", "rtbuild", "notebook")]
         return found
@@ -67,11 +67,6 @@ class Remedies(HostRemedies):
         compiled = self.detail.get("compiled")
         return self.releases.cudnn_wheel(self.cuda, compiled) if self.cuda and compiled else None
 
-    def _pip(self, *requirements, **options):
-        text = "pip install " + options.get("flags", "")
-        quoted = ['"%s"' % r if re.search(r"[<>\[;,]", r) else r for r in requirements]
-        return Command("pip", text + " ".join(quoted), options.get("note"))
-
     def _cudnn_too_old(self):
         found = []
         wanted = numbers(self.detail.get("minimum") or self.detail.get("compiled"))
@@ -94,9 +89,8 @@ class Remedies(HostRemedies):
         compiled = numbers(self.detail.get("compiled"))
         if len(compiled) < 2:
             return []
-        return [
-            Command("conda", "conda install cudnn=%d.%d" % compiled[:2], "exactly the compiled minor version")
-        ]
+        note = "exactly the compiled minor version"
+        return [Command("conda", "conda install cudnn=%d.%d" % compiled[:2], note)]
 
     def _cudnn_shadowed(self):
         if "container" in self.here.places and "image" in self.here.places:
@@ -107,11 +101,11 @@ class Remedies(HostRemedies):
             return [Command("notebook", "%env LD_LIBRARY_PATH=", "before the first import; then restart")]
         return [Command("shell", "unset LD_LIBRARY_PATH", note)]
 
+    _driver_stub = _cudnn_shadowed
+
     def _cudnn_missing(self):
-        if self.framework == "ctranslate2":
-            return self._ctranslate2()
-        if self.framework == "onnxruntime":
-            return self._onnxruntime()
+        if self.framework in ("ctranslate2", "onnxruntime"):
+            return getattr(self, "_" + self.framework)()
         if self.framework in _EXTRAS and self.version:
             extra = _EXTRAS[self.framework]
             if "%d" in extra:
@@ -125,10 +119,8 @@ class Remedies(HostRemedies):
         return [self._pip(pin)] if pin else []
 
     def _cudnn_major_mismatch(self):
-        if self.framework == "ctranslate2":
-            return self._ctranslate2()
-        if self.framework == "onnxruntime":
-            return self._onnxruntime()
+        if self.framework in ("ctranslate2", "onnxruntime"):
+            return getattr(self, "_" + self.framework)()
         return self._cudnn_too_old() or self._cudnn_missing()
 
     def _cudnn_sublibrary_missing(self):
@@ -149,9 +141,8 @@ class Remedies(HostRemedies):
 
     def _cudnn_sublibrary_mismatch(self):
         if getattr(self.here, "system_cudnn", False):
-            return [
-                Command("apt", "sudo apt-get remove 'libcudnn*'", "parts are taken from the system's cuDNN")
-            ]
+            note = "parts are taken from the system's cuDNN"
+            return [Command("apt", "sudo apt-get remove 'libcudnn*'", note)]
         found = self._cudnn_again()
         return found + ([] if "windows" in self.here.places else self._cudnn_shadowed())
 
@@ -162,14 +153,9 @@ class Remedies(HostRemedies):
     def _cudnn_arch_dropped(self):
         if self.framework == "torch":
             return self._framework_arch_missing()
-        if self.cuda in (11, 12) and self._capability() and self._capability() >= (5, 0):
-            return [
-                self._pip(
-                    "nvidia-cudnn-cu%d==9.10.2.21" % self.cuda,
-                    flags="--no-deps ",
-                    note="the last for compute capability below 7.5",
-                )
-            ]
+        if self.cuda in (11, 12) and (self._capability() or (0,)) >= (5, 0):
+            note = "the last for compute capability below 7.5"
+            return [self._pip("nvidia-cudnn-cu%d==9.10.2.21" % self.cuda, flags="--no-deps ", note=note)]
         return []
 
     def _ctranslate2(self):
@@ -183,10 +169,8 @@ class Remedies(HostRemedies):
             return [self._pip("ctranslate2>=4.6.3,<5", note="uses no cuDNN from 4.6.3 on")]
         if nine or wanted in self.here.cudnn_majors():
             code = "import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])"
-            text = "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib" % code
-            return [
-                Command("shell", text, "so that the cuDNN 9 in the wheel is found; then start the program")
-            ]
+            note = "so that the cuDNN 9 in the wheel is found; then start the program"
+            return [Command("shell", "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib" % code, note)]
         if 8 in here:
             return [self._pip("ctranslate2==4.4.0", note="built for cuDNN 8, which is here")]
         return []
@@ -195,12 +179,12 @@ class Remedies(HostRemedies):
         """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
         if not self.detail.get("major") or not self._driver_serves((12, 0)):
             return []
-        return [self._pip("onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27", note=_PRELOAD)]
+        return [self._pip(ONNXRUNTIME, note=PRELOAD_DLLS)]
 
     # -- CUDA's libraries
 
     def library_major(self):
-        """The CUDA major of the library that was not found; None where its name does not tell."""
+        """The CUDA major of the library that was not found; None if its name does not tell."""
         found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(self.detail.get("library") or ""))
         return _SONAMES.get(found.group(1).lower(), {}).get(found.group(2)) if found else None
 
@@ -219,17 +203,15 @@ class Remedies(HostRemedies):
 
     def _toolkit_mixed(self):
         major = self.library_major()
-        if self._with_cupy() and major and self.cuda and major != self.cuda:
+        cupy = any(name.startswith("cupy") for name in list(self.here.packages) + list(self.here.printed_by))
+        if cupy and major and self.cuda and major != self.cuda:
             text = "pip uninstall -y cupy-cuda%dx && pip install cupy-cuda%dx" % (self.cuda, major)
             return [Command("pip", text, "the build for the CUDA that is found here")]
         named = major or "dlerror" in str(self.detail.get("matched"))
         return [] if named and not self.here.library_path else self._cudnn_shadowed()
 
-    def _with_cupy(self):
-        return "cupy" in self.here.printed_by or any(name.startswith("cupy") for name in self.here.packages)
-
     def _cupy(self, major):
-        """From 14 on CuPy finds the CUDA of NVIDIA's wheels; before, only what is on the loader's path."""
+        """From 14 on CuPy finds the CUDA of NVIDIA's wheels; before, only the one on the loader's path."""
         if major not in (12, 13) or (numbers(self.here.python) or (3, 10)) < (3, 10):
             return []
         return [self._pip("cupy-cuda%dx[ctk]>=14" % major, note="CuPy with all of CUDA that it needs")]
@@ -247,144 +229,24 @@ class Remedies(HostRemedies):
     def _unversioned_name_missing(self):
         if "libcuda" not in str(self.detail.get("line") or "libcuda"):
             return []
+        text, note = _LINK_LIBCUDA, "as root"
         if "wsl" in self.here.places:
-            return [
-                Command(
-                    "shell",
-                    "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
-                    "WSL keeps the driver there",
-                )
-            ]
-        if "colab" in self.here.places:
-            return [
-                Command(
-                    "shell",
-                    "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig",
-                    "Colab keeps the driver there",
-                )
-            ]
-        return [
-            Command(
-                "shell",
-                _LINK_LIBCUDA,
-                "as root",
+            text, note = (
+                "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
+                "WSL keeps the driver there",
             )
-        ]
+        elif "colab" in self.here.places:
+            text = "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig"
+            note = "Colab keeps the driver there"
+        return [Command("shell", text, note)]
 
     def _ptxas_missing(self):
         if "conda" in self.here.places:
             return [Command("conda", "conda install -c nvidia cuda-nvcc", None)]
         if self.cuda not in (11, 12, 13):
             return []
-        return [
-            self._pip(
-                cuda_package("cuda-nvcc", self.cuda),
-                note="and XLA_FLAGS=--xla_gpu_cuda_data_dir=FOLDER where it is still not found",
-            )
-        ]
-
-    # -- framework and card
-
-    def _framework_arch_missing(self):
-        capability = self._capability()
-        if self.framework != "torch" or capability is None:
-            return []
-        row = self._nearest_torch(capability)
-        return [self._torch(row, "has code for compute capability %d.%d" % capability[:2])] if row else []
-
-    def _torch(self, row, note):
-        variant = None if row["default"] else row["variant"]
-        if row["default"] and "windows" in self.here.places:
-            variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
-        index = " --index-url https://download.pytorch.org/whl/%s" % variant if variant else ""
-        return Command("pip", "pip install --force-reinstall torch==%s%s" % (row["latest"], index), note)
-
-    def _torch_again(self):
-        version, _, local = self.version.partition("+")
-        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
-        return Command("pip", "pip install --force-reinstall torch==%s%s" % (version, index), None)
-
-    def _framework_cpu_build(self):
-        if self.framework == "torch":
-            row = self._nearest_torch(self._capability())
-            return [self._torch(row, "a build with CUDA %s" % row["cuda"])] if row else []
-        if self.framework == "jax":
-            serves_13 = self._driver_known() and self._driver_serves((13, 0))
-            return [self._pip("jax[cuda%d]" % (13 if serves_13 else 12), flags="--upgrade ")]
-        if self.framework == "tensorflow" and "windows" in self.here.places:
-            # https://github.com/tensorflow/tensorflow/issues/60237
-            return [
-                self._pip("tensorflow<2.11", note="the last with CUDA on Windows itself; newer ones in WSL 2")
-            ]
-        if self.framework == "tensorflow":
-            uninstall = Command("pip", "pip uninstall -y tensorflow-cpu", None)
-            mend = self._pip("tensorflow[and-cuda]")
-            return [uninstall, mend] if "tensorflow-cpu" in self.here.packages else [mend]
-        if self.framework == "onnxruntime":
-            version = numbers(self.version)
-            wanted = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
-            if version:
-                wanted = "onnxruntime-gpu%s==%s" % (
-                    "[cuda,cudnn]" if version >= (1, 21) else "",
-                    self.version,
-                )
-            return [
-                Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
-                self._pip(wanted, note=_PRELOAD if "cudnn" in wanted else None),
-            ]
-        return []
-
-    def _package_overwritten(self):
-        if self.framework == "onnxruntime":
-            return self._framework_cpu_build()
-        names = sorted(n for n in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", n))
-        keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
-        if keep not in names:
-            return []
-        wanted = self._cudnn_pin()
-        if not wanted or "==" not in wanted:
-            wanted = "%s==%s" % (keep, self.here.packages[keep])
-        return [
-            Command("pip", "pip uninstall -y %s" % " ".join(names), "all of them: they own the same files"),
-            self._pip(wanted, flags="--no-deps "),
-        ]
-
-    def _package_pin_mismatch(self):
-        wants = self.detail.get("requirement")
-        if wants == "torchvision":
-            return self._torchvision()
-        if wants == "jax's plug-in":
-            return self._jax_plugin()
-        if wants == "flash-attn":
-            text = "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --force-reinstall --no-deps --no-cache-dir "
-            return [Command("pip", text + "--no-build-isolation flash-attn", "compiles it for this PyTorch")]
-        return [self._pip(wants)] if wants else []
-
-    def _jax_plugin(self):
-        """Both halves of the plug-in at jaxlib's own version."""
-        version = (self.here.packages.get("jaxlib") or "").partition("+")[0]
-        found = re.search(r"jax_cuda(\d+)_plugin", str(self.detail.get("line")))
-        major = found.group(1) if found else self.cuda
-        if not version or not major:
-            return []
-        names = ["jax-cuda%s-%s==%s" % (major, half, version) for half in ("plugin", "pjrt")]
-        return [self._pip(*names, note="the release of the jaxlib that is here")]
-
-    def _torchvision(self):
-        """The release for the PyTorch here, patch for patch: 0.16 for 2.1, 0.14 for 1.13, and so on
-        (https://github.com/pytorch/vision#installation).
-        """
-        parts = numbers(self.version) if self.framework == "torch" else ()
-        major, minor = (parts + (0, 0))[:2]
-        if major not in (1, 2) or not minor + major - 1:
-            return []
-        # 0.15.0 and 0.11.0 asked for a PyTorch that was never released so
-        patch = str(parts[2] + ((major, minor) in ((2, 0), (1, 10)))) if len(parts) > 2 else "*"
-        local = self.version.partition("+")[2]
-        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
-        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.%s'%s"
-        wanted = text % (minor + (15 if major == 2 else 1), patch, index)
-        return [Command("pip", wanted, "compiled for PyTorch %s" % ".".join(map(str, parts)))]
+        note = "and XLA_FLAGS=--xla_gpu_cuda_data_dir=FOLDER where it is still not found"
+        return [self._pip(cuda_package("cuda-nvcc", self.cuda), note=note)]
 
 
 def cuda_package(stem, major):

@@ -1,14 +1,14 @@
-"""The report as one JSON document, and what changed since an older one."""
+"""The report as one JSON document, and its differences to an older one."""
 
 import hashlib
 import json
 import re
 
 from .expectation import find_differences
+from .protocol import new_check
 from .verdict import decide_verdict
 
 SCHEMA = 1
-_DROPPED = ("first",)
 _DOCUMENT = re.compile(r"^\{$.*?^\}$|^\{[^\n]*\}$", re.MULTILINE | re.DOTALL)
 
 
@@ -18,38 +18,25 @@ def make_report(program, checks, libraries, identity, seconds):
     expect = options.get("expect") or {}
     differences = find_differences(expect, facts) if expect and not options.get("only") else []
     if differences:
-        texts = ["%(what)s: asked %(asked)s, found %(found)s" % row for row in differences]
-        row = {"id": "X01", "stage": "expectation", "outcome": "failed", "cause": "expect-mismatch"}
-        row.update(summary="; ".join(texts[:4]), evidence={"differences": differences}, note=None)
-        checks = checks + [row]
+        text = "; ".join("%(what)s: asked %(asked)s, found %(found)s" % row for row in differences[:4])
+        evidence = {"differences": differences}
+        checks = checks + [new_check("expectation", "X01", "failed", text, "expect-mismatch", evidence)]
     elif expect and not options.get("only"):
-        row = {"id": "X01", "stage": "expectation", "outcome": "passed", "cause": None, "note": None}
-        checks = checks + [dict(row, summary="all that was asked for is here", evidence={})]
+        text = "all that was asked for is here"
+        checks = checks + [new_check("expectation", "X01", "passed", text)]
     decision = decide_verdict(checks, facts, options)
     proof = list(program.proof)
-    first = decision["first"]
+    first = decision.pop("first")
     if first is not None:
         mine = {"stage": first["stage"], "test": first["id"], "outcome": "failed", "detail": first["summary"]}
         proof = [dict(mine, evidence=first["evidence"])] + [p for p in proof if p["stage"] == first["stage"]]
     report = {"schema": SCHEMA, "probe": identity}
-    report.update({key: value for key, value in decision.items() if key not in _DROPPED})
-    report.update(
-        proof=proof,
-        checks=checks,
-        python=facts.get("python"),
-        machine=facts.get("machine"),
-        variables=facts.get("variables", {}),
-        gpus=facts.get("gpus", []),
-        driver=facts.get("driver"),
-        libraries=libraries,
-        frameworks=facts.get("frameworks", []),
-        copies=facts.get("copies", []),
-        differences=differences,
-        expectation=expect.get("cell"),
-        fingerprint=fingerprint(facts),
-        test_double=bool(facts.get("test_double")),
-        seconds=round(seconds, 3),
-    )
+    report.update(decision, proof=proof, checks=checks, libraries=libraries, differences=differences)
+    empty = {"variables": {}, "gpus": [], "frameworks": [], "copies": []}
+    for key in ("python", "machine", "variables", "gpus", "driver", "frameworks", "copies"):
+        report[key] = facts.get(key, empty.get(key))
+    report.update(expectation=expect.get("cell"), fingerprint=fingerprint(facts))
+    report.update(test_double=bool(facts.get("test_double")), seconds=round(seconds, 3))
     return report
 
 
@@ -71,7 +58,7 @@ def without_infinities(value):
 
 
 def fingerprint(facts):
-    """S01: what decides whether two sessions are alike, and a digest of it."""
+    """S01: the facts that tell two sessions apart, and a digest of them."""
     packages = {name: row["version"] for name, row in facts.get("packages", {}).items()}
     copies = {}
     for row in facts.get("libraries_found", ()):

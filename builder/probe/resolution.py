@@ -1,4 +1,4 @@
-"""E06 and E07: which file each framework and each cuDNN would get from the loader, and by which rule."""
+"""E06 and E07: the file that each framework and each cuDNN would get from the loader, and the rule."""
 
 import os
 
@@ -11,9 +11,9 @@ from .sublibraries import required_sublibraries, shim_major
 
 @stage("resolver", layer="resolver", timeout=30)
 def resolver_stage(ctx):
-    """Work out the loader's answers without loading."""
+    """Work out which file the loader gives, without loading."""
     loader = Loader()
-    _check_shims(ctx)
+    _check_shims(ctx, loader)
     _check_unversioned(ctx, loader)
 
 
@@ -25,15 +25,14 @@ def mixed_folders(candidate, loader):
     found = {}
     for name in required_sublibraries(major):
         answer = loader.resolve(name, shim)
-        if answer["path"] is None or os.path.realpath(os.path.dirname(answer["path"])) != home:
-            if answer["path"] is not None and os.path.dirname(os.path.realpath(answer["path"])) == home:
-                continue
+        path = answer["path"]
+        near = path and (os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path)))
+        if not near or home not in near:
             found[name] = answer
     return found
 
 
-def _check_shims(ctx):
-    loader = Loader()
+def _check_shims(ctx, loader):
     consumers, copies = ctx.facts.get("consumers", []), ctx.facts.get("copies", [])
     lost = [row for row in consumers if row["path"] is None and not row["optional"]]
     if lost and not ctx.without_cuda:
@@ -49,16 +48,12 @@ def _check_shims(ctx):
     mixed = {path: names for path, names in mixed.items() if names}
     ctx.fact("mixed", mixed)
     lines = ["%s by %s%s" % (r["path"], r["by"], " for " + r["for"] if r["for"] else "") for r in candidates]
-    note = None
-    if mixed:
-        note = (
-            "sub-libraries come from another folder than their shim; the cuDNN stage shows whether they fit"
-        )
-    ctx.passed("E06", "; ".join(lines), {"consumers": consumers, "mixed": mixed}, note=note)
+    apart = "sub-libraries come from another folder than their shim; the cuDNN stage shows whether they fit"
+    ctx.passed("E06", "; ".join(lines), {"consumers": consumers, "mixed": mixed}, note=mixed and apart)
 
 
 def _check_absence(ctx):
-    """No shim at all: a fault where a package, an expectation or left-over parts ask for one."""
+    """No shim at all: a fault if a package, an expectation or left-over parts ask for one."""
     orphans = ctx.facts.get("orphans", [])
     listed = sorted(n for n in ctx.facts.get("packages", {}) if n.startswith("nvidia-cudnn-cu"))
     evidence = {"orphans": orphans, "packages": listed, "expected": ctx.expect.get("cudnn")}
@@ -88,14 +83,11 @@ def _lost(row, copies):
 
 
 def _check_unversioned(ctx, loader):
-    """E07: names without a version number that cuDNN 8 (libnvrtc.so, libcuda.so) and Paddle (libcudnn.so)
-    open.
-    """
+    """E07: names without a number, which cuDNN 8 (libnvrtc.so, libcuda.so) and Paddle (libcudnn.so) open."""
     paddle = [row for row in ctx.facts.get("consumers", []) if row["framework"] == "paddle"]
     wheel_folders = find_wheel_folders(search_folders())
-    evidence = {}
-    for name in ("libcudnn.so", "libnvrtc.so", "libcuda.so"):
-        evidence[name] = loader.resolve(name)["path"]
+    names = ("libcudnn.so", "libnvrtc.so", "libcuda.so")
+    evidence = {name: loader.resolve(name)["path"] for name in names}
     fixed = os.environ.get("FLAGS_cudnn_dir", "/usr/local/cuda/lib64")
     unversioned = evidence["libcudnn.so"] or os.path.exists(os.path.join(fixed, "libcudnn.so"))
     in_wheel = any(os.path.exists(os.path.join(folder, "libcudnn.so.9")) for folder in wheel_folders)
@@ -104,5 +96,5 @@ def _check_unversioned(ctx, loader):
         ctx.fails("E07", text, "unversioned-name-missing", evidence)
         return
     absent = sorted(name for name, path in evidence.items() if path is None)
-    note = "not on the loader's path: %s" % ", ".join(absent) if absent else None
+    note = absent and "not on the loader's path: %s" % ", ".join(absent)
     ctx.passed("E07", "no installed framework needs an unversioned name that is missing", evidence, note=note)

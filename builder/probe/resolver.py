@@ -1,4 +1,4 @@
-"""Which file the dynamic loader gives for a name, and why: its search order, worked out without loading.
+"""The file that the dynamic loader gives for a name, and why: its search, worked out without loading.
 
 The order is that of ``man 8 ld.so``: DT_RPATH of the requester (unless it has a DT_RUNPATH),
 LD_LIBRARY_PATH, DT_RUNPATH of the requester, ``/etc/ld.so.cache``, the default folders. So a wheel with
@@ -16,9 +16,8 @@ class Loader(object):
     """The loader's view under one environment; reads the cache once and each file's header once."""
 
     def __init__(self, library_path=None, cache=None, defaults=None):
-        self.library_path = _split(
-            os.environ.get("LD_LIBRARY_PATH") if library_path is None else library_path
-        )
+        path = os.environ.get("LD_LIBRARY_PATH") if library_path is None else library_path
+        self.library_path = _split(path)
         self.cache = {}
         for name, path in read_cache() if cache is None else cache:
             self.cache.setdefault(name, path)
@@ -54,9 +53,9 @@ class Loader(object):
         return found + [(os.path.join(folder, name), "default folder") for folder in self.defaults]
 
     def resolve(self, name, requester=None, rpaths=()):
-        """{path, by, problem, passed}: the file the loader takes, None as path where it finds nothing.
+        """{path, by, problem, passed}: the file the loader takes, None as path if it finds nothing.
 
-        ``problem`` is what is wrong with the file that it takes or, where nothing is taken, with the last
+        ``problem`` says what is wrong with the file that it takes or, if it takes none, with the last
         one that it passed over; ``passed`` lists those.
         """
         passed = []
@@ -68,12 +67,8 @@ class Loader(object):
                 passed.append({"path": path, "by": by, "problem": header["problem"]})
                 continue
             return {"path": path, "by": by, "problem": header["problem"], "passed": passed}
-        return {
-            "path": None,
-            "by": None,
-            "problem": passed[-1]["problem"] if passed else None,
-            "passed": passed,
-        }
+        problem = passed[-1]["problem"] if passed else None
+        return {"path": None, "by": None, "problem": problem, "passed": passed}
 
     def _run_paths(self, requester):
         if requester is None:
@@ -84,9 +79,7 @@ class Loader(object):
 
 
 def _expand(text, requester):
-    """The folders of a run path. The loader takes $ORIGIN as the folder of the name it opened, be that a
-    link; as a framework may open the file itself, the real folder comes after it.
-    """
+    """The folders of a run path; $ORIGIN is that of the opened name, then that of the real file."""
     folders = []
     for path in (os.path.abspath(requester), os.path.realpath(requester)):
         origin = os.path.dirname(path)

@@ -4,7 +4,7 @@ import os
 import re
 
 from .isolation import user_path
-from .protocol import GROUNDWORK
+from .protocol import GROUNDWORK, new_check
 from .runner import execute, find_stage
 from .sublibraries import preload_order, shim_name
 
@@ -24,34 +24,23 @@ COUNTER_TESTS = tuple(sorted(_CLEARED)) + _ANEW + ("preloaded", "small", "unlimi
 
 
 class Program(object):
-    """What all runs share: options, facts so far, proof so far, and how to start the probe anew."""
+    """Shared by all runs: options, facts so far, proof so far, the command that starts the probe anew."""
 
     def __init__(self, options, command):
-        self.options = options
-        self.command = command
-        self.facts = {}
-        self.proof = []
+        self.options, self.command = options, command
+        self.facts, self.proof = {}, []
         self.timeout = options.get("timeout")
 
 
 class Run(object):
-    """See the module's first line; ``checks`` may be changed by the stage's judge, everything else is as
-    found.
-    """
+    """See the module's first line; the stage's judge may change ``checks``, and nothing else."""
 
     def __init__(self, program, stage, params, counter=()):
-        self.program = program
-        self.stage = stage
-        self.params = params
+        self.program, self.stage, self.params = program, stage, params
         self.counter = frozenset(counter)
-        self.checks = []
-        self.new_facts = []
-        self.ending = None
-        self.in_flight = None
+        self.checks, self.new_facts = [], []
+        self.ending = self.in_flight = self.mapped = self.kernel = None
         self.stdout = self.stderr = ""
-        self.seconds = 0.0
-        self.mapped = None
-        self.kernel = None
         self.excused = False
 
     @property
@@ -61,11 +50,11 @@ class Run(object):
 
     @property
     def sound(self):
-        """True where the child came to its end and no check failed."""
+        """True if the child came to its end and no check failed."""
         return self.ending["kind"] == "done" and not any(c["outcome"] == "failed" for c in self.checks)
 
     def start(self):
-        """Run the child and take in what it said."""
+        """Run the child and take in its checks and facts."""
         environment = self._environment()
         if environment is not None and self.program.command is None:
             text = "the probe has no file of its own here, so it cannot start anew with other variables"
@@ -86,16 +75,15 @@ class Run(object):
         return self
 
     def _facts_of_environment(self):
-        """The facts so far, with what lies where under the variables of this counter-test.
+        """The facts so far, with the places of files under the variables of this counter-test.
 
         Which file a name means was worked out under the parent's variables. A candidate is replaced by the
         one that the same program would get.
         """
         if not self.counter & {"cleared-env", "cleared-path"} or self.stage.layer in GROUNDWORK:
             return self.facts
-        fresh = dict(
-            run_named(self.program, "files", self.counter & {"cleared-env", "cleared-path"}).new_facts
-        )
+        cleared = self.counter & {"cleared-env", "cleared-path"}
+        fresh = dict(run_named(self.program, "files", cleared).new_facts)
         mine = self.params.get("candidate")
         if mine and fresh.get("candidates"):
             same = [row for row in fresh["candidates"] if row["for"] == mine["for"]]
@@ -127,7 +115,7 @@ class Run(object):
 
     def _take(self, outcome, limit):
         stack, last = [], {"t": None}
-        for line in outcome["lines"]:
+        for line in outcome.lines:
             last = line
             if line["t"] == "enter":
                 stack.append(line["call"])
@@ -135,44 +123,29 @@ class Run(object):
                 left = stack.pop()
                 self.in_flight = left if line.get("error") else None
             elif line["t"] == "check":
-                check = {
-                    key: line.get(key) for key in ("id", "outcome", "summary", "cause", "evidence", "note")
-                }
-                self.checks.append(dict(check, stage=self.stage.name))
+                self.checks.append({key: value for key, value in line.items() if key not in ("t", "at")})
             elif line["t"] == "fact":
                 self.new_facts.append((line["key"], line["value"]))
-        self.stdout, self.stderr = outcome["stdout"], outcome["stderr"]
-        self.seconds, self.mapped, self.kernel = outcome["seconds"], outcome["mapped"], outcome["kernel"]
+        self.stdout, self.stderr = outcome.stdout, outcome.stderr
+        self.mapped, self.kernel = outcome.mapped, outcome.kernel
+        more = {}
         if last["t"] == "end":
-            self.ending = {"kind": "done", "text": ""}
+            kind, text = "done", ""
         elif last["t"] == "raised":
-            self.ending = {
-                "kind": "raised",
-                "text": "%s: %s" % (last["kind"], last["text"]),
-                "trace": last["trace"],
-                "chain": last.get("chain", []),
-            }
-        elif outcome["hang"]:
-            self.ending = {"kind": "hang", "text": "no answer within %g s" % limit}
-        elif outcome["signal"] is not None:
-            self.ending = {
-                "kind": "signal",
-                "signal": outcome["signal"],
-                "text": signal_text(outcome["signal"]),
-            }
+            kind, text = "raised", "%s: %s" % (last["kind"], last["text"])
+            more = {"trace": last["trace"], "chain": last["chain"]}
+        elif outcome.hang:
+            kind, text = "hang", "no answer within %g s" % limit
+        elif outcome.signal is not None:
+            kind, text, more = "signal", signal_text(outcome.signal), {"signal": outcome.signal}
         else:
-            self.ending = {
-                "kind": "exit",
-                "code": outcome["code"],
-                "text": "exit status %s" % outcome["code"],
-            }
+            kind, text, more = "exit", "exit status %s" % outcome.code, {"code": outcome.code}
+        self.ending = dict(more, kind=kind, text=text)
         if stack:
             self.in_flight = stack[-1]
 
     def again(self, *counter, **params):
-        """The same stage once more under counter-tests, in a process of its own; nothing of it is
-        reported.
-        """
+        """The same stage once more under counter-tests; nothing of it is reported."""
         unknown = set(counter) - set(COUNTER_TESTS)
         if unknown:
             raise ValueError("no such counter-test: %s" % ", ".join(sorted(unknown)))
@@ -181,37 +154,22 @@ class Run(object):
 
     def prove(self, test, outcome, detail):
         """Add a line to the report's proof."""
-        self.program.proof.append(
-            {"stage": self.stage.name, "test": test, "outcome": outcome, "detail": detail}
-        )
+        row = {"stage": self.stage.name, "test": test, "outcome": outcome, "detail": detail}
+        self.program.proof.append(row)
 
     def fail(self, id, summary, cause, evidence=None):
         """Add a failed check, and give it back."""
-        check = {
-            "id": id,
-            "outcome": "failed",
-            "summary": summary,
-            "cause": cause,
-            "evidence": evidence or {},
-        }
-        check.update(note=None, stage=self.stage.name)
-        self.checks.append(check)
-        return check
+        self.checks.append(new_check(self.stage.name, id, "failed", summary, cause, evidence))
+        return self.checks[-1]
 
     def excuse(self, id, reason, evidence=None):
-        """Add a check that could not be run; what ended the run is thereby accounted for."""
-        check = {"id": id, "outcome": "not_run", "summary": reason, "cause": None, "evidence": evidence or {}}
-        check.update(note=None, stage=self.stage.name)
-        self.checks.append(check)
+        """Add a check that could not be run; it accounts for the end of the run."""
+        self.checks.append(new_check(self.stage.name, id, "not_run", reason, evidence=evidence))
         self.excused = True
-
-    def decide(self, check, cause):
-        """Set the cause of a failed check."""
-        check["cause"] = cause
 
 
 def signal_text(number):
-    """What a signal means for a library: ``killed by signal 7 (SIGBUS: ...)``."""
+    """The meaning of a signal for a library: ``killed by signal 7 (SIGBUS: ...)``."""
     meaning = {
         4: "SIGILL: an instruction that this processor lacks",
         6: "SIGABRT: the library gave up",

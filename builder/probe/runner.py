@@ -1,4 +1,4 @@
-"""Children: start one per stage, follow its lines, keep the tail of what it prints, stop it when time is up.
+"""Children: start one per stage, follow its lines, keep the tail of its output, stop it after its limit.
 
 A child is a fork of the parent, which is single-threaded and has never loaded CUDA; a counter-test that
 needs other start-up variables (the loader reads LD_LIBRARY_PATH only at exec) executes the probe's own file
@@ -27,21 +27,16 @@ TAIL = 64 << 10
 
 def find_stage(name):
     """The registered stage of this name, or None."""
-    for stage_row in STAGES:
-        if stage_row.name == name:
-            return stage_row
-    return None
+    return next((row for row in STAGES if row.name == name), None)
 
 
 def child_main(name, params, fd):
     """Run a stage in this process and leave; the exit status says nothing, the lines do."""
     ctx = Ctx(name, params, fd)
     try:
-        preload = params.get("preload") or ()
-        if preload:
-            for path in preload:
-                with ctx.call("dlopen %s" % os.path.basename(path)):
-                    open_library(path, mode=need_ctypes().RTLD_GLOBAL)
+        for path in params.get("preload") or ():
+            with ctx.call("dlopen %s" % os.path.basename(path)):
+                open_library(path, mode=need_ctypes().RTLD_GLOBAL)
         if params.get("path"):
             USER_PATH[:] = params["path"]
         if "unlimited" in ctx.counter:
@@ -69,23 +64,21 @@ def _causes_of(error):
 
 
 def flush_output():
-    """Write out what is buffered, so that a fork does not print it twice; false where nobody takes it."""
+    """Write out what is buffered, so that a fork does not print it twice; false if a stream is closed."""
     try:
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
     except (OSError, ValueError):
         return False
     return True
 
 
 def execute(name, params, timeout, environment=None, program=None, extend=False):
-    """Run one child to its end: a dict with what it said, printed and died of.
+    """Run one child to its end: a :class:`Child` with its lines, its output and its end.
 
     ``environment``: start-up variables for a new process image; None forks. ``program``: the command that
     starts the probe anew (``python cudnn_verify.py --child NAME``), needed with ``environment``.
     ``extend``: the child may ask for a longer limit.
-    Keys: lines, stdout, stderr, code, signal, hang, seconds, mapped, kernel.
     """
     flush_output()
     pipes = [_pipe() for _ in range(4)]
@@ -96,22 +89,15 @@ def execute(name, params, timeout, environment=None, program=None, extend=False)
     for index, (reader, writer) in enumerate(pipes):
         os.close(reader if index == 3 else writer)
     feed = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
-    child = _Child(pid, [pipe[0] for pipe in pipes[:3]], pipes[3][1], feed)
+    child = Child(pid, [pipe[0] for pipe in pipes[:3]], pipes[3][1], feed)
     try:
         child.follow(start + timeout, extend)
     finally:
         child.stop()
-    return {
-        "lines": child.lines(),
-        "stdout": child.text(1),
-        "stderr": child.text(2),
-        "code": child.code,
-        "signal": child.signal,
-        "hang": child.hang,
-        "seconds": round(time.time() - start, 3),
-        "mapped": child.mapped,
-        "kernel": child.kernel,
-    }
+    child.lines = _json_lines(child.buffers[0])
+    child.stdout, child.stderr = [data.decode("utf-8", "replace") for data in child.buffers[1:]]
+    child.seconds = round(time.time() - start, 3)
+    return child
 
 
 def _pipe():
@@ -160,19 +146,14 @@ def _no_core_dumps():
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
-class _Child(object):
+class Child(object):
     """The parent's end of a child: three pipes to read, one to write, and a clock."""
 
     def __init__(self, pid, readers, stdin, feed):
-        self.pid = pid
-        self.readers = readers
-        self.buffers = [b"", b"", b""]
-        self.stdin = stdin
-        self.feed = feed
+        self.pid, self.readers, self.stdin, self.feed = pid, readers, stdin, feed
+        self.buffers, self.began = [b"", b"", b""], time.time()
         self.code = self.signal = self.mapped = self.kernel = None
-        self.hang = False
-        self.over = False
-        self.began = time.time()
+        self.hang = self.over = False
         for fd in readers + [stdin]:
             fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
 
@@ -224,7 +205,7 @@ class _Child(object):
         self.stdin = None
 
     def _read(self, fd, index, once=False):
-        """Take what is there; false at the end of the stream (or, with ``once``, when nothing is there)."""
+        """Read the bytes at hand; false at the end of the stream, or with ``once`` if there are none."""
         try:
             data = os.read(fd, 65536)
         except OSError as error:
@@ -252,9 +233,7 @@ class _Child(object):
         return True
 
     def stop(self):
-        """Kill the child and what it started, and close our ends; a process stuck in the kernel is left
-        behind.
-        """
+        """Kill the child and what it started, and close our ends; one stuck in the kernel is left."""
         _kill_group(self.pid)
         deadline = time.time() + 5
         while not self._ended() and time.time() < deadline:
@@ -262,18 +241,16 @@ class _Child(object):
         for fd in self.readers + ([self.stdin] if self.stdin is not None else []):
             os.close(fd)
 
-    def lines(self):
-        """The JSON lines; what a killed child left half written is dropped."""
-        found = []
-        for line in self.buffers[0].decode("ascii", "replace").splitlines():
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue
-        return found
 
-    def text(self, index):
-        return self.buffers[index].decode("utf-8", "replace")
+def _json_lines(data):
+    """The JSON lines; what a killed child left half written is dropped."""
+    found = []
+    for line in data.decode("ascii", "replace").splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
 
 
 def _kill_group(pid):
@@ -294,7 +271,7 @@ def _wait(readers, writers, seconds):
 
 
 def kernel_state(pid):
-    """What the kernel says a process is doing: {state, wchan}; values are None where it does not tell."""
+    """The kernel's word on what a process is doing: {state, wchan}; None for an unknown value."""
     found = {"state": None, "wchan": None}
     try:
         with open("/proc/%d/status" % pid) as stream:

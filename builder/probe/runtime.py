@@ -33,27 +33,26 @@ def judge_toolkit(run):
     if run.ending["kind"] != "done":
         default_judge(run)
     for check in run.checks:
-        if check["outcome"] == "failed" and not (check["evidence"] or {}).get("problem"):
-            found = by_counter_tests(run, check, (check["evidence"] or {}).get("by") != "cuDNN")
+        if check["outcome"] == "failed" and not check["evidence"].get("problem"):
+            found = by_counter_tests(run, check, check["evidence"].get("by") != "cuDNN")
             mixed = MISSING_SYMBOL.search(check["summary"])
-            absent = ABSENT_LIBRARY.search((check["evidence"] or {}).get("builtins") or "")
+            absent = ABSENT_LIBRARY.search(check["evidence"].get("builtins") or "")
             if absent:
                 check["cause"] = absent_cause(absent.group(1), Loader(), run.facts)
                 check["summary"] = "%s: %s" % (check["summary"], check["evidence"]["builtins"])
             otherwise = check["cause"] or ("toolkit-mixed" if mixed else "toolkit-library-missing")
-            run.decide(check, found or otherwise)
+            check["cause"] = found or otherwise
 
 
 @stage("runtime", layer="runtime", timeout=60, judge=judge_toolkit)
 def runtime_stage(ctx):
-    """Find what is needed, then load NVRTC and let it compile."""
+    """Find the libraries that are needed, then load NVRTC and let it compile."""
     loader = Loader()
     wheel_folders = find_wheel_folders(search_folders())
     absent, answers = [], {}
     for name, requester, who in needed_libraries(ctx.facts, loader):
         path = loader.resolve(name, requester)["path"] or in_folders(name, wheel_folders)
-        if path is None and _beside(name, requester):
-            path = _beside(name, requester)
+        path = path or in_folders(name, [os.path.dirname(requester)])
         answers[name] = path
         if path is None:
             absent.append((name, who))
@@ -61,10 +60,8 @@ def runtime_stage(ctx):
     if absent:
         name, who = absent[0]
         cause = "nvrtc-missing" if name.startswith("libnvrtc") else "toolkit-library-missing"
-        text = "%s needs %s, which the loader does not find" % (
-            who,
-            ", ".join(n for n, w in absent if w == who),
-        )
+        names = ", ".join(n for n, w in absent if w == who)
+        text = "%s needs %s, which the loader does not find" % (who, names)
         if ctx.without_cuda:
             ctx.not_run("R02", "%s; %s" % (text, WITHOUT_CUDA), evidence)
         else:
@@ -76,9 +73,9 @@ def runtime_stage(ctx):
 
 
 def _load_blas(ctx, answers, evidence):
-    """Load the cuBLAS that would be used, which needs cuBLASLt of the same toolkit; false where that fails.
+    """Load the cuBLAS that would be used, which needs cuBLASLt of the same toolkit; false if that fails.
 
-    Not for PyTorch: its DT_RPATH decides for both, and its import shows what comes of it.
+    Not for PyTorch: its DT_RPATH decides for both, and its import shows the outcome.
     """
     if any(row["framework"] == "torch" for row in ctx.facts.get("consumers", ())):
         return True
@@ -97,16 +94,8 @@ def _load_blas(ctx, answers, evidence):
 
 def in_folders(name, folders):
     """The first folder's file of this name, or None."""
-    for folder in folders:
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            return path
-    return None
-
-
-def _beside(name, requester):
-    path = os.path.join(os.path.dirname(requester), name)
-    return path if os.path.exists(path) else None
+    paths = [os.path.join(folder, name) for folder in folders]
+    return next((path for path in paths if os.path.exists(path)), None)
 
 
 def needed_libraries(facts, loader):
@@ -174,10 +163,7 @@ def find_nvrtc(loader, wheel_folders, names=()):
 def _newest_nvrtc(loader, wheel_folders):
     names = {name for name, _ in read_cache() if re.match(r"libnvrtc\.so\.\d", name)}
     for folder in loader.library_path + wheel_folders:
-        try:
-            names.update(n for n in os.listdir(folder) if re.match(r"libnvrtc\.so\.\d", n))
-        except OSError:
-            continue
+        names.update(n for n in list_folder(folder) if re.match(r"libnvrtc\.so\.\d", n))
     for name in sorted(names, key=lambda n: numbers(n[len("libnvrtc.so.") :]), reverse=True):
         path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
         if path is not None and loader.header(path)["problem"] is None:
@@ -192,10 +178,8 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
     count = len(evidence["found"])
     summary = "%d needed CUDA librar%s found" % (count, "y" if count == 1 else "ies")
     if path is None:
-        note = None
-        if ctx.facts.get("candidates"):
-            note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
-        ctx.passed("R02", summary, evidence, note=note)
+        note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
+        ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
         return
     ctypes = need_ctypes()
     problem = loader.header(path)["problem"] or _wrong_soname(path, loader)
@@ -207,9 +191,8 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         with ctx.call("dlopen %s" % path):
             library = open_library(path)
     except OSError as error:
-        ctx.fails(
-            "R02", "%s does not load: %s" % (path, error), "nvrtc-missing", dict(evidence, dlerror=str(error))
-        )
+        evidence["dlerror"] = str(error)
+        ctx.fails("R02", "%s does not load: %s" % (path, error), "nvrtc-missing", evidence)
         return
     nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
@@ -229,7 +212,7 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
 
 
 def _builtins_problem(ctx, path):
-    """What the loader says about the builtins beside NVRTC; None if they load, or are not there."""
+    """The loader's message about the builtins beside NVRTC; None if they load, or are not there."""
     names = [name for name in list_folder(os.path.dirname(path)) if name.startswith("libnvrtc-builtins.so")]
     for name in names[:1]:
         try:

@@ -1,6 +1,4 @@
-"""What lies on this machine: every copy of cuDNN and of the CUDA libraries, and which copy would be
-loaded.
-"""
+"""Every copy of cuDNN and of the CUDA libraries on this machine, and the copy that would be loaded."""
 
 import os
 import re
@@ -58,9 +56,7 @@ def _places(folders, wheel_folders, loader):
 
 
 def _inventory(places, loader):
-    """Rows {name, path, real, kind, size, problem, soname}, one per folder entry; folders met twice count
-    once.
-    """
+    """Rows {name, path, real, kind, size, problem, soname}, one per entry of a folder; each folder once."""
     rows, seen = [], set()
     for folder, kind in places:
         real_folder = os.path.realpath(folder)
@@ -73,9 +69,8 @@ def _inventory(places, loader):
             path = os.path.join(folder, name)
             header = loader.header(path)
             row = {"name": name, "path": path, "real": os.path.realpath(path), "kind": kind}
-            row.update(size=header["size"], problem=header["problem"], soname=header["soname"])
-            row["problem"] = row["problem"] or another_library(name, header["soname"])
-            rows.append(row)
+            problem = header["problem"] or another_library(name, header["soname"])
+            rows.append(dict(row, size=header["size"], problem=problem, soname=header["soname"]))
     return rows
 
 
@@ -95,29 +90,20 @@ def _copies(libraries):
         for major in sorted(shims):
             version = folder_version(folder, major)
             missing = [name for name in required_sublibraries(major, version) if name not in names]
-            copy = {
-                "folder": folder,
-                "kind": by_folder[folder][0]["kind"],
-                "major": major,
-                "missing": missing,
-            }
-            copy["shim"] = os.path.join(folder, shim_name(major))
-            copy["version"] = version
-            copies.append(copy)
+            copy = {"folder": folder, "major": major, "version": version, "missing": missing}
+            shim = os.path.join(folder, shim_name(major))
+            copies.append(dict(copy, kind=by_folder[folder][0]["kind"], shim=shim))
     return copies, orphans
 
 
 def choose_candidates(scene):
     """The shims that programs here would load: [{path, by, for, preload}], each real file once.
 
-    With frameworks: what the loader gives each of them. Without: what the bare name gives, and the wheels'
-    copies, which are made to be opened by their path.
+    With frameworks: the file that each gets. Without: the file of the bare name, and those of the wheels,
+    which are made to be opened by their path.
     """
-    rows = [
-        {"path": c["path"], "by": c["by"], "for": c["framework"]}
-        for c in scene["consumers"]
-        if c["path"] is not None
-    ]
+    found = [row for row in scene["consumers"] if row["path"] is not None]
+    rows = [{"path": row["path"], "by": row["by"], "for": row["framework"]} for row in found]
     if not any(c["path"] is not None or not c["optional"] for c in scene["consumers"]):
         for major in (9, 8, 7):
             found = scene["loader"].resolve(shim_name(major))

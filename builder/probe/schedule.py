@@ -1,10 +1,8 @@
-"""All stages in their order, each in its child, and what came of them."""
+"""All stages in their order, each in its child, and their results."""
 
 from .judge import default_judge
 from .protocol import GROUNDWORK, LAYERS, STAGES
 from .run import Run
-
-_LISTS = {"framework": "frameworks"}
 
 
 class ProbeFaultError(Exception):
@@ -23,7 +21,7 @@ def run_all(program, only, progress):
             continue
         progress(row.name)
         sound = True
-        for params in _runs(row, program.facts):
+        for params in [{}] if row.runs is None else row.runs(program.facts):
             run = Run(program, row, params).start()
             _judge(row, run)
             checks.extend(run.checks)
@@ -55,16 +53,12 @@ def _layer_of(name):
     return max(LAYERS.index(row.layer) for row in STAGES if row.name == name)
 
 
-def _runs(row, facts):
-    return [{}] if row.runs is None else list(row.runs(facts))
-
-
 def _judge(row, run):
     kind = run.ending["kind"]
     if row.layer in GROUNDWORK + ("session",) and kind != "done":
         if kind == "raised":
             raise ProbeFaultError(row.name, run.ending["trace"])
-        _unanswered(row, run)
+        run.excuse("H01", "the %s stage: %s" % (row.name, run.ending["text"]), {"kernel": run.kernel})
         return
     if kind == "raised" and run.in_flight is None and row.layer not in ("framework", "coimport"):
         raise ProbeFaultError(row.name, run.ending["trace"])
@@ -77,29 +71,17 @@ def _judge(row, run):
             default_judge(run)
 
 
-def _unanswered(row, run):
-    check = {
-        "id": "H01",
-        "outcome": "not_run",
-        "cause": None,
-        "evidence": {"kernel": run.kernel},
-        "note": None,
-    }
-    check.update(stage=row.name, summary="the %s stage: %s" % (row.name, run.ending["text"]))
-    run.checks.append(check)
-
-
 def _take(facts, libraries, row, key, value):
-    if key in _LISTS:
-        rows = facts.setdefault(_LISTS[key], [])
+    if key == "framework":
+        rows = facts.setdefault("frameworks", [])
         # a stage tells early what it knows and completes it later
         rows[:] = [row for row in rows if row.get("name") != value.get("name")] + [value]
     elif key == "raw":
         facts.setdefault("raw", []).append(value)
     elif key == "libraries":
         for library in value or ():
-            entry = libraries.setdefault(library["path"], {"name": library["name"], "path": library["path"]})
-            entry.setdefault("mapped_by", [])
+            fresh = {"name": library["name"], "path": library["path"], "mapped_by": []}
+            entry = libraries.setdefault(library["path"], fresh)
             entry["version"] = library.get("version") or entry.get("version")
             if row.name not in entry["mapped_by"]:
                 entry["mapped_by"].append(row.name)

@@ -1,4 +1,4 @@
-"""A running process beside the probe (``--pid``, a notebook's kernel): how it started, what it holds."""
+"""A running process beside the probe (``--pid``, a notebook's kernel): its start, and its libraries."""
 
 import os
 
@@ -12,7 +12,7 @@ _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 def judge_session(run):
-    """Variables that were changed later matter only where cuDNN loads with them and not without."""
+    """Variables that were changed later matter only if cuDNN loads with them and not without."""
     late = dict(run.new_facts).get("late")
     if not late:
         return
@@ -50,10 +50,8 @@ def session_stage(ctx):
     if start is None or libraries is None:
         ctx.not_run("C05", "nothing can be seen of process %d" % pid)
         return
-    late = {}
-    for name in _LOADER_VARIABLES:
-        if start.get(name) != os.environ.get(name):
-            late[name] = (start.get(name), os.environ.get(name))
+    pairs = {name: (start.get(name), os.environ.get(name)) for name in _LOADER_VARIABLES}
+    late = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     ctx.fact("late", late)
     deleted = [row["path"] for row in libraries if row["deleted"]]
     evidence = {"pid": pid, "libraries": libraries, "late": late}
@@ -61,9 +59,6 @@ def session_stage(ctx):
         text = "process %d still holds %s, which was replaced on disk" % (pid, deleted[0])
         ctx.fails("C05", text, "stale-process", evidence)
         return
-    note = None
-    if late:
-        note = "%s differs from what the process was started with, and has no effect in it" % ", ".join(
-            sorted(late)
-        )
+    note = "%s differs from what the process was started with, and has no effect in it"
+    note = late and note % ", ".join(sorted(late))
     ctx.passed("C05", "process %d holds no library that is gone from disk" % pid, evidence, note=note)

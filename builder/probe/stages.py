@@ -1,4 +1,4 @@
-"""Every stage of the probe; importing them is what registers them."""
+"""Every stage of the probe; their import registers them."""
 
 from .coimport import coimport_stage
 from .convolution import convolution_stage

@@ -41,9 +41,7 @@ def preload_order(folder, major):
 
 
 def named_sublibraries(folder, major):
-    """Further sub-libraries that the ones at hand name as strings: 9.20 names an engine that is not
-    shipped.
-    """
+    """Further sub-libraries that the ones at hand name as strings: 9.20 names one that is not shipped."""
     if major < 9:
         return []
     pattern = re.compile(rb"libcudnn_[a-z_]+")
@@ -55,9 +53,7 @@ def named_sublibraries(folder, major):
 
 
 def folder_version(folder, major):
-    """The version in the shim's real file name (``libcudnn.so.9.10.2``); wheels have no such name, but a
-    header beside the library. None if nothing tells.
-    """
+    """The version in the shim's real file name, ``libcudnn.so.9.10.2``, or in a wheel's header; or None."""
     header = os.path.join(os.path.dirname(folder), "include", "cudnn_version.h")
     told = re.findall(r"#define CUDNN_(?:MAJOR|MINOR|PATCHLEVEL) +(\d+)", read_text(header, 1 << 16))
     if len(told) == 3 and int(told[0]) == major and os.path.basename(folder) == "lib":

@@ -2,7 +2,7 @@
 
 from .versions import numbers
 
-# What TensorFlow opens before it registers a GPU, by CUDA version: gpu_device.cc and dso_loader.cc in
+# Libraries that TensorFlow opens before it registers a GPU, by CUDA version: gpu_device.cc, dso_loader.cc in
 # https://github.com/tensorflow/tensorflow
 _TF_OPENS = (
     ((13, 0), "cudart.so.13 cublas.so.13 cublasLt.so.13 cufft.so.12 cusolver.so.12 cusparse.so.12"),
@@ -23,7 +23,7 @@ def tf_table(rows, version):
 
 
 def tensorflow_opens(cuda):
-    """File names for a build for this CUDA version (text); [] where the minor version is not known."""
+    """File names for a build for this CUDA version (text); [] if the minor version is not known."""
     version = numbers(cuda)[:2]
     if len(version) < 2 and (not version or version[0] < 12):
         return []

@@ -1,4 +1,4 @@
-"""One verdict, one cause: the first layer that failed; what came after it is a consequence."""
+"""One verdict, one cause: the first layer that failed; later failures are consequences."""
 
 from .causes import CAUSES, VERDICT_OF_SIDE
 from .expectation import asked_for
@@ -7,37 +7,24 @@ from .protocol import GROUNDWORK
 
 
 def decide_verdict(checks, facts, options):
-    """{verdict, cause, side, summary, remedy, commands, consequences} out of the checks in their order."""
+    """{verdict, cause, side, summary, remedy, commands, consequences, first} by the checks."""
     excuse_bystanders(checks, facts, options)
     excuse_proven(checks, facts)
     failed = [check for check in checks if check["outcome"] == "failed"]
-    if failed:
-        strong = [check for check in failed if not _steps_back(check)]
-        first = (strong or failed)[0]
-        cause = CAUSES[first["cause"]]
-        side = side_of(first)
-        rest = [check for check in failed if check is not first]
-        return {
-            "verdict": VERDICT_OF_SIDE[side],
-            "cause": cause.id,
-            "side": side,
-            "summary": "%s: %s" % (cause.title, first["summary"]),
-            "remedy": cause.remedy,
-            "commands": commands_here(facts, first),
-            "consequences": [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest],
-            "first": first,
-        }
-    verdict, summary = _without_failure(checks, facts, options)
-    return {
-        "verdict": verdict,
-        "cause": None,
-        "side": None,
-        "summary": summary,
-        "remedy": None,
-        "commands": [],
-        "consequences": [],
-        "first": None,
-    }
+    decision = dict.fromkeys(("cause", "side", "remedy", "first"))
+    if not failed:
+        verdict, summary = _without_failure(checks, facts, options)
+        return dict(decision, verdict=verdict, summary=summary, commands=[], consequences=[])
+    first = ([check for check in failed if not _steps_back(check)] or failed)[0]
+    cause, side = CAUSES[first["cause"]], side_of(first)
+    rest = [check for check in failed if check is not first]
+    decision.update(
+        verdict=VERDICT_OF_SIDE[side], cause=cause.id, side=side, remedy=cause.remedy, first=first
+    )
+    decision.update(summary="%s: %s" % (cause.title, first["summary"]), first=first)
+    decision["commands"] = commands_here(facts, first)
+    decision["consequences"] = [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest]
+    return decision
 
 
 def side_of(check):
@@ -48,14 +35,10 @@ def side_of(check):
 
 
 def _steps_back(check):
-    """True for what explains no failure, or less than any other finding would."""
-    evidence = check["evidence"] or {}
-    return bool(evidence.get("weak") or evidence.get("yields")) or _late(check)
-
-
-def _late(check):
-    """Findings that only stand where nothing else failed: they explain no failure."""
-    return check["cause"] in ("check-disabled", "expect-mismatch")
+    """True for findings that explain no failure, or less than any other finding would."""
+    evidence = check["evidence"]
+    late = check["cause"] in ("check-disabled", "expect-mismatch")
+    return bool(evidence.get("weak") or evidence.get("yields") or late)
 
 
 def excuse_bystanders(checks, facts, options):
@@ -70,25 +53,17 @@ def excuse_bystanders(checks, facts, options):
 
 
 def excuse_proven(checks, facts):
-    """A missed pin, or a file that is not as its package brought it, is a remark where every framework and
-    the raw convolution ran on the GPU all the same.
-    """
-    ran = {
-        check["stage"] for check in checks if check["id"] in ("C07", "F05") and check["outcome"] == "passed"
-    }
+    """A missed pin or a file of unknown origin is a remark if all convolutions ran on the GPU."""
+    ran = {c["stage"] for c in checks if c["id"] in ("C07", "F05") and c["outcome"] == "passed"}
     wanted = must_convolve(checks, facts)
     if facts.get("candidates") or not wanted:
         wanted = wanted | {"convolution"}
-    others = [c for c in checks if c["outcome"] == "failed" and not _excusable(c)]
-    if others or not wanted <= ran:
-        return
-    for check in checks:
-        if check["outcome"] == "failed":
+    failed = [c for c in checks if c["outcome"] == "failed"]
+    if wanted <= ran and all(
+        c["cause"] == "package-pin-mismatch" or c["evidence"].get("weak") for c in failed
+    ):
+        for check in failed:
             check.update(outcome="passed", cause=None, note="and yet it works: " + check["summary"])
-
-
-def _excusable(check):
-    return check["cause"] == "package-pin-mismatch" or bool((check["evidence"] or {}).get("weak"))
 
 
 def must_convolve(checks, facts):
@@ -121,7 +96,7 @@ def _without_failure(checks, facts, options):
 
 
 def _with_gpu(checks, facts, but):
-    """``works`` where nothing failed and nothing that had to convolve on the GPU was left out."""
+    """``works`` if nothing failed, and all that has to convolve on the GPU did."""
     passed = {(c["stage"], c["id"]) for c in checks if c["outcome"] == "passed"}
     raw = ("convolution", "C07") in passed
     in_frameworks = sorted(stage for stage, number in passed if number == "F05")

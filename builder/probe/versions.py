@@ -31,7 +31,7 @@ def numbers(text):
 
 
 def cudnn_rule(compiled, loaded, strict=False):
-    """The cause id that forbids this pair of cuDNN versions, or None where it is allowed.
+    """The cause id that forbids this pair of cuDNN versions, or None if it is allowed.
 
     From cuDNN 7 on a library x.y serves whatever was built for x.z with z <= y, patches do not matter, and
     nothing crosses a major version:

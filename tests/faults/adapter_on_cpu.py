@@ -26,10 +26,10 @@ ctx = Ctx(name, {}, os.open(os.devnull, os.O_WRONLY))
 framework = framework_by_stage(name, ctx)
 framework.load()
 if sys.argv[3:] == ["graph"]:
-    framework.tf.compat.v1.disable_eager_execution()
+    framework.api.compat.v1.disable_eager_execution()
     framework.eager = False
 if name == "jax":
-    place = framework.jax.local_devices(backend="cpu")[0]
+    place = framework.api.local_devices(backend="cpu")[0]
     framework._place = lambda device: place
     CPU["jax"] = "cpu"
 case, bias = answers(), [3, -2, 5, -7]

@@ -147,7 +147,7 @@ class _JaxWithoutGpu:
 
 def _jax(message: str, **facts: Any) -> Jax:
     framework = Jax(SimpleNamespace(facts=facts, no_gpu=False))
-    framework.jax = _JaxWithoutGpu(message)
+    framework.api = _JaxWithoutGpu(message)
     return framework
 
 
@@ -197,7 +197,7 @@ _NO_GPU = "Unable to initialize backend 'cuda': FAILED_PRECONDITION: No visible 
 def test_jax_that_raises_for_want_of_a_gpu_is_asked_for_the_cpu() -> None:
     framework = _jax(_NO_GPU, gpu_state="none")
     assert framework.touch() == ()
-    assert framework.jax.platforms == {"jax_platforms": "cpu"}
+    assert framework.api.platforms == {"jax_platforms": "cpu"}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_whatever_else_jax_raises_is_a_failure(message: str, state: str) -> None
     framework = _jax(message, gpu_state=state)
     with pytest.raises(RuntimeError, match="Unable to initialize"):
         framework.touch()
-    assert not framework.jax.platforms
+    assert not framework.api.platforms
 
 
 def test_onnx_model_is_well_formed() -> None:
@@ -413,5 +413,5 @@ def test_onnxruntime_does_not_answer_for_the_driver(tmp_path: Path) -> None:
     needed = ("libcuda.so.1", "libcublas.so.13")
     provider = write_elf(capi / "libonnxruntime_providers_cuda.so", needed=needed)
     framework = Onnxruntime(SimpleNamespace(facts={}))
-    framework.ort = SimpleNamespace(__file__=str(tmp_path / "onnxruntime/__init__.py"))
+    framework.api = SimpleNamespace(__file__=str(tmp_path / "onnxruntime/__init__.py"))
     assert framework.wanted() == (["libcublas.so.13"], [str(provider)])

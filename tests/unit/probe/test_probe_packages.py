@@ -166,9 +166,9 @@ def test_equal_sizes_are_told_apart_by_their_hash(p02, tmp_path):
 
 
 def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
-    path = "nvidia/cudnn/lib/libcudnn.so.9"
-    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: b"shim"})
-    install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: b"shim"})
+    path, shim = "nvidia/cudnn/lib/libcudnn.so.9", write_elf(tmp_path / "shim").read_bytes()
+    install(tmp_path, "nvidia-cudnn-cu12", "9.10.2.21", files={path: shim})
+    install(tmp_path, "nvidia-cudnn-cu11", "9.10.2.21", files={path: shim})
     check = p02(tmp_path)
     assert check["outcome"] == "passed"
     assert "two owners" in check["note"]

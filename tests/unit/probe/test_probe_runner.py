@@ -167,11 +167,6 @@ def test_a_line_cut_in_half_is_dropped(run_stage):
     assert [check["summary"] for check in run.checks] == ["whole"]
 
 
-def test_a_wrong_outcome_is_a_fault_of_the_stage(run_stage):
-    run = run_stage(lambda ctx: ctx.check("C01", "skipped", "no"))
-    assert run.ending["text"].startswith("ValueError: no such outcome")
-
-
 def test_counter_tests_need_a_file_of_our_own(run_stage):
     run = run_stage(lambda ctx: None)
     assert run.again("cleared-path").ending["kind"] == "unavailable"
@@ -194,7 +189,7 @@ def test_a_counter_test_starts_anew_without_the_variable(tmp_path, monkeypatch):
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     big = list(range(50000))
     outcome = execute("any", {"big": big}, 20, environment, [sys.executable, str(teller)])
-    assert outcome["lines"][0]["value"] == [None, 49999]
+    assert outcome.lines[0]["value"] == [None, 49999]
     assert len(json.dumps(big)) > 64 << 10, "more than a pipe holds"
 
 

@@ -23,7 +23,7 @@ def set_device(name):
 
 class Tensor:
     def __init__(self, values, shape):
-        self.values, self.shape, self.place = values, shape, "Place(cpu)"
+        self.values, self.shape, self.place, self.grad = values, shape, "Place(cpu)", 0.0
 
     def reshape(self, shape):
         return Tensor(self.values, tuple(shape) if shape != [-1] else None)
@@ -37,30 +37,27 @@ class Tensor:
     def numpy(self):
         return self.values
 
+    def mean(self, axes):
+        assert axes == [2, 3]
+        return self
+
+    def __sub__(self, change):
+        assert change == 0.0
+        return self
+
+    def __matmul__(self, _):
+        return self
+
 
 def to_tensor(values, dtype):
     return Tensor([float(value) for value in values], (len(values), dtype))
 
 
-def _conv2d(x, w, padding):
+def _conv2d(x, w, bias=None, padding=0):
     assert padding == 1
+    if x.shape[0] > 1:
+        return x  # of training the losses alone are looked at
     return Tensor(convolve(x.values, x.shape, w.values, w.shape), None)
-
-
-class _Layer:
-    def __init__(self, *_, **__):
-        self.weight = self.bias = SimpleNamespace(set_value=lambda value: None, place="Place(cpu)")
-
-
-class _Net(list):
-    def __init__(self, *layers):
-        super().__init__(layers)
-
-    def __call__(self, x):
-        return x
-
-    def parameters(self):
-        return []
 
 
 class _Loss(float):
@@ -70,14 +67,5 @@ class _Loss(float):
 
 _losses = (_Loss(2.0 * 0.5**step) for step in range(100))
 nn = SimpleNamespace(
-    functional=SimpleNamespace(conv2d=_conv2d, mse_loss=lambda found, wanted: next(_losses)),
-    Sequential=_Net,
-    Conv2D=_Layer,
-    ReLU=_Layer,
-    AdaptiveAvgPool2D=_Layer,
-    Flatten=_Layer,
-    Linear=_Layer,
-)
-optimizer = SimpleNamespace(
-    SGD=lambda learning_rate, parameters: SimpleNamespace(step=lambda: None, clear_grad=lambda: None)
+    functional=SimpleNamespace(conv2d=_conv2d, relu=lambda y: y, mse_loss=lambda found, wanted: next(_losses))
 )

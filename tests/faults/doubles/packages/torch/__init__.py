@@ -48,7 +48,7 @@ float32, float16, bfloat16 = "float32", "float16", "bfloat16"
 
 class Tensor:
     def __init__(self, values, shape, device="cpu"):
-        self.values, self.shape, self.device, self.grad, self.inputs = values, shape, device, None, None
+        self.values, self.shape, self.device, self.grad, self.inputs = values, shape, device, 0.0, None
 
     def reshape(self, *shape):
         shape = shape[0] if isinstance(shape[0], (tuple, list)) else shape
@@ -58,8 +58,15 @@ class Tensor:
         where = _settings.get("device", device) if device != "cpu" else device
         return Tensor(self.values, self.shape, where)
 
-    def __isub__(self, change):
+    def __sub__(self, change):
         assert change == 0.0
+        return Tensor(self.values, self.shape, _settings.get("train_device", self.device))
+
+    def __matmul__(self, _):
+        return self
+
+    def mean(self, axes):
+        assert axes == [2, 3]
         return self
 
     def requires_grad_(self):
@@ -72,12 +79,6 @@ class Tensor:
 
     def tolist(self):
         return list(self.values)
-
-    def copy_(self, other):
-        self.values = other.values
-
-    def zero_(self):
-        self.values = [0.0]
 
     def backward(self, dy):
         x, w = self.inputs
@@ -92,6 +93,8 @@ def tensor(values, dtype=None):
 
 
 def _conv2d(x, w, bias=None, padding=0):
+    if x.shape[0] > 1:
+        return x  # of training the losses alone are looked at
     stumble(_settings, "conv" if bias is None else "fused")
     values = convolve(x.values, x.shape, w.values, w.shape)
     if bias is not None:
@@ -116,36 +119,10 @@ class _Loss:
         _Loss.steps += 1
 
     def backward(self):
-        for weight in _weights:
-            weight.grad = 0.0
+        pass
 
-    def item(self):
+    def __float__(self):
         return self.value
-
-
-_weights = []
-
-
-class _Layer:
-    def __init__(self, *_, **__):
-        self.weight, self.bias = Tensor([0.0], (1,)), Tensor([0.0], (1,))
-        _weights.extend((self.weight, self.bias))
-
-
-class _Net:
-    def __init__(self, *layers):
-        self.layers = layers
-
-    def __getitem__(self, index):
-        return self.layers[index]
-
-    def __call__(self, x):
-        return x
-
-    def to(self, device):
-        for layer in self.layers:
-            layer.weight.device = _settings.get("train_device", device)
-        return self
 
 
 nn = SimpleNamespace(
@@ -154,18 +131,4 @@ nn = SimpleNamespace(
         relu=lambda y: Tensor([max(0.0, value) for value in y.values], y.shape, y.device),
         mse_loss=lambda found, wanted: _Loss(),
     ),
-    Sequential=_Net,
-    Conv2d=_Layer,
-    ReLU=_Layer,
-    AdaptiveAvgPool2d=_Layer,
-    Flatten=_Layer,
-    Linear=_Layer,
 )
-
-
-class no_grad:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        return False
