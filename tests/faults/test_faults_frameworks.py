@@ -31,6 +31,18 @@ def test_framework_fault_gets_its_cause(row: Fault, scene: Scene) -> None:
     assert outcome.unlisted() == []
 
 
+@pytest.mark.parametrize("name", ["tensorflow", "onnxruntime"])
+def test_a_build_for_cuda_computes_on_the_cpu_where_no_cuda_is_asked_for(name: str, scene: Scene) -> None:
+    """``cuda: none``: both import and convolve without a library of CUDA."""
+    faults_real_frameworks.install(scene, name)
+    assert scene.run().report["verdict"] == "broken"
+    scene.expect(cuda={"provider": "none", "version": None}, cudnn=None, frameworks={})
+    outcome = scene.run()
+    assert (outcome.report["verdict"], outcome.report["cause"]) == ("unverified", None)
+    check = next(c for c in outcome.report["checks"] if c["id"] == "F05")
+    assert check["evidence"]["on the CPU"] == "the same convolution is right"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("tensorflow",), ("tensorflow", "graph"), ("jax",), ("onnxruntime",), ("paddle",)],
