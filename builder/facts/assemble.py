@@ -12,11 +12,19 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.facts.frameworks import FrameworkRow
-from builder.facts.versions import at_least, exact_pin, key, lower_bound, more_exact, requirement, short
+from builder.facts.versions import (
+    at_least,
+    canonical,
+    exact_pin,
+    key,
+    lower_bound,
+    more_exact,
+    requirement,
+    short,
+)
 from builder.facts.wheel import metadata_of
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
@@ -150,7 +158,7 @@ _EXTRA = r"""\s*(?:and\s*)?extra == ["'][^"']*["']"""
 def _plain(parsed: Requirement) -> str:
     extras = f"[{','.join(sorted(parsed.extras))}]" if parsed.extras else ""
     clauses = ",".join(sorted((str(clause) for clause in parsed.specifier), reverse=True))
-    return f"{canonicalize_name(parsed.name)}{extras}{clauses}"
+    return f"{canonical(parsed.name)}{extras}{clauses}"
 
 
 def _holds(parsed: Requirement, extra: str, python: str) -> bool:

@@ -6,9 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.errors import RtbuildError
+from builder.facts.versions import canonical
 from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def page(name: str, index: Index, url: str | None = None) -> Files:
 
 def pages(names: Iterable[str], index: Index) -> dict[str, Files]:
     """The pages of several projects, by canonical name."""
-    wanted = sorted({canonicalize_name(name) for name in names})
+    wanted = sorted({canonical(name) for name in names})
     with ThreadPoolExecutor(_THREADS) as pool:
         return dict(zip(wanted, pool.map(lambda name: page(name, index), wanted), strict=True))
 

@@ -10,12 +10,10 @@ import heapq
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
-from builder.facts.versions import at_least, contains, key, major, pinned, requirement, short
+from builder.facts.versions import at_least, canonical, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
@@ -41,7 +39,7 @@ def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> 
     parsed = requirement(text)
     if parsed is None:
         raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
-    distribution = canonicalize_name(parsed.name)
+    distribution = canonical(parsed.name)
     table = known.frameworks.get(table_name(distribution))
     if table is None:
         raise UsageError(
@@ -99,7 +97,7 @@ def _ways(
     table: FrameworkTable, row: FrameworkRow, parsed: Requirement, version: str, *, listed: bool
 ) -> Iterator[Choice]:
     """``listed``: the user's own indexes have the variant, so the cell has to name none."""
-    name = canonicalize_name(parsed.name)
+    name = canonical(parsed.name)
     local = next((c.version.split("+")[1] for c in parsed.specifier if "+" in c.version), None)
     if table.name == "torch":
         if local is not None and local != row.variant:
@@ -156,7 +154,7 @@ def _together(combination: tuple[Choice, ...]) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _exact_pins(choice: Choice) -> tuple[tuple[str, str], ...]:
     parsed = [requirement(text) for text in choice.row.pins] if choice.brings else []
-    return tuple((canonicalize_name(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
+    return tuple((canonical(r.name), exact) for r in parsed if r is not None and (exact := pinned(r)))
 
 
 def common_pythons(combination: tuple[Choice, ...]) -> list[str]:
@@ -217,7 +215,7 @@ def cudnn_bound(
     cards = [card for gpu in gpus if (card := card_of(gpu, known)) is not None]
     majors = {major(version) for version in built}
     for pin in pins:
-        row = known.wheels.get(canonicalize_name(pin.name))
+        row = known.wheels.get(canonical(pin.name))
         if row is None or "cudnn" not in row.name or pinned(pin) is not None:
             continue
         admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)

@@ -112,7 +112,6 @@ class FrameworkTable:
     """All rows of one framework, the oldest first. ``name`` is its distribution on the package index."""
 
     name: str
-    import_name: str
     title: str
     rows: tuple[FrameworkRow, ...] = ()
     date: str | None = None
@@ -135,10 +134,6 @@ class FrameworkTable:
         public = _trimmed(version.partition("+")[0])
         names = [distribution] if distribution else sorted({row.distribution for row in self.rows})
         return [row for name in names for row in self._by_release.get((name, public), ())]
-
-    def released(self, version: str, distribution: str | None = None) -> bool:
-        """Whether such a release was read."""
-        return bool(self.of(version, distribution))
 
     def row(self, version: str, variant: str = "", distribution: str | None = None) -> FrameworkRow | None:
         """The row of a release; without a variant, the default index's."""

@@ -11,12 +11,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
 from builder.facts import binary
 from builder.facts.assigned import assignments, version_text
 from builder.facts.elf import needs_of
-from builder.facts.versions import more_exact
+from builder.facts.versions import canonical, more_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +46,7 @@ class WheelPart:
 
 def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]:
     """The parts to read of a distribution's wheel, in the order in which they are believed."""
-    name = canonicalize_name(distribution)
+    name = canonical(distribution)
     for pattern, parts in _PARTS.items():
         if re.fullmatch(pattern, name):
             return tuple(part for part in parts if part.other is other)

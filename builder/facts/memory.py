@@ -8,11 +8,9 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
 from builder import resources
 from builder.facts import BaseTruth, Truth, truth_of_pinned
-from builder.facts.versions import requirement
+from builder.facts.versions import canonical, requirement
 from builder.facts.wheelcache import cached_truth
 from builder.files import read_cached, write_cached
 from builder.model import RegistryBase
@@ -107,11 +105,11 @@ def framework_wheels(cell: Cell, pinned: Pinned | None) -> tuple[Wheel, ...]:
     """The frameworks' wheels of a lock, and JAX's plug-in, which holds its pins."""
     if pinned is None:
         return ()
-    names = {canonicalize_name(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
+    names = {canonical(r.name) for text in cell.frameworks if (r := requirement(text)) is not None}
     return tuple(
         wheel
         for wheel in pinned.wheels
-        if canonicalize_name(wheel.name) in names or re.fullmatch(r"jax[-_]cuda\d+[-_]plugin", wheel.name)
+        if canonical(wheel.name) in names or re.fullmatch(r"jax[-_]cuda\d+[-_]plugin", wheel.name)
     )
 
 

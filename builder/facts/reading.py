@@ -14,14 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.errors import ImageMissingError, RtbuildError
 from builder.facts import BaseTruth, truth_of_base
 from builder.facts.availability import page
 from builder.facts.deep import read_deep
 from builder.facts.memory import base_reference, framework_wheels, together
 from builder.facts.unlocked import choose, distributions
+from builder.facts.versions import canonical
 from builder.facts.wheel import with_deep
 from builder.facts.wheelmeta import truth_of_wheel
 from builder.model import Wheel
@@ -81,7 +80,7 @@ def read(
 
         def one(item: tuple[Wheel, tuple[str, ...]]) -> tuple[WheelTruth | None, tuple[str, ...], int]:
             wheel, extra = item
-            return _wheel(wheel, offered[canonicalize_name(wheel.name), extra], index, memory, deep=deep)
+            return _wheel(wheel, offered[canonical(wheel.name), extra], index, memory, deep=deep)
 
         about_wheels = dict(zip(wheels, pool.map(one, wheels.values()), strict=True))
         about_bases = dict(zip(bases, asked, strict=True))
@@ -104,7 +103,7 @@ def read(
 def _distributions(cell: Cell, pinned: Pinned | None) -> tuple[str, ...]:
     if pinned is None:
         return distributions(cell)
-    return tuple(canonicalize_name(wheel.name) for wheel in framework_wheels(cell, pinned))
+    return tuple(canonical(wheel.name) for wheel in framework_wheels(cell, pinned))
 
 
 Offered = Mapping[tuple[str, tuple[str, ...]], "Files"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
+from builder.facts.versions import canonical
 from builder.model import RegistryBase
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Truth:
     """Wheels and bases that could not be read, each with the reason."""
 
     def wheel(self, name: str) -> WheelTruth | None:
-        wanted = canonicalize_name(name)
+        wanted = canonical(name)
         return next((wheel for wheel in self.wheels if wheel.name == wanted), None)
 
 
@@ -101,9 +100,7 @@ def truth_of_pinned(pinned: Pinned, read: tuple[WheelTruth, ...] = ()) -> Truth:
     by_hash = {wheel.sha256: wheel for wheel in read}
     wheels = tuple(
         by_hash.get(wheel.sha256)
-        or WheelTruth(
-            name=canonicalize_name(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256
-        )
+        or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
         for wheel in pinned.wheels
     )
     base = truth_of_base(pinned.base) if isinstance(pinned.base, RegistryBase) else None

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from builder.facts import tables
 from builder.facts.base import system_of, tag_of
 from builder.facts.truth import Truth
-from builder.facts.versions import requirement
+from builder.facts.versions import canonical, requirement
 from builder.index import target
 
 if TYPE_CHECKING:
@@ -47,13 +46,13 @@ def distributions(cell: Cell) -> tuple[str, ...]:
     for text in cell.frameworks:
         parsed = requirement(text)
         if parsed is not None:
-            found.append(canonicalize_name(parsed.name))
+            found.append(canonical(parsed.name))
             found += _plugins(parsed)
     return tuple(found)
 
 
 def _plugins(parsed: Requirement) -> Iterator[str]:
-    if canonicalize_name(parsed.name) == "jax":
+    if canonical(parsed.name) == "jax":
         names = {match[0] for extra in parsed.extras if (match := re.match(r"cuda\d+", extra))}
         yield from sorted(f"jax-{name}-plugin" for name in names)
 
@@ -69,7 +68,7 @@ def choose(cell: Cell, page: Page) -> Iterator[Chosen]:
         parsed = requirement(text)
         if parsed is None:
             continue
-        first = _one(parsed, page(canonicalize_name(parsed.name), cell.index), fitting, cell)
+        first = _one(parsed, page(canonical(parsed.name), cell.index), fitting, cell)
         yield first
         if first.file is not None:
             for name in _plugins(parsed):
@@ -78,7 +77,7 @@ def choose(cell: Cell, page: Page) -> Iterator[Chosen]:
 
 
 def _one(parsed: Requirement, files: Files, fitting: dict[Tag, int], cell: Cell) -> Chosen:
-    name = canonicalize_name(parsed.name)
+    name = canonical(parsed.name)
     if isinstance(files, str):
         return Chosen(name, why=f"{name} could not be read: {files}")
     admitted = [(version, file) for version, file in _wheels(files) if parsed.specifier.contains(version)]

@@ -12,12 +12,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
-
 from builder.facts.elf import Needs, needs_of
 from builder.facts.inside import add, linked_cudnn, values_of
 from builder.facts.truth import WheelTruth
-from builder.facts.versions import exact_pin, key, short
+from builder.facts.versions import canonical, exact_pin, key, short
 from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ _LINKED = ("torch/lib/libtorch_global_deps.so", "onnxruntime/capi/libonnxruntime
 def members_of(file: str) -> tuple[str, ...]:
     """The small members worth reading of the wheel with this file name, besides its ``METADATA``."""
     parts = file.split("-")
-    name = canonicalize_name(parts[0])
+    name = canonical(parts[0])
     if name in {"tensorflow", "tensorflow-gpu", "tensorflow-cpu"} and len(parts) > 1:
         return _of_tensorflow(parts[0], parts[1])
     plugin = re.fullmatch(r"jax-cuda(\d+)-plugin", name)
@@ -114,7 +112,7 @@ def _from_name(file: str) -> tuple[str, str, tuple[str, ...]]:
     wheel = wheel_name(file)
     if wheel is None:
         parts = file.removesuffix(".whl").split("-")
-        return canonicalize_name(parts[0]), parts[1] if len(parts) > 1 else "", ()
+        return canonical(parts[0]), parts[1] if len(parts) > 1 else "", ()
     return wheel.name, str(wheel.version), tuple(sorted(str(tag) for tag in wheel.tags))
 
 
@@ -135,7 +133,7 @@ def metadata_of(text: str | bytes | None) -> Metadata:
     def lines(name: str) -> tuple[str, ...]:
         return tuple(str(line) for line in message.get_all(name) or ())
 
-    extras = tuple(canonicalize_name(name) for name in lines("Provides-Extra"))
+    extras = tuple(canonical(name) for name in lines("Provides-Extra"))
     return Metadata(next(iter(lines("Requires-Python")), None) or None, lines("Requires-Dist"), extras)
 
 

@@ -79,7 +79,7 @@ def _no_such_release(framework: CellFramework) -> str | None:
     # a name that its maker gave up ends before the others of its table do
     newest = key(table.newest)
     inside = key(known[0]) <= key(public) and (key(public) <= newest or key(public)[:2] == newest[:2])
-    if not inside or table.released(version, name):
+    if not inside or table.of(version, name):
         return None
     line = [v for v in known if key(v)[:2] == key(public)[:2]]
     near = f"there are {', '.join(line)}" if line else f"releases go from {known[0]} to {known[-1]}"

@@ -142,7 +142,7 @@ def test_every_pytorch_of_the_default_index_has_its_architectures() -> None:
 
 @pytest.mark.parametrize("version", ["2.15.1", "2.9.7", "1.8.9"])
 def test_a_release_that_does_not_exist_has_no_row(version) -> None:
-    assert not TABLES.frameworks["torch"].released(version)
+    assert not TABLES.frameworks["torch"].of(version)
     assert TABLES.frameworks["torch"].row(version, "cu126") is None
 
 
