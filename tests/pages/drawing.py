@@ -23,11 +23,12 @@ STEPS = (
     ("Decision", "publish.gate", "decide", "publish"),
 )
 """Value, the module and function that return it, and the command that ends there."""
-WIDTH, BOX, FLOOR, LEFT = 960, 80, 58, 20
+WIDTH, BOX, FLOOR, LEFT = 960, 80, 72, 20
 _STYLE = """
 text { font: 12.5px system-ui, sans-serif; fill: #1b1f24; }
 .small { font-size: 10.5px; fill: #4d5661; }
 .name { font-weight: 700; }
+.long { font-size: 11px; }
 .code { font-family: ui-monospace, monospace; }
 rect { fill: #f3f5f8; stroke: #8893a0; }
 .value { fill: #e3edf9; stroke: #0b57a4; }
@@ -56,7 +57,7 @@ def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
         parts.append(
             f'<rect class="value" x="{x:.0f}" y="40" width="{step - 14:.0f}" height="{BOX}" rx="6"/>'
         )
-        parts.append(_text(x + 8, 60, value, "name"))
+        parts.append(_text(x + 8, 60, value, "name long" if len(value) > 11 else "name"))
         parts.append(_text(x + 8, 77, f"{function}()", "small code"))
         parts.append(_text(x + 8, 94, f"in {module.partition('.')[0]}", "small"))
         parts.append(_text(x + 8, 111, f"rtbuild {command}", "small"))
@@ -64,17 +65,16 @@ def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
             parts.append(f'<path d="M{x - 13:.0f} 80 h11 m-5 -4 l5 4 l-5 4"/>')
     y = 158
     parts.append(_text(LEFT, y, "Floors: a room imports only from lower floors", "name"))
-    for height, rooms in reversed(list(enumerate(floors))):
+    for height, named in reversed(list(enumerate(floors))):
         y += 10
+        rooms = [room for room in named if room != "__init__"]
         width = (WIDTH - 2 * LEFT - 30) / len(rooms)
         parts.append(_text(LEFT, y + 34, str(height), "name"))
         for number, room in enumerate(rooms):
             x = LEFT + 30 + number * width
             parts.append(f'<rect x="{x:.0f}" y="{y}" width="{width - 8:.0f}" height="{FLOOR}" rx="6"/>')
             parts.append(_text(x + 8, y + 18, room, "name code"))
-            lines = textwrap.wrap(
-                _said(package, room), int((width - 24) / 5.9), max_lines=2, placeholder=" …"
-            )
+            lines = _fitting(_said(package, room), int((width - 24) / 5.9))
             parts += [_text(x + 8, y + 34 + 14 * row, line, "small") for row, line in enumerate(lines)]
         y += FLOOR
     apart = "builder/probe and builder/runtime stand apart: they go into images, and nothing imports them."
@@ -83,6 +83,15 @@ def drawing(package: Path, floors: Sequence[Sequence[str]]) -> str:
     title = "The values of rtbuild from a matrix to a publication, and the floors of its code"
     root = _ROOT.format(xmlns=_NAMESPACE, width=WIDTH, height=y + 40, title=title)
     return f"{root}\n<style>{_STYLE}</style>\n{body}\n</svg>\n"
+
+
+def _fitting(text: str, columns: int) -> list[str]:
+    """At most three lines: of the whole text, else of its first clause, else with an ellipsis."""
+    for shorter in (text, text.partition(":")[0], text.partition(",")[0]):
+        lines = textwrap.wrap(shorter, columns)
+        if len(lines) <= 3:
+            return lines
+    return textwrap.wrap(text, columns, max_lines=3, placeholder=" …")
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:
