@@ -364,7 +364,6 @@ class Difference:
 class Report:
     """The probe's findings in one image on one machine. ``document`` is the probe's own JSON, unchanged."""
 
-    cell_id: str
     image: str
     """:attr:`Image.content` of the image that was probed."""
     digest: str

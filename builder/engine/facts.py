@@ -26,9 +26,6 @@ class GpuFacts:
     """The way in which this engine hands GPUs to a container; None if it has none."""
     traces: tuple[str, ...]
     """Signs of a GPU here: device nodes, a loaded driver. Empty also if the engine is remote."""
-    runtimes: tuple[str, ...] = ()
-    """The engine's registered runtimes that are NVIDIA's."""
-    cdi_devices: tuple[str, ...] = ()
     toolkit: str | None = None
     """Version of ``nvidia-ctk`` on this machine."""
     driver: str | None = None

@@ -26,17 +26,16 @@ _SECONDS = 20
 
 def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -> GpuFacts:
     """From ``docker info`` and, if the engine is on this machine, from the files below ``root``."""
-    runtimes = tuple(sorted(name for name in info.get("Runtimes") or {} if "nvidia" in name))
     devices = cdi_devices(info, root if local else None)
     traces = gpu_traces(root) if local else ()
-    hooked = bool(runtimes) or (local and shutil.which(_HOOK) is not None)
+    hooked = any("nvidia" in name for name in info.get("Runtimes") or ()) or (
+        local and shutil.which(_HOOK) is not None
+    )
     request: GpuRequest | None = "gpus" if hooked else "cdi" if f"{_CDI_KIND}=all" in devices else None
     gpus, driver = nvidia_smi() if traces else ((), None)
     return GpuFacts(
         request=request,
         traces=traces,
-        runtimes=runtimes,
-        cdi_devices=devices,
         toolkit=toolkit_version() if local else None,
         driver=(module_version(root) or driver) if local else None,
         gpus=gpus,

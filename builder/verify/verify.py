@@ -129,7 +129,6 @@ def _report(
         summary = f"the image is not what the lock asks for: {listed}"
         remedy = "rtbuild build --no-cache; if the difference stays, the lock or the base is at fault"
     return Report(
-        cell_id=image.cell.id,
         image=image.content,
         digest=image.manifest,
         verdict=verdict,

@@ -58,7 +58,6 @@ IMAGE = Image(
 
 def report(verdict: Verdict, **document: Any) -> Report:
     return Report(
-        cell_id=CELL.id,
         image=IMAGE.content,
         digest=IMAGE.digest,
         verdict=verdict,

@@ -42,7 +42,6 @@ IMAGE = Image(
 
 def report(verdict: Verdict, summary: str, cause: str | None = None) -> Report:
     return Report(
-        cell_id=CELL.id,
         image=IMAGE.content,
         digest=IMAGE.manifest,
         verdict=verdict,

@@ -26,7 +26,6 @@ IMAGE = Image(
     cell=CELL, reference="rtbuild/tf28:x", digest="sha256:" + "a" * 64, content="sha256:" + "b" * 64, size=5
 )
 REPORT = Report(
-    cell_id=CELL.id,
     image=IMAGE.content,
     digest=IMAGE.digest,
     verdict=Verdict.BROKEN,
