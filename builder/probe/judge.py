@@ -147,6 +147,10 @@ def _by_loader(run, text):
     if newer:
         run.prove("the loader's answer", "confirmed", newer.group(0)[:300])
         return "libc-too-old"
+    mixed = re.search(r"\S+: version `(lib(?:cu|nv|nccl)[\w.]+)' not found.*", text)
+    if mixed:
+        run.prove("the loader's answer", "confirmed", mixed.group(0)[:300])
+        return "cudnn-sublibrary-mismatch" if "libcudnn" in mixed.group(1) else "toolkit-mixed"
     loader = Loader()
     shim = (run.params.get("candidate") or {}).get("path")
     for name in _named(text):

@@ -3,7 +3,7 @@
 import pytest
 from probe_elf import mapped_libc, write_elf
 
-from builder.probe import judge
+from builder.probe import judge, owners  # noqa: F401 - owners registers the counter-test by hashes
 from builder.probe.protocol import Stage
 from builder.probe.resolver import Loader
 from builder.probe.run import Program, Run
@@ -47,6 +47,10 @@ def make_run(kind, text, in_flight, *, layer="cudnn", stderr="", **ending):
         (
             "python: symbol lookup error: x.so: undefined symbol: _Z1x, version libcudnn_ops_infer.so.8",
             "cudnn-sublibrary-mismatch",
+        ),
+        (
+            "/s/libcublasLt.so.13: version `libcublasLt.so.13' not found (required by libcublas)",
+            "toolkit-mixed",
         ),
         ("nothing that helps", "crash"),
     ],
