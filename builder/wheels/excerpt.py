@@ -12,7 +12,7 @@ import hashlib
 import io
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from builder.errors import CancelledError, CellError
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
@@ -42,18 +42,13 @@ def is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
-class ExcerptPart(Protocol):
-    """Takes a file's content in pieces and keeps of it what is looked at."""
-
-    def feed(self, piece: bytes, /) -> None: ...
-    def ranges(self) -> list[tuple[int, bytes]] | None: ...
-
-
 class _Whole:
+    """Takes a file in pieces and keeps it."""
+
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
 
-    def feed(self, piece: bytes, /) -> None:
+    def feed(self, piece: bytes) -> None:
         self._pieces.append(piece)
 
     def ranges(self) -> list[tuple[int, bytes]]:
@@ -65,7 +60,7 @@ class _Taken:
     path: str
     mode: int
     size: int
-    part: ExcerptPart
+    part: Skeleton | _Whole
 
 
 @dataclass
@@ -81,7 +76,7 @@ class Excerpt:
         """The function to call with each piece of this file, if the steps read it; else None."""
         self.folders.update(parents(path))
         if is_source(path) or path in self.whole:
-            part: ExcerptPart = _Whole()
+            part: Skeleton | _Whole = _Whole()
         elif is_library(path):
             part = Skeleton(size)
         else:
