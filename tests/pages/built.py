@@ -15,13 +15,10 @@ if TYPE_CHECKING:
 INTRODUCTION = """\
 # Built and probed
 
-Cells of [`matrices/`](../matrices) that were built for real on Debian with NVIDIA's wheels, and what
-cudnn-verify found in each. The machine has no GPU, so `unverified` is the best verdict there: everything that
-can be checked without one was sound, each framework was imported, and its cuDNN asked for its version where
-it loads one without a GPU. `content` is the digest of what is in the image; the same lock gives the same.
-Rows of 2026-11-21 have the contents of an older order of layers and of an older probe; a build of today
-gives others.
-`scripts/record-built` adds rows out of run records, and `pytest --update-golden` writes this page.
+Cells of [`matrices/`](../matrices) that were built on Debian with NVIDIA's wheels, without a GPU.
+`unverified` is the best verdict there: every check that needs no GPU passed, and each framework was imported.
+`content` is the digest of the image's content on that date. `scripts/record-built` adds rows from run
+records, and `make golden` writes this page.
 
 """
 
