@@ -128,6 +128,9 @@ class Index:
         Raises:
             PackageIndexError: nothing satisfies them, with the reason; or the index did not answer.
         """
+        for url in self.settings.all:
+            if failure := self.client.given_up(url):  # uv would wait for it anew, each time
+                raise _unanswered(url, failure)
         wanted = target.Target(python=python, platform=platform, glibc=glibc)
         packages, warnings = uv.compile_requirements(
             [*requirements, *(f"{one.wheel.name}=={one.wheel.version}" for one in built)],
@@ -255,10 +258,7 @@ class Index:
         try:
             page = pages.get(self.client, url, accept=simple_api.ACCEPT, folder=resources.cache() / "pages")
         except requests.RequestException as problem:
-            raise PackageIndexError(
-                f"package index {redact(url)}: {explain(problem)}",
-                hint="check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
-            ) from problem
+            raise _unanswered(url, problem) from problem
         if page.status in (403, 404, 410):
             # PyTorch's index answers 403 for a name it does not carry.
             return ()
@@ -312,6 +312,13 @@ class Index:
                 hint="try again, or use an index that lists the file",
             )
         return int(size)
+
+
+def _unanswered(url: str, problem: requests.RequestException) -> PackageIndexError:
+    return PackageIndexError(
+        f"package index {redact(url)}: {explain(problem)}",
+        hint="check the network, the proxy variables, and UV_DEFAULT_INDEX or pip.conf",
+    )
 
 
 def _with_login(url: str, index: str) -> str:

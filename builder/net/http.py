@@ -59,6 +59,10 @@ def explain(error: requests.RequestException) -> str:
     return redact(text)
 
 
+def _server(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0]
+
+
 class _Session(requests.Session):
     """Reads the environment's proxies and certificates once per server instead of at every request.
 
@@ -115,17 +119,20 @@ class Client:
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
         options.setdefault("timeout", self._timeout)
-        server = url.partition("://")[2].partition("/")[0]
-        if failure := self._silent.get(server):
+        if failure := self.given_up(url):
             raise type(failure)(*failure.args)
         try:
             return self._session().request(method, url, **options)
         except (requests.ConnectionError, requests.Timeout) as problem:
             if self._gives_up:
-                self._silent[server] = problem
+                self._silent[_server(url)] = problem
             raise
         except (LocationParseError, UnicodeError) as problem:  # of urllib3 and idna, past requests
             raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
+
+    def given_up(self, url: str) -> requests.RequestException | None:
+        """The failure of an address's server, if it was given up."""
+        return self._silent.get(_server(url))
 
     def get(self, url: str, **options: Any) -> requests.Response:
         return self.request("GET", url, **options)

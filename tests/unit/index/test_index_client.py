@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,10 @@ from builder.errors import PackageIndexError
 from builder.index.client import Index, LocalWheel, cache_path
 from builder.index.settings import IndexSettings
 from builder.model import Sdist, Wheel
+from builder.net.http import Client
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from builder.net.http import Client
 
 TARGET: dict[str, Any] = {"python": "3.9", "platform": "linux/amd64", "glibc": "2.31"}
 
@@ -145,6 +145,25 @@ def test_pages_that_uv_has_read_are_believed_only_where_that_is_asked(
     for _ in range(2):
         index.resolve(["other"], **TARGET)
     assert len(server.asked("/simple/other/")) == 2
+
+
+def test_an_index_that_was_given_up_is_not_waited_for_by_uv(
+    fake_index: FakeIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts connections and says nothing; the server that does answer is not asked either."""
+    fake_index.add("thing", "1.0")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        extra = f"http://127.0.0.1:{silent.getsockname()[1]}/simple"
+        once = Client(retries=0, connect_timeout=1, read_timeout=0.3, gives_up=True)
+        index = Index(IndexSettings(default=fake_index.url, extra=(extra,)), client=once)
+        with pytest.raises(PackageIndexError, match="stopped answering"):
+            index.offers("thing")
+        monkeypatch.setattr("builder.index.uv.compile_requirements", pytest.fail)
+        with pytest.raises(PackageIndexError, match="stopped answering"):
+            index.resolve(["thing"], **TARGET)
+        monkeypatch.undo()
+    alone = Index(IndexSettings(default=fake_index.url), client=once)
+    assert versions(alone.resolve(["thing"], **TARGET)) == {"thing": "1.0"}
 
 
 def test_a_login_is_no_argument_that_others_can_read(
