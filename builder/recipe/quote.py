@@ -14,13 +14,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import jinja2
-
 from builder import resources
 from builder.errors import CellError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import jinja2
 
     from builder.recipe.values import RecipeSetting, RecipeStep
 
@@ -231,6 +231,8 @@ def only_quoted(value: object) -> Quoted:
 @cache
 def environment() -> jinja2.Environment:
     """An undefined name, a None and a value without its filter are errors; nothing is filled in."""
+    import jinja2  # a tenth of a second, which a program that renders nothing need not pay
+
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(resources.templates()),
         auto_reload=False,  # nobody changes them while rtbuild runs: no question for their dates at each use
