@@ -25,6 +25,15 @@ _CONTENTS = {
     "wheelmeta": "metadata of wheels",
     "basemeta": "metadata of bases in registries",
     "configs": "configs of images that are in a repository to push to",
+    "pythons": "standalone Pythons, as downloaded",
+    "sdists": "source packages, as downloaded",
+    "built": "which wheel was built from which source package",
+    "made": "digests of images that were made here",
+    "received": "layers that engines have",
+    "probe": "the one-file probe",
+    "wheelfacts": "values read deep inside wheels",
+    "lockfail": "cells that could not be locked, and why",
+    "up": "matrices of rtbuild up",
 }
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -54,8 +63,10 @@ def cache(
         print_json({"schema": 1, "folder": str(folder), "bytes": sizes, "freed": freed, "damaged": damaged})
         return 1 if damaged else 0
     show(str(folder))
-    for name, size in {**sizes, "in all": sum(sizes.values())}.items():
-        show(f"  {name:<10} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
+    rows = {**sizes, "in all": sum(sizes.values())}
+    width = max(map(len, rows))
+    for name, size in rows.items():
+        show(f"  {name:<{width}} {human_bytes(size):>9}  {_CONTENTS.get(name, '')}".rstrip())
     if prune is not None:
         show(f"{human_bytes(freed)} freed")
     for digest in damaged:

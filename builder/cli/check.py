@@ -99,10 +99,10 @@ def check(
     for cell, findings in found.items():
         outcome = summary(findings)
         symbol, code = _MARKS[outcome]
-        show(f"{terminal.style(terminal.symbol(symbol), code)} {cell:<{width}}  {outcome.answer}")
+        show(f"{terminal.style(terminal.symbol(symbol), code)} {cell:<{width}}  {outcome.answer}", hang=2)
         for finding in findings:
             if finding.outcome is not Outcome.POSSIBLE or verbose:
-                show(f"    {finding.rule}: {finding.message}")
+                show(f"    {finding.rule}: {finding.message}", hang=2)
         way_out = next((finding.nearest for finding in findings if finding.nearest is not None), None)
         if way_out is not None:
             show(f"    possible instead ({way_out}):", way_out.yaml.removesuffix("\n"))

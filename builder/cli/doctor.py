@@ -44,9 +44,12 @@ def doctor(
     width = max(len(check.name) for check in checks)
     for check in checks:
         symbol, code = _MARKS[check.outcome]
-        show(f"{terminal.style(terminal.symbol(symbol), code)} {check.name:<{width}}  {check.found}")
+        show(
+            f"{terminal.style(terminal.symbol(symbol), code)} {check.name:<{width}}  {check.found}",
+            hang=width + 4,
+        )
         if check.remedy and check.outcome != "passed":
-            show(f"  {'':<{width}}  {arrow}{check.remedy}")
+            show(f"  {'':<{width}}  {arrow}{check.remedy}", hang=2)
     show(f"{len(missing)} to mend before building" if missing else "ready to build")
     return 5 if missing else 0
 

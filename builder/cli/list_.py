@@ -45,7 +45,7 @@ def list_(
             chosen = [{**describe(cell), "image": name_of(cell.matrix, cell.id)} for cell in selection.chosen]
             print_json({"schema": 1, "chosen": chosen, "left_out": left_out})
         case "table":
-            show(*_table(selection.chosen, selection.left_out))
+            show(*_table(selection.chosen, selection.left_out), hang=2)
     for glob in selection.unmatched_skips:
         say(f"warning: --skip '{glob}' matches no cell")
     return 0

@@ -6,13 +6,13 @@ import codecs
 import re
 import shutil
 import sys
-import textwrap
 
 _PLAIN = {
     "…": "...", "·": "-", "—": "-", "–": "-", "→": "->", "←": "<-", "≥": ">=", "≤": "<=", "×": "x",  # noqa: RUF001
     "✓": "+", "✗": "x", "⊘": "-", "•": "*", "█": "#", "░": ".", "│": "|", "─": "-", "└": "`", "├": "|",
 }  # fmt: skip
 _ERRORS = "rtbuild-plain"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -53,25 +53,27 @@ def terminal_width(default: int = 80) -> int:
     return max(shutil.get_terminal_size((default, 24)).columns, 20)
 
 
-def wrapped(text: str, width: int) -> str:
-    """Each line wrapped between words, its continuation indented by two more columns.
+def wrapped(text: str, width: int, hang: int = 2) -> str:
+    """Each line wrapped between words, its continuation indented by ``hang`` more columns.
 
-    A word longer than the line stays whole, so that a digest or a command can be copied. Lines with terminal
-    escapes stay as they are, because their width is not their length.
+    A word longer than the line stays whole, so that a digest or a command can be copied. Colours take no
+    room.
     """
-    return "\n".join(_wrapped(line, width) for line in text.split("\n"))
+    return "\n".join(_wrapped(line, width, hang) for line in text.split("\n"))
 
 
-def _wrapped(line: str, width: int) -> str:
-    if len(line) <= width or "\x1b" in line:
+def _wrapped(line: str, width: int, hang: int) -> str:
+    if _columns(line) <= width:
         return line
-    indent = re.match(r" *", line)
-    margin = " " * (len(indent[0]) if indent else 0)
-    return textwrap.fill(
-        line.strip(),
-        width,
-        initial_indent=margin,
-        subsequent_indent=margin + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    margin = " " * (len(line) - len(line.lstrip(" ")) + hang)
+    lines: list[str] = []
+    for word in re.findall(r" *[^ ]+", line):  # with the spaces before it
+        if lines and _columns(lines[-1] + word) <= width:
+            lines[-1] += word
+        else:
+            lines.append(margin + word.lstrip(" ") if lines else word)
+    return "\n".join(lines)
+
+
+def _columns(line: str) -> int:
+    return len(_COLOUR.sub("", line))

@@ -88,9 +88,11 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def show(*lines: str) -> None:
-    """Write lines to stdout."""
-    sys.stdout.writelines(f"{line}\n" for line in lines)
+def show(*lines: str, hang: int | None = None) -> None:
+    """Write lines to stdout; on a terminal they are wrapped between words if ``hang`` says how to indent."""
+    for line in lines:
+        fits = hang is None or not sys.stdout.isatty()
+        sys.stdout.write((line if fits else wrapped(line, terminal_width(), hang or 0)) + "\n")
 
 
 def counted(things: int | Sized, noun: str) -> str:
@@ -136,7 +138,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def seconds_left(taken: float, done: int | None, total: int | None) -> float | None:
-    """Seconds left of a stage at its pace so far; None before the pace is known."""
-    if not done or not total or taken < 2 or done >= total:
+    """Seconds left of a stage at its pace so far; None before a twentieth is done, and so the pace known."""
+    if not done or not total or taken < 2 or done >= total or done * 20 < total:
         return None
     return taken * (total - done) / done

@@ -79,6 +79,27 @@ def test_words_stay_whole() -> None:
     assert all(len(line) <= 40 or " " not in line.strip() for line in broken)
 
 
+def test_colours_take_no_room() -> None:
+    """A warning in colour was cut in the middle of a word by the terminal."""
+    text = "\x1b[33;1mUNVERIFIED: no GPU on this machine, so no convolution ran.\x1b[0m"
+    assert wrapped(text, 58) == text
+    assert wrapped(text, 40) == (
+        "\x1b[33;1mUNVERIFIED: no GPU on this machine, so\n  no convolution ran.\x1b[0m"
+    )
+    row = "cell  \x1b[32m+ works\x1b[0m  rtbuild/cell:id  144.9 MB  in 4.1 s"
+    assert wrapped(row, 32).split("\n") == [row[: row.index("  144")], "  144.9 MB  in 4.1 s"]
+
+
+@pytest.mark.parametrize("columns", [40, 200])
+def test_a_page_fits_the_terminal_that_it_is_shown_on(columns: int) -> None:
+    text = "    pins: the cell wants one version, and the framework wants another one: no version is both"
+    code = f"from builder.console import show; show({text!r}, hang=2)"
+    shown = on_a_terminal([sys.executable, "-c", code], columns=columns).split("\r\n")
+    assert " ".join(line.strip() for line in shown).strip() == text.strip()
+    assert (len(shown) > 2) == (columns == 40)
+    assert all(len(line) <= columns for line in shown)
+
+
 @pytest.mark.parametrize("width", [5, 16, 24, 44, 45, 46])
 def test_an_id_is_cut_in_its_middle(width: int) -> None:
     short = shortened(ID, width)
@@ -114,6 +135,7 @@ def test_a_pace_says_what_is_left() -> None:
     assert seconds_left(10.0, 20, 100) == pytest.approx(40.0)
     assert seconds_left(1.0, 20, 100) is None
     assert seconds_left(10.0, 0, 100) is None
+    assert seconds_left(6.0, 4, 100) is None, "it said 921 minutes of 49 MB of which 5 kB were there"
     assert seconds_left(10.0, None, None) is None
     assert seconds_left(10.0, 100, 100) is None
 
