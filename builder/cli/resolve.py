@@ -12,6 +12,7 @@ from builder.console import print_json, say
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
+from builder.facts.versions import pinned
 from builder.index.client import Index
 from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
@@ -193,15 +194,18 @@ def _refuse_absent(demand: Demand, known: Facts, offers: Mapping[str, Offer]) ->
 
 def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
     """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
+    found: list[str] = []
     for wish in demand.companions:
+        found += tables.companion_asks(wish.name, pinned(wish.parsed))
         other = meant(wish.name, known)
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
-    if index is None:
+    if index is None and not found:
         raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
-    python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
-    found = proof.brought(list(known.frameworks), index, demand, python)
+    if index is not None and not found:
+        python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
+        found += proof.brought(list(known.frameworks), index, demand, python)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
@@ -209,7 +213,7 @@ def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
         )
     added = tuple(
         reading.NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
-        for wish in reading.from_arguments(found).wishes
+        for wish in reading.from_arguments(found).merged().wishes
     )
     return replace(demand, frameworks=added)
 

@@ -6,6 +6,7 @@ The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -238,6 +239,15 @@ def standalone_sums() -> dict[str, str]:
 def companions() -> dict[str, CompanionRow]:
     """Packages built for single releases of a framework, by name."""
     return {row.name: row for row in _table(resources.facts(), "companions", CompanionRow)}
+
+
+def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
+    """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
+    row = companions().get(name)
+    lines = [line.partition(" ") for line in (row.requires if row else ())]
+    if version is None:
+        return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
+    return tuple(text for release, _, text in lines if release == version.partition("+")[0])
 
 
 def _table(where: Path, stem: str, kind: type[R]) -> tuple[R, ...]:

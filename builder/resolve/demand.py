@@ -102,4 +102,5 @@ def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]
 def meant(name: str, known: Facts) -> str | None:
     """The framework that was probably meant: ``tensrflow`` → ``tensorflow``."""
     close = difflib.get_close_matches(name, [*known.frameworks, "cupy", "jax"], n=1, cutoff=0.8)
-    return close[0] if close else None
+    # tensorflow-text is a package of its own
+    return close[0] if close and not name.startswith(f"{close[0]}-") else None

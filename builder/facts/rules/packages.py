@@ -126,13 +126,14 @@ def wishes(stack: Stack) -> dict[str, list[Wish]]:
 
 def _companion(parsed: Requirement | None) -> Iterator[Wish]:
     """Requirements of a pinned release of torchvision and its like on the frameworks."""
-    version = (pinned(parsed) if parsed is not None else None) or ""
-    row = tables.companions().get(canonical(parsed.name)) if parsed is not None and version else None
-    for line in row.requires if row is not None else ():
-        release, _, text = line.partition(" ")
+    version = pinned(parsed) if parsed is not None else None
+    if parsed is None or version is None:
+        return
+    name = canonical(parsed.name)
+    for text in tables.companion_asks(name, version):
         wanted = requirement(text)
-        if wanted is not None and row is not None and release == version.partition("+")[0]:
-            yield f"{row.name} {version}", wanted, row.source
+        if wanted is not None:
+            yield f"{name} {version}", wanted, tables.companions()[name].source
 
 
 def pins(stack: Stack) -> Iterator[Finding]:

@@ -289,3 +289,15 @@ def test_this_machines_own_card_and_driver_are_the_default(monkeypatch) -> None:
     assert command.machine((), None) == mine
     asked = command.machine(["Tesla T4", "8.6"], None)
     assert asked == command.AskedMachine(gpus=("T4", "sm_86"), driver=None)
+
+
+def test_a_companion_alone_brings_the_framework_that_it_was_built_for(capsys) -> None:
+    """Without an index, too; tensorflow-text is no misspelt tensorflow."""
+    assert resolve("tensorflow-text==2.16.1", index=None, gpus=("A100",)) == 0
+    shown = capsys.readouterr()
+    assert 'framework: ["tensorflow[and-cuda]==2.16.' in shown.out
+    assert '"tensorflow-text==2.16.1"' in shown.out
+    with pytest.raises(
+        CellError, match=r"tensorflow<2\.16,>=2\.15\.0 \(brought by tensorflow-text==2\.15\.0\)"
+    ):
+        resolve("tensorflow-text==2.15.0", index=None, python="3.12")
