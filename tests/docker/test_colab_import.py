@@ -81,7 +81,7 @@ def test_what_is_not_to_be_had_is_named(imported: subprocess.CompletedProcess[st
 def test_the_image_holds_the_list_and_nothing_else(parity: dict[str, Any]) -> None:
     assert {row["name"]: row["status"] for row in parity["core"]} == {"Python": "same", "jax": "same"}
     assert parity["exact"] is True
-    assert parity["counts"] == {"same": 4, "other": 0, "missing": 2, "extra": 0}
+    assert parity["counts"] == {"same": 4, "other": 0, "missing": 2, "unasked": 0, "extra": 0}
     assert {row["name"]: row["why"] for row in parity["packages"]} == {
         "google-colab": "Google's own package, published nowhere",
         "gym": "the index has only the sources of 0.25.2, no wheel",
