@@ -90,10 +90,10 @@ def parse_moment(text: object) -> datetime:
         raise MalformedError(f"{str(text)[:40]!r} is no time") from problem
 
 
-def read_file(path: Path, *, most: int = LARGEST) -> bytes:
+def read_file(path: Path, *, most: int = LARGEST, cut: bool = False) -> bytes:
     """The content of a regular file of at most ``most`` bytes, also where a link leads to one.
 
-    Raises MalformedError for a device, a pipe or a larger file, and OSError.
+    ``cut`` gives the start of a larger one. Raises MalformedError for that, a device or a pipe, and OSError.
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # opening a pipe would wait for a writer
     if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -101,9 +101,9 @@ def read_file(path: Path, *, most: int = LARGEST) -> bytes:
         raise MalformedError("it is no regular file")
     with os.fdopen(file, "rb") as opened:
         content = opened.read(most + 1)
-    if len(content) > most:
+    if len(content) > most and not cut:
         raise MalformedError(f"it has more than {most >> 20} MiB")
-    return content
+    return content[:most]
 
 
 def shown(text: str, *, most: int = 400) -> str:

@@ -76,7 +76,7 @@ def requirement(text: str) -> Requirement | None:
     """The requirement, parsed; None if the text is not one."""
     try:
         return Requirement(text)
-    except InvalidRequirement:
+    except (InvalidRequirement, RecursionError):
         return None
 
 

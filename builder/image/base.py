@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from builder.errors import CellError
+from builder.documents import parse_object, read_file
+from builder.errors import CellError, RegistryError
 from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
@@ -97,12 +97,16 @@ def registry_layers(base: RegistryBase, *, registry: Registry, store: LayerStore
         return store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch)[0].layer
 
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
-    digest, size = str(manifest["config"]["digest"]), int(manifest["config"]["size"])
-    obtain(Layer(title="image config", digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
-    config = json.loads(store.blob(digest).read_bytes())
-    pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
-    layers = [obtain(_described(base, described, diff_id)) for described, diff_id in pairs]
-    return BaseLayers(layers=tuple(layers), config=config)
+    try:
+        digest, size = str(manifest["config"]["digest"]), int(manifest["config"]["size"])
+        title = "image config"
+        obtain(Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
+        config = parse_object(read_file(store.blob(digest)))
+        pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
+        layers = [_described(base, described, str(diff_id)) for described, diff_id in pairs]
+    except (LookupError, TypeError, ValueError) as problem:
+        raise RegistryError(f"{base.reference} is no image that can be read: {problem!r}") from problem
+    return BaseLayers(layers=tuple(map(obtain, layers)), config=config)
 
 
 def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -> Layer:

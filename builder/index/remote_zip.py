@@ -143,7 +143,8 @@ class RemoteZip:
         if len(packed) < entry.packed:
             raise UnknownError(f"{entry.name} is cut short")
         try:
-            content = packed if entry.method == 0 else zlib.decompress(packed, -zlib.MAX_WBITS)
+            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
+            content = packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
         except zlib.error as problem:
             raise UnknownError(f"{entry.name} does not unpack") from problem
         if entry.method not in {0, 8} or zlib.crc32(content) != entry.crc:
@@ -204,7 +205,7 @@ def is_html(answer: requests.Response) -> bool:
 
 def _content_range(answer: requests.Response) -> tuple[int, int, int]:
     text = answer.headers.get("Content-Range", "")
-    found = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", text.strip())
+    found = re.fullmatch(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", text.strip())
     if found is None:
         raise UnknownError(f"the server sends the range {redact(text)!r}")
     return int(found[1]), int(found[2]), int(found[3])

@@ -87,7 +87,7 @@ def read_lock(path: Path) -> Lockfile | None:
         text = read_file(path).decode()
     except FileNotFoundError:
         return None
-    except ValueError as problem:
+    except (OSError, ValueError) as problem:
         raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
     try:
         raw = parse_json(text)

@@ -17,7 +17,7 @@ def parse(text: str) -> Requirement:
     """A requirement out of a matrix. Raises :class:`BadValue` at the character that stops the parser."""
     try:
         return Requirement(text)
-    except InvalidRequirement as error:
+    except (InvalidRequirement, RecursionError) as error:
         reason = str(error).partition("\n")[0]
         place = getattr(error.__cause__, "span", None)
         offset, end = place if isinstance(place, tuple) else (0, 0)

@@ -9,6 +9,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from builder import resources
+from builder.documents import MalformedError, read_file
 from builder.errors import Diagnostic, MatrixError, UsageError
 from builder.model import Span
 
@@ -116,12 +117,12 @@ def character(char: str) -> str:
 def read(path: Path) -> tuple[str, Problems]:
     """A matrix file as text. Raises UsageError if there is no file, MatrixError if it is no text."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
+        data = read_file(path, most=MAX_BYTES + 1, cut=True)
     except FileNotFoundError as error:
         raise UsageError(f"no matrix file {path}", hint=_neighbours(path)) from error
-    except OSError as error:
-        raise UsageError(f"cannot read the matrix file {path}: {error.strerror or error}") from error
+    except (OSError, MalformedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read the matrix file {path}: {reason}") from error
     text, problems = _decode(data.removeprefix(codecs.BOM_UTF8), path)
     if len(data) > MAX_BYTES:
         problems.add(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from builder.facts.tables import Facts, FrameworkRow
 
+_LARGEST = 256 << 10
+"""Letters of an environment.yml."""
 _SPEC = re.compile(
     r"(?:[\w./:-]+::)?(?P<name>[A-Za-z0-9._-]+?)"
     r"(?:\s*(?:==?|\s)\s*(?P<version>\d[\w.+!]*?)(?:\.?\*)?(?:[=\s]\s*(?P<build>[\w.*]+))?)?\s*(?:#.*)?"
@@ -91,6 +93,8 @@ def read(text: str) -> tuple[list[CondaPackage], list[str]]:
 
 
 def _from_yaml(text: str) -> tuple[list[CondaPackage], list[str]]:
+    if len(text) > _LARGEST:
+        raise UsageError(f"an environment of more than {_LARGEST >> 10} KiB is not read")
     try:
         document: Any = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes texts and nothing else
     except yaml.YAMLError as problem:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tomllib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import UsageError
 from builder.facts.versions import canonical
 from builder.index.target import environment
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
+_MOST_WISHES, _MOST_FILES, _LONGEST_LINE = 5000, 200, 64 << 10
 _DEPTH = 8
 """How deep requirements files may name one another."""
 
@@ -84,11 +85,13 @@ class Wishes:
         if _ADDRESS.match(text):
             self.leave_out(text, place)
             return
+        if len(self.wishes) + len(self.notes) >= _MOST_WISHES:
+            raise UsageError(f"{place}: more than {_MOST_WISHES} requirements are not read")
         try:
             parsed = Requirement(text)
-        except InvalidRequirement as problem:
+        except (InvalidRequirement, RecursionError) as problem:
             raise UsageError(
-                f"{place}: {text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'"
+                f"{place}: {shown(text, most=80)!r} is not a requirement", hint="as in 'tensorflow==2.15.*'"
             ) from problem
         if parsed.url is not None:
             self.leave_out(text, place)
@@ -136,17 +139,20 @@ def from_arguments(texts: Iterable[str]) -> Wishes:
 def from_requirements(path: Path) -> Wishes:
     """A requirements file, with the files that it names. Raises UsageError, with file and line."""
     found = Wishes()
-    _requirements(path, found, ())
+    _requirements(path, found, (), iter(range(_MOST_FILES)))
     return found
 
 
-def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
+def _requirements(path: Path, found: Wishes, above: tuple[Path, ...], left: Iterator[int]) -> None:
     resolved = path.resolve()
+    if next(left, None) is None:
+        raise UsageError(f"{path}: more than {_MOST_FILES} requirements files are not read")
     if resolved in above or len(above) >= _DEPTH:
         how = "in a circle" if resolved in above else "too deep"
         raise UsageError(f"{path}: requirements files name one another {how}")
     for number, line in _logical_lines(read_text(path)):
         place = f"{path}:{number}"
+        _refuse_long(line, place)
         try:
             words = shlex.split(line) if line.startswith("-") else [line]
         except ValueError as problem:
@@ -154,7 +160,7 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
         if line.startswith("-"):
             option, value = _option(words)
             if option in ("-r", "--requirement"):
-                _requirements(path.parent / value, found, (*above, resolved))
+                _requirements(path.parent / value, found, (*above, resolved), left)
             elif option in ("-c", "--constraint"):
                 found.notes.append(
                     f"{place}: {line}: constraints are not taken over; name them as requirements"
@@ -166,6 +172,11 @@ def _requirements(path: Path, found: Wishes, above: tuple[Path, ...]) -> None:
         if any(option.startswith("--hash") for option in options):
             found.notes.append(f"{place}: {text.strip()}: its hashes are left out: the lock has its own")
         found.add(text.strip(), place)
+
+
+def _refuse_long(line: str, place: str) -> None:
+    if len(line) > _LONGEST_LINE:
+        raise UsageError(f"{place}: a line of {len(line)} letters is not read")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -205,23 +216,28 @@ def _note_option(option: str, value: str, place: str, found: Wishes) -> None:
 def from_pyproject(path: Path) -> Wishes:
     """``[project]``'s dependencies and ``requires-python``, or Poetry's. Raises UsageError."""
     try:
-        document = tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as problem:
+        document = parse_toml(read_text(path).encode())
+    except MalformedError as problem:
         raise UsageError(f"{path}: {problem}") from problem
     found = Wishes()
-    project = document.get("project", {})
-    poetry = document.get("tool", {}).get("poetry", {})
-    for text in project.get("dependencies", ()):
+    project, poetry = _table(document, "project"), _table(_table(document, "tool"), "poetry")
+    listed = project.get("dependencies", ())
+    for text in listed if isinstance(listed, list) else ():
         found.add(str(text), f"{path}, project.dependencies")
     if isinstance(project.get("requires-python"), str):
         found.python = project["requires-python"]
-    for name, value in poetry.get("dependencies", {}).items():
+    for name, value in _table(poetry, "dependencies").items():
         _poetry(name, value, path, found)
-    for group in project.get("optional-dependencies", {}):
+    for group in _table(project, "optional-dependencies"):
         found.notes.append(f"{path}: the extra '{group}' is not taken over; name its packages beside")
     if not found.wishes:
         raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
     return found
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
@@ -243,7 +259,7 @@ def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:
 
 def _poetry_bound(text: str) -> str:
     """``^2.1`` and ``~2.1`` as Python's own specifiers; ``*`` is every version."""
-    sign = re.fullmatch(r"([\^~])\s*(\d+(?:\.\d+)*)", text)
+    sign = re.fullmatch(r"([\^~])\s*([0-9]{1,9}(?:\.[0-9]{1,9})*)", text)
     if sign is None:
         return "" if text == "*" else f"=={text}" if re.match(r"\d", text) else text
     parts = [int(part) for part in sign[2].split(".")]
@@ -270,7 +286,8 @@ def from_notebook(path: Path) -> Wishes:
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input", ""))
-        text = source if isinstance(source, str) else "".join(str(part) for part in source or ())
+        lines = source if isinstance(source, list) else []
+        text = source if isinstance(source, str) else "".join(map(str, lines))
         shell = text.lstrip().startswith(("%%bash", "%%sh", "%%script"))
         for line_number, line in enumerate(re.sub(r"\\\n", " ", text).splitlines(), 1):
             if shell or line.lstrip().startswith(("!", "%")):
@@ -283,6 +300,7 @@ def from_notebook(path: Path) -> Wishes:
 
 
 def _install_line(line: str, place: str, found: Wishes) -> None:
+    _refuse_long(line, place)
     for command in re.split(r"&&|;(?=\s*!?\s*pip)|\|\|?", line):
         match = _INSTALL.match(command)
         if match is None:
@@ -315,10 +333,6 @@ def _install_words(words: list[str], place: str, found: Wishes) -> None:
 def read_text(path: Path) -> str:
     """A file of at most :data:`MOST_BYTES`, as UTF-8. Raises UsageError."""
     try:
-        with path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
-        return data.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
+        return read_file(path, most=MOST_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as problem:
         raise UsageError(f"{path}: {getattr(problem, 'strerror', None) or problem}") from problem

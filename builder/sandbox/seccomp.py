@@ -2,7 +2,8 @@
 
 The missing capabilities refuse most of them already; the filter holds even if the kernel has a fault there.
 The list is Docker's (https://docs.docker.com/engine/security/seccomp/), with what bubblewrap leaves open: all
-processes of a user share keyrings, and a file with a setuid bit outlives the sandbox.
+processes of a user share keyrings, a file with a setuid bit outlives the sandbox, and ``memfd_create`` and
+``shmget`` give memory that belongs to no process, which no limit of a process counts.
 
 Numbers: ``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h`` of Linux.
 """
@@ -51,12 +52,17 @@ _MASKED: tuple[tuple[str, int | None, int | None, int, int], ...] = (
 )
 _SOCKETS = {1, 2, 10}
 """``AF_UNIX``, ``AF_INET``, ``AF_INET6``: the network namespace is empty. Others, such as ``AF_VSOCK`` to a
-virtual machine's host and ``AF_ALG`` into the kernel's ciphers, know no namespace."""
+virtual machine's host and ``AF_ALG`` into the kernel's ciphers, know no namespace. The kernel loads the
+module of a family or protocol before it refuses a socket."""
+_SOCKET_TYPES, _TYPE_BITS = {1, 2, 5}, 0xF
+"""``SOCK_STREAM``, ``SOCK_DGRAM``, ``SOCK_SEQPACKET``. Flags stand above."""
+_PROTOCOLS = {0, 1, 6, 17}
+"""By default, ``PF_UNIX`` (``IPPROTO_ICMP``), ``IPPROTO_TCP``, ``IPPROTO_UDP``."""
 _INPUT = {0x5412, 0x541C}
 """``TIOCSTI`` and ``TIOCLINUX`` type into a terminal: CVE-2017-5226."""
 
 # include/uapi/linux/bpf_common.h, seccomp.h, audit.h
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _X32 = 0x40000000
@@ -67,13 +73,14 @@ class _Machine:
     name: str
     audit: int
     column: int
-    socket: int
+    sockets: tuple[int, int]
+    """``socket`` and ``socketpair``."""
     ioctl: int
 
 
 MACHINES = {
-    "x86_64": _Machine("x86_64", 0xC000003E, 0, 41, 16),
-    "aarch64": _Machine("aarch64", 0xC00000B7, 1, 198, 29),
+    "x86_64": _Machine("x86_64", 0xC000003E, 0, (41, 53), 16),
+    "aarch64": _Machine("aarch64", 0xC00000B7, 1, (198, 199), 29),
 }
 
 
@@ -110,11 +117,19 @@ def _instructions(machine: _Machine) -> Iterator[bytes]:
         masked = columns[machine.column]
         if masked is not None:
             yield from _when(masked, argument, [_one(_ANY_BIT, bits, 0, 1), _error(errno.EPERM)])
-    families = [_one(_EQUAL, family, len(_SOCKETS) - at, 0) for at, family in enumerate(sorted(_SOCKETS))]
-    yield from _when(machine.socket, 0, [*families, _error(errno.EAFNOSUPPORT)])
+    kind = [_one(_LOAD, _ARGUMENTS + 8), _one(_AND, _TYPE_BITS), *_only(_SOCKET_TYPES)]
+    protocol = [_one(_LOAD, _ARGUMENTS + 16), *_only(_PROTOCOLS)]
+    for number in machine.sockets:
+        yield from _when(number, 0, [*_only(_SOCKETS), *kind, *protocol])
     inputs = [step for code in sorted(_INPUT) for step in (_one(_EQUAL, code, 0, 1), _error(errno.EPERM))]
     yield from _when(machine.ioctl, 1, inputs)
     yield _one(_RETURN, _ALLOW)
+
+
+def _only(values: set[int]) -> list[bytes]:
+    """Refuse a socket unless the loaded value is one of these."""
+    tests = [_one(_EQUAL, value, len(values) - at, 0) for at, value in enumerate(sorted(values))]
+    return [*tests, _error(errno.EAFNOSUPPORT)]
 
 
 def _when(number: int, argument: int, steps: list[bytes]) -> Iterator[bytes]:

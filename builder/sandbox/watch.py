@@ -2,7 +2,8 @@
 
 The kernel limits each process, the number of processes and the memory for files. It limits the sum of memory
 for control groups only, and of writes to a disk for nobody, so these two are looked at here as well, a few
-times a second.
+times a second. Memory that belongs to no process, such as a socket's buffer, shows only in what the machine
+has left.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _POLL = 0.2
 _PIECE = 1 << 16
 _TAIL = 40
 """Lines of the program's output in an error."""
+_RESERVE = 1 << 30
+"""Bytes of memory that a program has to leave to this machine."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -52,6 +55,8 @@ class Limits:
     """Memory of all processes together, files apart."""
     disk: int = 2 << 30
     """Written into a system that may be written to."""
+    files: int = 300_000
+    """Files and folders made in such a system."""
     output: int = 64 << 20
     """Printed to standard error."""
     result: int = 1 << 30
@@ -89,7 +94,8 @@ class Watched:
         """bubblewrap writes the id of the namespace's first process here."""
         self._written = written
         self._group = group
-        self._before = _free(written) if written else 0
+        self._before = _free(written) if written else (0, 0)
+        self._reserve = min(_RESERVE, _available() // 2)
         self._first = 0
         self._printed = 0
         self._log: deque[bytes] = deque()
@@ -146,10 +152,19 @@ class Watched:
             return f"started more than {limits.processes} processes"
         if self.full() or _memory(processes, limits.total) > limits.total:
             return f"took more than {limits.total >> 20} MiB of memory"
-        if self._written is not None and self._before - _free(self._written) > limits.disk:
-            if _size(self._written) > limits.disk:
+        if _available() < self._reserve:
+            return f"left this machine less than {self._reserve >> 20} MiB of memory"
+        return None if self._written is None else self._wrote_too_much(self._written)
+
+    def _wrote_too_much(self, folder: Path) -> str | None:
+        limits, before, now = self._limits, self._before, _free(folder)
+        if before[0] - now[0] > limits.disk or before[1] - now[1] > limits.files:
+            size, files = _size(folder)
+            if size > limits.disk:
                 return f"wrote more than {limits.disk >> 20} MiB"
-            self._before = _free(self._written)  # it was somebody else
+            if files > limits.files:
+                return f"made more than {limits.files} files"
+            self._before = now  # it was somebody else
         return None
 
     def full(self) -> bool:
@@ -209,15 +224,23 @@ def _number(path: Path, which: int | str) -> int:
     return 0  # it ended meanwhile
 
 
-def _free(folder: Path) -> int:
+def _available() -> int:
+    """Bytes of memory that this machine has left, by its kernel's estimate."""
+    return _number(Path("/proc/meminfo"), "MemAvailable:") * 1024
+
+
+def _free(folder: Path) -> tuple[int, int]:
+    """Bytes and files for which the file system has room; some count no files."""
     status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
+    return status.f_bavail * status.f_frsize, status.f_favail
 
 
-def _size(folder: Path) -> int:
-    found = 0
-    for _, _, files, at in os.fwalk(folder):
+def _size(folder: Path) -> tuple[int, int]:
+    """Bytes, and files and folders."""
+    size = count = 0
+    for _, folders, files, at in os.fwalk(folder):
+        count += len(folders) + len(files)
         for name in files:
             with contextlib.suppress(OSError):
-                found += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
-    return found
+                size += os.stat(name, dir_fd=at, follow_symlinks=False).st_blocks * 512
+    return size, count

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from builder import temporary
+from builder import matrix, temporary
 from builder.cli.boundary import BUG, guarded
 from builder.cli.options import driver
+from builder.digests import sha256_of
+from builder.dispatch.fleet import load_fleet
 from builder.documents import MalformedError, parse_json, parse_moment, read_file, shown
 from builder.errors import RegistryError, UsageError
 from builder.files import remove_tree
+from builder.image.base import registry_layers
+from builder.index import remote_zip
+from builder.layers.store import LayerStore
+from builder.lock.file import read_lock
 from builder.matrix.values import APT, BadValue
+from builder.model import RegistryBase
 from builder.oci.auth import Challenge, Login, answer
+from builder.resolve import conda, requirements
 from builder.verify.entry import Damaged
 from builder.verify.store import ReportStore
 
@@ -225,7 +237,7 @@ def test_a_tree_that_is_deeper_than_calls_may_be(tmp_path: Path) -> None:
 
 LEFT = """
 import os, sys, tempfile
-from builder import temporary
+from builder import matrix, temporary
 with temporary.one_folder():
     folder = tempfile.mkdtemp()
     print(folder, flush=True)
@@ -298,3 +310,103 @@ def test_ctrl_c_reaches_a_run_that_a_script_put_into_the_background() -> None:
         assert process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+
+
+DEEP = "x; " + "(" * 5000
+PROJECTS = [
+    "project = 5", "[project]\ndependencies = 5", "tool = 5", "[tool]\npoetry = 5",
+    "[tool.poetry]\ndependencies = 5",
+    "[project]\noptional-dependencies = 5", f"[project]\ndependencies = ['{DEEP}']",
+    "[tool.poetry.dependencies]\nx = '^" + "9" * 5000 + "'", "a = " + "[" * 50_000,
+    "[project]\ndependencies = [" + "'x'," * 100_000 + "]",
+]  # fmt: skip
+NOTEBOOKS: list[Any] = [
+    5, {"cells": 5}, {"cells": [5, None]}, {"worksheets": {}},
+    *({"cells": [{"cell_type": "code", "source": source}]} for source in (
+        5, {"a": 1}, f"!pip install '{DEEP}'", "!pip install x " + "x " * 300_000,
+        "!pip install x\n" * 100_000)),
+]  # fmt: skip
+REQUIREMENTS = [
+    DEEP, "-" * 1_000_000, "x==1\n" * 100_000, "x \\\n" * 100_000, "-r requirements.txt",
+    "-r /dev/zero", "-r b\n" * 300,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        *((requirements.from_pyproject, text) for text in PROJECTS),
+        *((requirements.from_notebook, json.dumps(document)) for document in NOTEBOOKS),
+        *((requirements.from_requirements, text) for text in REQUIREMENTS),
+        (lambda path: conda.read(path.read_text()), "dependencies: [" + "a," * 200_000 + "]"),
+    ],
+    ids=lambda value: value.__name__.removeprefix("from_") if callable(value) else repr(value[:24]),
+)
+def test_wishes_that_are_none(read: Callable[[Path], object], text: str, tmp_path: Path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    (tmp_path / "b").touch()
+    began = time.monotonic()
+    with pytest.raises(UsageError):
+        read(path)
+    assert time.monotonic() - began < 10
+
+
+def test_a_file_that_is_none_is_not_waited_for(tmp_path: Path) -> None:
+    pipe, circle = tmp_path / "pipe", tmp_path / "circle"
+    os.mkfifo(pipe)
+    circle.symlink_to(circle)
+    for path in (pipe, circle):
+        for read in (matrix.load, load_fleet, read_lock, requirements.from_requirements):
+            with pytest.raises((UsageError, OSError, RuntimeError) if path is circle else UsageError):
+                read(path)
+
+
+@pytest.mark.parametrize(
+    "text", ["bytes 0-1/" + "9" * 5000, "bytes \u0661-2/3", "bytes 0-1/*", "bytes 0--1/2", "bytes 0-1/2/3"]
+)
+def test_ranges_that_are_none(text: str) -> None:
+    answer = Sends()
+    answer.headers = {"Content-Range": text}  # type: ignore[attr-defined]
+    with pytest.raises(remote_zip.UnknownError):
+        remote_zip._content_range(answer)  # type: ignore[arg-type]
+
+
+def test_a_member_on_a_server_that_expands_without_measure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of metadata that is a gigabyte."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    packed = b"".join(deflate.compress(bytes(1 << 20)) for _ in range(400)) + deflate.flush()
+    whole = b"PK\x03\x04" + bytes(26) + packed
+    archive = remote_zip.RemoteZip("https://index.example/a.whl", session=Sends(), size=None)  # type: ignore[arg-type]
+    monkeypatch.setattr(archive, "_range", lambda *_, **__: whole)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(remote_zip.UnknownError, match="checksum"):
+        archive.content(remote_zip.ZipEntry("a", 8, 1, len(packed), 0))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 600 << 10
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 50_000,
+        b"[]",
+        b'{"rootfs": []}',
+        b'{"rootfs": {"diff_ids": [1]}}',
+        b'{"rootfs": {"diff_ids": 5}}',
+    ],
+)
+@pytest.mark.parametrize("layers", [[{}], [5], 5, [{"mediaType": [], "digest": 5}]], ids=repr)
+def test_a_base_that_is_no_image(content: bytes, layers: object, tmp_path: Path) -> None:
+    class Hostile:
+        def manifest(self, _reference: str) -> Any:
+            config = {"digest": sha256_of(content), "size": len(content)}
+            return SimpleNamespace(document={"config": config, "layers": layers})
+
+        def fetch_blob(self, _reference: str, _digest: str, target: Path) -> None:
+            target.write_bytes(content)
+
+    registry: Any = Hostile()
+    base = RegistryBase(reference="r.example/a:1", digest="sha256:" + "a" * 64, env=(), labels=(), size=1)
+    store = LayerStore(tmp_path)
+    with store.lease() as lease, pytest.raises(RegistryError, match="no image that can be read"):
+        registry_layers(base, registry=registry, store=store, lease=lease)

@@ -70,7 +70,7 @@ def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
     with pytest.raises(UsageError, match="decode"):
         from_requirements(path)
     path.write_bytes(b"#" * (MOST_BYTES + 1))
-    with pytest.raises(UsageError, match="larger than 16 MiB"):
+    with pytest.raises(UsageError, match="more than 16 MiB"):
         from_requirements(path)
     with pytest.raises(UsageError, match="the command line: 'torch==' is not a requirement"):
         from_arguments(["torch=="])

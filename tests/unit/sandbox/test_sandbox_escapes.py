@@ -20,7 +20,7 @@ import pytest
 from sandbox_system import system
 
 from builder.errors import CommandError
-from builder.sandbox import Limits, View, run, seccomp
+from builder.sandbox import Limits, View, run, seccomp, watch
 
 PRELUDE = """
 import ctypes, errno, os, platform, socket, struct, sys
@@ -46,7 +46,7 @@ def attack(tmp_path: Path, script: str, *, writable: bool = False, **limits: int
     """What the script printed, in the sandbox of a source distribution or of a recipe's step."""
     bounds = Limits(**{"seconds": 60, **limits})
     home = tmp_path / "home"
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, parents=True)
     return run(
         ["/usr/bin/python3", "-I", "-c", PRELUDE + script],
         View(
@@ -346,6 +346,36 @@ def test_families_that_know_no_namespace_are_refused(tmp_path: Path, name: str) 
     held(attack(tmp_path, f"refused({number}, {FAMILIES[name]}, 3, 0, by=(errno.EAFNOSUPPORT,))"))
 
 
+@pytest.mark.parametrize("family", [16, 17, 30, 31, 38, 40, 44])
+def test_nor_as_a_pair(tmp_path: Path, family: int) -> None:
+    """The kernel makes both sockets, and loads their module, before it says that there are no such pairs."""
+    asked = f"{53 if X86 else 199}, {family}, 1, 0, pair"
+    script = f"pair = (ctypes.c_int * 2)()\nrefused({asked}, by=(errno.EAFNOSUPPORT,))"
+    held(attack(tmp_path, script))
+
+
+@pytest.mark.parametrize(
+    ("kind", "protocol"), [(1, 132), (5, 132), (6, 33), (1, 262), (2, 136), (3, 255), (3, 1)]
+)
+def test_protocols_that_load_a_module_are_refused(tmp_path: Path, kind: int, protocol: int) -> None:
+    """SCTP, DCCP, MPTCP, UDP-Lite, raw sockets."""
+    number = 41 if X86 else 198
+    for family in (2, 10):
+        script = f"refused({number}, {family}, {kind} | 0o2000000, {protocol}, by=(errno.EAFNOSUPPORT,))"
+        held(attack(tmp_path / str(family), script))
+
+
+def test_the_usual_sockets_are_there(tmp_path: Path) -> None:
+    said = attack(
+        tmp_path,
+        "for family in (1, 2, 10):\n"
+        "    for kind in (1, 2): socket.socket(family, kind | socket.SOCK_CLOEXEC).close()\n"
+        "socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)[0].close()\n"
+        "print('done')",
+    )
+    assert said.strip() == "done"
+
+
 def test_no_terminal_is_typed_into(tmp_path: Path) -> None:
     """CVE-2017-5226: TIOCSTI, also with a high half that the kernel ignores."""
     number = 16 if X86 else 29
@@ -434,6 +464,31 @@ def test_a_step_that_fills_the_disk_is_stopped(tmp_path: Path) -> None:
             disk=64 << 20,
             memory=64 << 20,
         )
+
+
+def test_a_step_that_makes_files_without_end_is_stopped(tmp_path: Path) -> None:
+    """Empty ones take no space, and a file system has room for only so many."""
+    with pytest.raises(CommandError, match="made more than 2000 files"):
+        attack(
+            tmp_path,
+            "import time\n"
+            "os.mkdir('/build/x')\n"
+            "for number in range(4000): os.mkdir(f'/build/x/{number}')\n"
+            "time.sleep(60)",
+            writable=True,
+            files=2000,
+        )
+
+
+def test_memory_that_belongs_to_no_process_is_missed_by_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a control group: pages of a shared mapping that nobody maps stay, and no process has them."""
+    left = iter([3 << 30, 3 << 30])
+    monkeypatch.setattr(watch, "_available", lambda: next(left, (1 << 30) - 1))
+    monkeypatch.setitem(run.__globals__, "control_group", lambda *_: None)
+    with pytest.raises(CommandError, match="left this machine less than 1024 MiB of memory"):
+        attack(tmp_path, "import time; time.sleep(60)", seconds=20)
 
 
 def test_a_daemon_ends_with_its_build(tmp_path: Path) -> None:
