@@ -408,5 +408,5 @@ def test_a_base_that_is_no_image(content: bytes, layers: object, tmp_path: Path)
     registry: Any = Hostile()
     base = RegistryBase(reference="r.example/a:1", digest="sha256:" + "a" * 64, env=(), labels=(), size=1)
     store = LayerStore(tmp_path)
-    with store.lease() as lease, pytest.raises(RegistryError, match="no image that can be read"):
-        registry_layers(base, registry=registry, store=store, lease=lease)
+    with pytest.raises(RegistryError, match="no image that can be read"):
+        registry_layers(base, registry=registry, store=store, lease=store.lease())
