@@ -134,7 +134,10 @@ def read_entry(text: str | bytes, where: str) -> SealedReport:
         document = parse(json.dumps(entry["document"]))
         stated = entry["key"]
         verified = parse_moment(entry["verified"])
-        key = key_of(stated["content"], document, stated["digest"])
+        content, digest = stated["content"], stated["digest"]
+        if not (isinstance(content, str) and isinstance(digest, str)):
+            raise TypeError(content, digest)  # noqa: TRY301 - told below
+        key = key_of(content, document, digest)
         about = entry["about"]
         cell, matrix, rtbuild = str(about["cell"]), str(about["matrix"]), str(entry["rtbuild"])
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -162,3 +162,19 @@ def test_a_seal_that_was_made_anew_over_a_contradiction(store: ReportStore, docu
     assert isinstance(found, Damaged)
     assert "says something else than its document" in found.why
     assert store.load(key) is None
+
+
+@pytest.mark.parametrize("field", ["digest", "content"])
+@pytest.mark.parametrize("value", [None, True, 5, [], {}])
+def test_a_report_about_nothing_that_has_a_name(
+    store: ReportStore, document, field: str, value: object
+) -> None:
+    """Its seal is right, as anybody can make it; the publisher's message cut the digest short and failed."""
+    _, path = keep(store, document())
+    entry = json.loads(path.read_text())
+    entry["key"][field] = value
+    body = {name: part for name, part in entry.items() if name != "seal"}
+    path.write_text(json.dumps(body | {"seal": digest_of(body)}))
+    (found,) = store.entries()
+    assert isinstance(found, Damaged)
+    assert "lacks what a report has" in found.why
