@@ -6,22 +6,27 @@ left out: zones, documentation, the package manager's lists, two files of three 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 from typing import TYPE_CHECKING
 
+from builder.documents import shown
 from builder.errors import CancelledError, CellError
 from builder.layers.untar import open_layer
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from builder.layers.pack import Content
     from builder.layers.untar import TarEntry, TarReader
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
+_MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, errno.EMFILE)
+"""Errors that are this machine's, and not the layer's."""
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,7 +52,12 @@ class Scratch:
             for entry in archive:
                 if self._cancel.is_set():
                     raise CancelledError("unpacking was not finished")
-                self._entry(archive, entry)
+                try:
+                    self._entry(archive, entry)
+                except (OSError, RuntimeError) as problem:  # pathlib's own error for a circle of links
+                    if isinstance(problem, OSError) and problem.errno in _MACHINE:
+                        raise
+                    raise archive.error(f"it holds {shown(entry.name, most=100)!r}: {problem}") from problem
 
     def put(self, path: str, content: bytes, mode: int) -> None:
         """Write one more file; ``path`` is absolute."""
@@ -81,11 +91,7 @@ class Scratch:
         if entry.kind == "folder":
             self._make_folder(target, entry.mode)
         elif entry.kind == "file":
-            pieces, at = [], 0
-            for piece in archive.content():
-                pieces.append((at, piece))
-                at += len(piece)
-            self._write(target, pieces, entry.size, entry.mode)
+            self._write(target, _placed(archive.content()), entry.size, entry.mode)
         elif entry.kind in ("symlink", "hardlink"):
             self._remove(target)
             if entry.kind == "symlink":
@@ -94,18 +100,20 @@ class Scratch:
                 self._link(entry.link.removeprefix("./").strip("/"), target)
         # Devices, pipes and sockets are nothing that a step reads.
 
-    def _write(self, target: Path, ranges: list[tuple[int, bytes]], size: int, mode: int) -> None:
+    def _write(self, target: Path, ranges: Iterable[tuple[int, bytes]], size: int, mode: int) -> None:
         try:
             file = os.open(target, _NEW, 0o600)
         except FileExistsError:
             self._remove(target)
             file = os.open(target, _NEW, 0o600)
         try:
+            whole = 0
             for start, data in ranges:
                 written = 0
                 while written < len(data):
                     written += os.pwrite(file, memoryview(data)[written:], start + written)
-            if sum(len(data) for _, data in ranges) != size:
+                whole += written
+            if whole != size:
                 os.ftruncate(file, size)
             os.fchmod(file, (mode & 0o777) | 0o600)
         finally:
@@ -180,3 +188,11 @@ class Scratch:
                 path.mkdir(mode=0o755, parents=True, exist_ok=True)
         self._folders[folder] = path
         return path
+
+
+def _placed(pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each piece with its offset."""
+    at = 0
+    for piece in pieces:
+        yield at, piece
+        at += len(piece)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import resource
 import shutil
 import subprocess
 import tarfile
@@ -173,3 +174,40 @@ def test_a_script_that_fails_says_how_and_one_that_is_cancelled_ends(system: Pat
     threading.Timer(0.3, cancel.set).start()
     with pytest.raises(CancelledError):
         run("while :; do :; done", system, cancel)
+
+
+HOSTILE = {
+    "circle": (link("./a", "b"), link("./b", "a"), ("./a/x", b"")),
+    "itself": (link("./a", "a"), ("./a/x", b"")),
+    "empty link": (link("./a", ""),),
+    "long link": (link("./a", "x/" * 4000),),
+    "long name": (("./" + "x" * 300, b""),),
+    "below a file": (("./a", b""), ("./a/b", b"")),
+    "link to a folder": (("./d/x", b""), link("./a", "./d", tarfile.LNKTYPE)),
+    "link to itself": (link("./a", "./a", tarfile.LNKTYPE),),
+    "whiteout of all": (("./.wh..", b""),),
+    "whiteout below a file": (("./a", b""), ("./a/.wh.b", b"")),
+    "emptied file": (("./a", b""), ("./a/.wh..wh..opq", b"")),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_layer_that_no_folder_can_hold(tmp_path: Path, scratch: Scratch, name: str) -> None:
+    """Each of them ended the run for all other cells."""
+    with pytest.raises(CellError, match=r"cannot be unpacked|no plain path|not there"):
+        scratch.unpack(layer(tmp_path, *HOSTILE[name]), ZSTD)
+    assert not list(tmp_path.parent.glob("x"))
+
+
+def test_a_large_file_is_written_as_it_comes(tmp_path: Path, scratch: Scratch) -> None:
+    info = tarfile.TarInfo("./a")
+    info.size = 400 << 20
+    packer = zstandard.ZstdCompressor().compressobj()
+    with (tmp_path / "layer").open("wb") as blob:
+        for piece in (info.tobuf(), *[bytes(1 << 20)] * 400, bytes(1024)):
+            blob.write(packer.compress(piece))
+        blob.write(packer.flush())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    scratch.unpack(tmp_path / "layer", ZSTD)
+    assert (scratch.root / "a").stat().st_size == 400 << 20
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
