@@ -127,7 +127,9 @@ class Client:
             if self._gives_up:
                 self._silent[_server(url)] = problem
             raise
-        except (LocationParseError, UnicodeError) as problem:  # of urllib3 and idna, past requests
+        except requests.RequestException:
+            raise
+        except (LocationParseError, ValueError) as problem:  # of urllib3, idna and urllib, past requests
             raise requests.exceptions.InvalidURL(f"no address: {shown(redact(url), most=80)}") from problem
 
     def given_up(self, url: str) -> requests.RequestException | None:

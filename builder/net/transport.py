@@ -20,6 +20,7 @@ from urllib3.util.retry import Retry
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
 LARGEST = 32 << 20
 """Most bytes of an answer that is read whole; the page of a project with 10,000 files has a third of them."""
@@ -103,6 +104,14 @@ class _Again(Retry):
 
 class _Answer(requests.Response):
     """``content`` has at most :data:`LARGEST` bytes; readers of pieces count them."""
+
+    def iter_content(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        try:
+            yield from super().iter_content(*arguments, **options)
+        except requests.RequestException:
+            raise
+        except ValueError as problem:  # of urllib3, for a chunk of less than nothing
+            raise requests.exceptions.ChunkedEncodingError(str(problem)) from problem
 
     @property
     def content(self) -> bytes:

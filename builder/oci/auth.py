@@ -82,7 +82,8 @@ class Challenge:
     @classmethod
     def parse(cls, header: str) -> Challenge:
         scheme, _, rest = header.strip().partition(" ")
-        return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'(\w+)="([^"]*)"', rest)))
+        # \b: else a long word that no value follows is tried from each of its letters on
+        return cls(scheme=scheme.lower(), parameters=dict(re.findall(r'\b(\w+)="([^"]*)"', rest)))
 
 
 def _refuse_open(realm: str, own: str, where: str) -> None:

@@ -16,6 +16,7 @@ import requests
 from builder.errors import RegistryError
 from builder.net import transport
 from builder.net.http import Client
+from builder.oci.auth import Challenge
 from builder.oci.registry import Registry
 
 if TYPE_CHECKING:
@@ -191,3 +192,37 @@ def test_a_registry_that_floods_fails_its_question(status: int) -> None:
             registry.manifest(f"{host}/team/app:1")
         with pytest.raises(RegistryError):
             registry.put_manifest(f"{host}/team/app:1", b"{}", "application/json")
+
+
+MALFORMED = {
+    "chunk below nothing": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc",
+    "chunk of letters": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+    "half an address": b"HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: http://[\r\n\r\n",
+    "address with NUL": b"HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: http://\x00/\r\n\r\n",
+    "a file": b"HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: file:///etc/passwd\r\n\r\n",
+    "a port that is none": b"HTTP/1.1 307 x\r\nContent-Length: 0\r\nLocation: http://a:99999999/\r\n\r\n",
+    "length below nothing": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n{}",
+    "status": b"HTTP/1.1 99999 OK\r\n\r\n",
+    "no status": b"\0\xff" * 50 + b"\r\n\r\n",
+    "headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100_000 + b"\r\n",
+    "header": b"HTTP/1.1 200 OK\r\nX: " + b"a" * 1_000_000 + b"\r\n\r\n",
+    "encodings": b"HTTP/1.1 200 OK\r\nContent-Encoding: "
+    + b"gzip, " * 2000
+    + b"gzip\r\nContent-Length: 1\r\n\r\nx",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_an_answer_that_is_none(name: str) -> None:
+    with speaking(lambda connection: connection.sendall(MALFORMED[name])) as host:
+        registry = Registry(client=Client(retries=0, read_timeout=5), login=lambda _host: None)
+        with pytest.raises(RegistryError):
+            registry.manifest(f"{host}/a:t")
+
+
+def test_a_challenge_of_one_long_word() -> None:
+    """It was searched from each of its 60,000 letters on, for a minute."""
+    began = time.monotonic()
+    for word in ("a" * 60_000, 'a="b",' * 10_000, "a=" * 30_000, '="' * 30_000):
+        Challenge.parse(f"Negotiate {word}")
+    assert time.monotonic() - began < 5
