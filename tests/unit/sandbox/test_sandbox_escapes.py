@@ -79,6 +79,21 @@ def test_a_call_is_refused_before_it_looks_at_its_arguments(tmp_path: Path, name
     held(attack(tmp_path, f"refused({NUMBERS[name]}, -1, -1, -1, -1, -1)"))
 
 
+MUST = """
+    acct add_key bpf chroot clock_settime delete_module fanotify_init finit_module fsmount init_module
+    io_uring_enter io_uring_register io_uring_setup kcmp kexec_file_load kexec_load keyctl memfd_create mount
+    mount_setattr move_mount name_to_handle_at open_by_handle_at open_tree perf_event_open pidfd_getfd
+    pivot_root process_vm_readv process_vm_writev ptrace quotactl reboot request_key setdomainname
+    sethostname setns
+    settimeofday shmget swapoff swapon syslog umount2 unshare userfaultfd vhangup
+"""
+
+
+def test_no_line_of_the_list_is_lost() -> None:
+    """The tests of single calls go by the list itself."""
+    assert set(MUST.split()) <= seccomp.refused("x86_64").keys() & seccomp.refused("aarch64").keys()
+
+
 def test_the_numbers_are_those_of_this_machines_headers() -> None:
     header = Path(f"/usr/include/{platform.machine()}-linux-gnu/asm/unistd_64.h")
     if not header.is_file():
@@ -289,6 +304,20 @@ def test_the_sessions_keys_are_out_of_reach(tmp_path: Path) -> None:
         assert libc.syscall(keyctl, 11, key, buffer, 64) == 6, "outside, the same call reads it"
     finally:
         libc.syscall(keyctl, 9, key, -3)  # unlinked
+
+
+def test_the_sessions_keyring_is_left_even_if_the_filter_lets_all_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seccomp, "program", lambda _machine: seccomp._one(seccomp._RETURN, seccomp._ALLOW))
+    libc = ctypes.CDLL(None, use_errno=True)
+    number, session = NUMBERS["keyctl"], 0xFFFFFFFD
+    ours = libc.syscall(number, 0, session, 0)
+    if ours < 0:
+        pytest.skip("there are no keyrings here")
+    said = attack(tmp_path, f"print(libc.syscall({number}, 0, {session}, 0))")
+    assert int(said) > 0
+    assert int(said) != ours
 
 
 def test_no_process_of_the_machine_is_reached(tmp_path: Path) -> None:

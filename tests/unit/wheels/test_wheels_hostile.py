@@ -37,12 +37,18 @@ def zeros(size: int) -> bytes:
 
 
 def archive_of(
-    path: Path, entries: int, *, size: int = 0, data: bytes = b"", offset: int | None = None
+    path: Path,
+    entries: int,
+    *,
+    size: int = 0,
+    data: bytes = b"",
+    offset: int | None = None,
+    name: bytes = b"%08d",
 ) -> Path:
     """A zip file whose entries say ``size`` and hold ``data``, at a place of 64 bits if one is given."""
     local, table = bytearray(), bytearray()
     for number in range(entries):
-        name, at = b"%08d" % number, len(local)
+        at, name = len(local), name and b"%08d" % number
         extra = b"" if offset is None else struct.pack("<HHQ", 1, 8, offset)
         fields = struct.pack("<HHHHIIIHH", 0, 8 if data else 0, 0, 33, 0, len(data), size, len(name), 0)
         local += b"PK\x03\x04" + struct.pack("<H", 20) + fields + name + data
@@ -65,6 +71,10 @@ def test_more_files_than_memory_takes(tmp_path: Path) -> None:
     path = archive_of(tmp_path / "evil.whl", 300_000)
     refused(path, "table of contents is too large")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 << 10
+
+
+def test_a_file_without_a_name(tmp_path: Path) -> None:
+    refused(archive_of(tmp_path / "evil.whl", 1, name=b""), "has no name")
 
 
 def test_a_file_beyond_what_a_disk_can_address(tmp_path: Path) -> None:
