@@ -1,4 +1,4 @@
-"""Gathers what the catalogue shows: tables, matrices with their locks, reports, publications, causes."""
+"""Gathers the catalogue's contents: tables, matrices with locks, reports, publications, causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images straight from a registry: what its tags lead to, and what lies beside each of them.
+"""Images straight from a registry: the targets of its tags, and the evidence beside each.
 
 Nothing is believed of a tag's name. An image says by its labels which cell it is, its evidence is found by
 its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is named and left out.
@@ -43,7 +43,7 @@ MOST = 5000
 """Tags of one repository that are followed."""
 _AT_ONCE = 8
 _LISTS = "sha256-"
-"""Tags under which clients keep what hangs on an image."""
+"""Tags under which clients keep the referrers of an image."""
 
 
 def images_of(
@@ -55,7 +55,7 @@ def images_of(
     verifier: Verifier | None = None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> tuple[list[CataloguedImage], list[str]]:
-    """The images that the repository's tags lead to, by matrix and cell, and notes on what is left out.
+    """The images of the repository's tags, by matrix and cell, and notes on those left out.
 
     With ``verifier`` only statements that it accepts say that something ran. Raises RegistryError if the
     repository cannot be listed.
@@ -109,7 +109,7 @@ class _Judge:
 def _read(
     registry: Registry, reference: str, tags: tuple[str, ...], by: _Judge
 ) -> tuple[CataloguedImage, list[str]]:
-    """One image and doubts about what hangs on it. Raises RegistryError if it is none of ours."""
+    """One image, and doubts about its evidence. Raises RegistryError if rtbuild did not make it."""
     repository, _, digest = reference.partition("@")
     image = read_image(registry, repository, digest)
     cell_id, matrix = image.label(CELL_LABEL), image.label(MATRIX_LABEL)
@@ -181,7 +181,7 @@ def _runs(words: list[JudgedReport], repository: str) -> Iterator[Run]:
 def _cell(
     cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None, facts: Facts
 ) -> tuple[Cell, Judgement]:
-    """The cell that the provenance names, and what the rules say of it."""
+    """The cell that the provenance names, and the judgement of the rules."""
     unread = Cell(
         id=cell_id,
         matrix=matrix,

@@ -36,7 +36,7 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One release of a framework in one CUDA variant, and what the rules say of it on each kind of card."""
+    """One release of a framework in one CUDA variant, and the judgement of the rules on each kind of card."""
 
     framework: str
     title: str
@@ -104,7 +104,7 @@ class DatedRuntime:
 
 @dataclass(frozen=True, kw_only=True)
 class CataloguedImage:
-    """One cell of a matrix, or an image of a registry: what it holds, where it is, on which cards it ran."""
+    """One cell of a matrix, or an image of a registry: its contents, places, and cards on which it ran."""
 
     cell: Cell
     possible: Judgement

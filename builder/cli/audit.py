@@ -1,4 +1,4 @@
-"""``rtbuild audit``: what a registry tells of an image, and the exit code that follows from it."""
+"""``rtbuild audit``: the answer of a registry about an image, and its exit code."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ INTERRUPTED = 130
 
 
 def guarded(program: Callable[[], int]) -> int:
-    """Run ``program``; expected errors say what to do, anything else leaves a file ready to paste."""
+    """Run ``program``; an expected error prints a remedy, any other one leaves a file ready to paste."""
     accept_any_encoding()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `rtbuild … &` has it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # What CI and `timeout` send: it ends as Ctrl-C does, with what was unpacked or started cleared away.
+        # CI and `timeout` send these: the program ends as after Ctrl-C, and clears its folders and processes.
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _interrupt)
     try:
@@ -53,7 +53,7 @@ def guarded(program: Callable[[], int]) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    """A full disk is this machine's; anything else is a bug."""
+    """A full disk is a fault of this machine; any other unexpected error is a bug."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         sys.stderr.write(f"error: no space left for {error.filename or 'a file'}\n")
         sys.stderr.write("hint: free some, or name folders on a larger disk: RTBUILD_CACHE, TMPDIR\n")
@@ -62,7 +62,7 @@ def _unexpected(error: Exception) -> int:
         raise error
     sys.stderr.write(f"error: a bug in rtbuild: {type(error).__name__}: {error}\n")
     try:
-        sys.stderr.write(f"hint: please report it with what {_write_report(error)} says\n")
+        sys.stderr.write(f"hint: please report it with the text in {_write_report(error)}\n")
     except OSError as problem:
         sys.stderr.write("".join(traceback.format_exception(error)))
         sys.stderr.write(f"hint: please report it with the lines above; no file takes them: {problem}\n")

@@ -1,4 +1,4 @@
-"""``rtbuild cache``: what is kept between runs, how large it is, and how to make it smaller."""
+"""``rtbuild cache``: the files kept between runs: their size, and ways to make it smaller."""
 
 from __future__ import annotations
 

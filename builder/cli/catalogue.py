@@ -1,4 +1,4 @@
-"""``rtbuild catalogue``: the static site of what works, what is possible and what is not."""
+"""``rtbuild catalogue``: the static site of working, possible and impossible combinations."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def devcontainer(
     context: opt.Context = None,
     json_: opt.Json = False,
 ) -> int:
-    """Say where the file is, and what is in the way of writing to its folder."""
+    """Write the file; say its path, and why its user may not be able to write to the folder."""
     with Engine.connect(context=context) as engine:
         stored = find_image(image, matrices, engine)
         passwd = engine.read_file(stored.reference, "/etc/passwd") or b""

@@ -1,4 +1,4 @@
-"""``rtbuild diagnose``: from a text that somebody has to the cause and the commands that mend it."""
+"""``rtbuild diagnose``: the cause in a text, and the commands that mend it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rtbuild doctor``: what this machine has and lacks."""
+"""``rtbuild doctor``: a check of this machine, with remedies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``rtbuild explain``: why a cell gets its verdict, or what a cause or a message means."""
+"""``rtbuild explain``: the reasons for a cell's verdict, or the meaning of a cause or a message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explain(
     mirror: opt.Mirror = None,
     json_: opt.Json = False,
 ) -> int:
-    """Everything about one cell's verdict, as JSON what ``check`` has of it; exit 1 if it is impossible."""
+    """Everything about one cell's verdict, as JSON the same as ``check``; exit 1 if it is impossible."""
     if is_text(cell) or not (matrices or opt.matrix_files()):
         return explain_text(cell)
     loaded = opt.load_all(matrices)

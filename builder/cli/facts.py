@@ -1,4 +1,4 @@
-"""``rtbuild facts refresh``: read again what the compatibility tables say, and show or write what differs."""
+"""``rtbuild facts refresh``: read the sources of the tables again; show or write the differences."""
 
 from __future__ import annotations
 

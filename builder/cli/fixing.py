@@ -22,10 +22,10 @@ _REASON = 200
 
 
 def fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) -> list[str]:
-    """Rewrite the matrices of the cells that were refused; the ids that nothing could be done for.
+    """Rewrite the matrices of impossible cells; the ids of cells without a possible neighbour.
 
     Raises:
-        UsageError: A file cannot be changed by a program; it stays as it is.
+        UsageError: A program cannot change the file; it stays as it is.
     """
     helpless = []
     for matrix in matrices:

@@ -77,7 +77,7 @@ def _job_matrices(cells: tuple[Cell, ...], matrices: list[Matrix]) -> dict[str, 
 
 
 def _engine(cell: Cell) -> str:
-    """``none`` for what ``build --engine none`` puts together: nothing is unpacked into an engine's store."""
+    """``none`` if ``build --engine none`` can build the cell: nothing is unpacked into an engine's store."""
     return "none" if cell.base.kind == "rootfs" and cell.profile == "plain" else "docker"
 
 

@@ -14,17 +14,17 @@ _PROBE_FAULT = 30
 
 
 def explain_text(text: str) -> int:
-    """A cause by its id, or what a text that a program printed tells of it. UsageError if neither fits."""
+    """Explain a cause by its id, or the cause in a program's output. UsageError if neither is found."""
     return ask_probe("--explain", text)
 
 
 def is_text(words: str) -> bool:
-    """Whether it can be no cell's id and no glob over ids: a message, or a status such as CUDNN_STATUS_…."""
+    """True for a message or a status such as CUDNN_STATUS_…: no cell's id, and no glob over ids."""
     return re.search(r"\s|[A-Z]{4}|:", words) is not None
 
 
 def ask_probe(*arguments: str) -> int:
-    """Run the probe with these arguments; its answer goes to stdout. UsageError for what it refuses."""
+    """Run the probe with these arguments; its answer goes to stdout. Raises UsageError if it refuses them."""
     done = subprocess.run([*_PROBE, *arguments], stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == _PROBE_FAULT:
         message = done.stderr.strip().removeprefix("cudnn-verify: ")

@@ -1,4 +1,4 @@
-"""``rtbuild schema``: the JSON schemas of what rtbuild reads and prints."""
+"""``rtbuild schema``: the JSON schemas of rtbuild's input and output."""
 
 from __future__ import annotations
 

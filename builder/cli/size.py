@@ -1,4 +1,4 @@
-"""``rtbuild size``: how large a cell is by layer, package and file, and what it shares with another."""
+"""``rtbuild size``: the size of a cell by layer, package and file, and its overlap with another cell."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def size(
     found = _measure(one)
     if against is not None:
         other = _pinned(keepers, opt.choose_one(loaded, against))
-        compared = (one.cell.id, found, other.cell.id, _measure(other))
+        document = _compared(one.cell.id, found, other.cell.id, _measure(other))
         if json_:
-            print_json(_compared_document(*compared))
+            print_json(document)
         else:
-            show(*_compared(*compared))
+            show(*_compared_page(document))
         return 0
     sharing = _sharing(loaded, keepers, one)
     if json_:
@@ -135,26 +135,22 @@ def _page(name: str, size: CellSize, sharing: dict[str, int]) -> Iterator[str]:
     yield "  without what the recipe adds: compiled Python, the environment, the probe"
 
 
-def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> Iterator[str]:
-    both, only_one, only_other = _split(size, other_size)
+def _compared_page(document: dict[str, Any]) -> Iterator[str]:
     yield f"  {'':<44} {'unpacked':>10} {'compressed':>10}"
-    for title, layers in (
-        ("layers of both", both),
-        (f"only {one}", only_one),
-        (f"only {other}", only_other),
-    ):
-        sizes = sum(one.unpacked for one in layers), sum(one.compressed for one in layers)
-        yield f"  {_row(title, *sizes, known=all(one.made for one in layers))}"
-        if layers is not both:
-            yield from (f"    {layer.title}" for layer in layers)
+    titles = ("layers of both", *(f"only {cell}" for cell in document["cells"]))
+    for title, part in zip(titles, (document["both"], *document["only"]), strict=True):
+        yield f"  {_row(title, part['unpacked'], part['compressed'], known=part['made'])}"
+        if part is not document["both"]:
+            yield from (f"    {layer}" for layer in part["layers"])
     yield ""
     yield f"  {'package':<44} {'unpacked':>10} {'difference':>10}"
-    for name, before, after in _changes(size, other_size):
-        yield f"  {name:<44} {human_bytes(before):>10} {_signed(after - before):>10}"
+    for row in document["packages"]:
+        before, after = row["unpacked"]
+        yield f"  {row['change']:<44} {human_bytes(before):>10} {_signed(after - before):>10}"
 
 
 def _split(size: CellSize, other: CellSize) -> tuple[list[LayerSize], list[LayerSize], list[LayerSize]]:
-    """The layers of both, and those that only the one and only the other has."""
+    """The layers of both cells, of the first alone, and of the second alone."""
     mine = {layer.identity: layer for layer in size.layers}
     theirs = {layer.identity: layer for layer in other.layers}
     return (
@@ -178,7 +174,7 @@ def _changes(size: CellSize, other: CellSize) -> list[tuple[str, int, int]]:
     return sorted(found, key=lambda row: (-abs(row[2] - row[1]), row[0]))
 
 
-def _compared_document(one: str, size: CellSize, other: str, other_size: CellSize) -> dict[str, Any]:
+def _compared(one: str, size: CellSize, other: str, other_size: CellSize) -> dict[str, Any]:
     both, *only = _split(size, other_size)
 
     def total(layers: Sequence[LayerSize]) -> dict[str, Any]:
@@ -186,6 +182,7 @@ def _compared_document(one: str, size: CellSize, other: str, other_size: CellSiz
             "layers": [layer.title for layer in layers],
             "unpacked": sum(layer.unpacked for layer in layers),
             "compressed": sum(layer.compressed for layer in layers),
+            "made": all(layer.made for layer in layers),
         }
 
     return {

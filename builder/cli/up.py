@@ -60,7 +60,7 @@ def up(
 
 
 def _this_machine(gpu: str | None, driver: str | None) -> tuple[str | None, str | None]:
-    """The card and driver asked for; those of this machine if it has some."""
+    """The card and driver asked for, else those of this machine."""
     cards, own = nvidia_smi()
     if gpu is None and cards:
         gpu = cards[0].compute_capability or cards[0].name

@@ -1,4 +1,4 @@
-"""``rtbuild verify-digest``: what a cluster's node runs."""
+"""``rtbuild verify-digest``: the command that a node of a cluster runs."""
 
 from __future__ import annotations
 

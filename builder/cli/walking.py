@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import print_json, reporter, run_summary
-from builder.console.case import Case, cases_of
+from builder.console.case import Case, case_of
 from builder.console.job import write_job_files
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
@@ -59,12 +59,12 @@ def recorded(terminal: Terminal, run: Run, folder: Path, *, require_verified: bo
         print_json(document)
     terminal.say(run_summary(results, terminal))
     terminal.say(f"report: {where}")
-    job_files(cases_of(results), terminal, folder, command=command, started=started)
+    job_files(list(map(case_of, results)), terminal, folder, command=command, started=started)
     return exit_code(results, require_verified=require_verified)
 
 
 def record(document: dict[str, Any], folder: Path) -> str:
-    """The path of the run's record, or why there is none: that does not change what the run comes to."""
+    """The path of the run's record, or why there is none, which does not change the exit code."""
     try:
         return str(write_record(document, folder))
     except OSError as error:

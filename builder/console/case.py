@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.console.summary import failure_text
 from builder.pipeline.events import CellOutcome, CellResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class CaseStatus(enum.StrEnum):
@@ -55,12 +52,8 @@ _STATUS = {
 }
 
 
-def cases_of(results: Sequence[CellResult]) -> tuple[Case, ...]:
-    """A case for every cell of a run."""
-    return tuple(_case(result) for result in results)
-
-
-def _case(result: CellResult) -> Case:
+def case_of(result: CellResult) -> Case:
+    """The case of a cell in a run."""
     status, word = _STATUS[result.outcome]
     if result.outcome is CellOutcome.FAILED and result.report is None:
         status, word = CaseStatus.ERROR, f"FAILED at {result.stage}"

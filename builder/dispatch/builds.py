@@ -52,7 +52,7 @@ def in_waves(layers: Mapping[Task, frozenset[str]]) -> tuple[Task, ...]:
 
 
 def render(tasks: Sequence[Task], fleet: Fleet, files: Files, array: int = 1000) -> dict[str, str]:
-    """The batch scripts, ``wave.part``: each wave is to wait for the one before. Raises UsageError."""
+    """The batch scripts, ``wave.part``: each wave waits for the one before. Raises UsageError."""
     return {name: script(part, fleet, files) for name, part in _arrays(tasks, array).items()}
 
 
@@ -166,7 +166,7 @@ def building(
 
 
 def _layers(pinned: Pinned) -> Iterable[str]:
-    """What the layers of wheels and the rootfs of a cell are made of."""
+    """The keys of a cell's rootfs and of its layers of wheels."""
     if isinstance(pinned.base, RootfsBase):
         yield rootfs_key(pinned.base, pinned.cell)
     if pinned.python is not None:

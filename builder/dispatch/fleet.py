@@ -1,4 +1,4 @@
-"""``fleet.yaml``: which scheduler runs what, and how each class of GPU is asked for there."""
+"""``fleet.yaml``: the scheduler, and the resources that it is asked for on each class of GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from builder.model import Span
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
-"""What a scheduler calls something: nothing that a shell or YAML reads otherwise."""
+"""A scheduler's name of something, without characters special to a shell or YAML."""
 Names = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+,&|\[\]-]*$", max_length=400)]
 Place = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_/][A-Za-z0-9_.:@/+%-]*$", max_length=400)]
 Count = Annotated[int, Field(ge=1, le=100_000)]
@@ -28,7 +28,7 @@ class _FleetPart(BaseModel):
 
 
 class Resources(_FleetPart):
-    """What is asked of a scheduler for a task. What the other scheduler has is left out."""
+    """The resources of a task. Fields of the other scheduler are ignored."""
 
     partition: Word | None = None
     account: Word | None = None
@@ -107,7 +107,7 @@ def load_fleet(path: Path) -> Fleet:
 
 
 def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int, ...], Span]) -> Any:
-    """The value of a node, every scalar a text; where each part stands goes into ``spans``."""
+    """The value of a node, every scalar a text; the place of each part goes into ``spans``."""
     spans[place] = node.span
     match node:
         case Scalar():

@@ -142,7 +142,7 @@ def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | 
 def report_on(
     staged: Staged, text: bytes, signer: Signer | None = None, *, verified: datetime | None = None
 ) -> tuple[str, str | None, list[SealedReport]]:
-    """The verdict of a report, the class of GPU that it saw, and what to put beside the image.
+    """The verdict of a report, the class of GPU that it saw, and the reports to put beside the image.
 
     A report without a GPU says nothing about a card, and a test double's says nothing: neither is put there.
     ``verified`` is now by default.

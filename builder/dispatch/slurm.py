@@ -66,7 +66,7 @@ def verification(tasks: Sequence[Task], fleet: Fleet) -> str:
     lane = fleet.lane(name)
     if lane is None:
         raise ValueError(f"the fleet has no class {name}")
-    seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # it is to end before Slurm ends it
+    seconds = max(60, 60 * (lane.minutes or fleet.minutes) - 60)  # so that it ends before Slurm ends it
     command = [fleet.command, "verify-digest", "--card", name, "--runtime", fleet.runtime]
     command += ["--timeout", str(seconds), *(["--key", fleet.key] if fleet.key else [])]
     return batch_script(

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from builder.console.case import Case, CaseStatus, cases_of
+from builder.console.case import Case, CaseStatus, case_of
 from builder.console.job import SUMMARY_VARIABLE, junit_xml, page, write_job_files
 from builder.errors import CellError
 from builder.model import Base, Cell, Cuda, Image, Report, Verdict
@@ -72,16 +72,17 @@ RESULTS = [
     result("blind", CellOutcome.UNVERIFIED, image=IMAGE, report=report(Verdict.UNVERIFIED, "no GPU here")),
     result("stopped", CellOutcome.CANCELLED, Stage.BUILD),
 ]
+CASES = [case_of(result) for result in RESULTS]
 
 
 def test_junit_is_what_its_schema_says(golden: Golden) -> None:
-    document = junit_xml(cases_of(RESULTS), command="rtbuild verify torch.yaml", started=STARTED)
+    document = junit_xml(CASES, command="rtbuild verify torch.yaml", started=STARTED)
     SCHEMA.validate(document.decode())
     golden("console/junit.xml", document)
 
 
 def test_the_machines_fault_is_not_the_images() -> None:
-    root = ET.fromstring(junit_xml(cases_of(RESULTS), command="rtbuild", started=STARTED))
+    root = ET.fromstring(junit_xml(CASES, command="rtbuild", started=STARTED))
     found = {case.get("name"): [part.tag for part in case][:1] for case in root.iter("testcase")}
     assert found == {
         "good": ["system-out"],
@@ -97,7 +98,7 @@ def test_the_machines_fault_is_not_the_images() -> None:
 
 
 def test_the_page(golden: Golden) -> None:
-    golden("console/page.md", page("rtbuild verify torch.yaml", cases_of(RESULTS)))
+    golden("console/page.md", page("rtbuild verify torch.yaml", CASES))
 
 
 def test_no_text_breaks_out_of_its_place() -> None:
@@ -135,7 +136,7 @@ def test_files_are_put_where_ci_looks(tmp_path: Path) -> None:
     summary.write_text("before\n")
     for _ in range(2):
         path = write_job_files(
-            cases_of(RESULTS),
+            CASES,
             title="rtbuild verify",
             command="rtbuild verify",
             started=STARTED,
