@@ -86,8 +86,9 @@ class Matching:
 
     @property
     def unasked(self) -> dict[str, str]:
-        """The further indexes that did not answer, by the name of each package that only they may have."""
-        return {m.package.name: m.index for m in self.matches if m.index is not None and m.file is None}
+        """The index that did not answer, by the name of each package that only it may have."""
+        silent = (m.package for m in self.matches if m.index is not None and m.file is None)
+        return {package.name: _own_index(package) for package in silent}
 
 
 def match_packages(
@@ -301,10 +302,12 @@ def _unasked(first: Match, further: str) -> Match:
         requirement = f"{package.name}=={package.version}"
         note = "PyTorch's own index did not answer: not looked at"
         return Match(package=package, requirement=requirement, index=further, detail=note)
-    whose = "PyTorch's" if package.key.startswith("torch") else "NVIDIA's"
-    return replace(
-        first, index=further, detail=f"{first.detail}; {whose} own index, which has it, does not answer"
-    )
+    detail = f"{first.detail}; {_own_index(package)}, which has it, does not answer"
+    return replace(first, index=further, detail=detail)
+
+
+def _own_index(package: PipPackage) -> str:
+    return ("PyTorch's" if package.key.startswith("torch") else "NVIDIA's") + " own index"
 
 
 def _no(package: PipPackage, reason: Reason, detail: str) -> Match:

@@ -248,7 +248,7 @@ class PythonArchives:
         rows = (_SUM.fullmatch(line.strip()) for line in content.decode("utf-8", "replace").splitlines())
         sums = {row["file"]: row["sum"].lower() for row in rows if row is not None}
         if one.file not in sums:
-            note(f"{redact(url)} has no sum of {one.file}: the first fetch decides which file it is")
+            note(f"{redact(url)} gives no sum of {one.file}: the first fetch decides which file it is")
         return sums.get(one.file)
 
 

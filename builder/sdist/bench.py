@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from builder.sdist.unpack import BuildSystem
 
 INSIDE = Path(__file__).with_name("inside.py")
+SITE = b"""\
+import os, site, sys
+if sys.version_info >= (3, 12):
+    site.addsitedir(os.path.dirname(os.path.abspath(__file__)))
+"""
+"""Python 3.12 has no distutils. setuptools' own stands in for it by a ``.pth``, also in the Pythons that a
+``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
 _ANY_GLIBC = "2.17"
 _STANDALONE = f"{pythontar.FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
@@ -103,6 +110,7 @@ class Bench:
             if self.compiles:
                 programs.wrap(self.root, target / programs.FOLDER)
             (target / INSIDE.name).write_bytes(INSIDE.read_bytes())
+            (target / "sitecustomize.py").write_bytes(SITE)
         except (FileExistsError, IsADirectoryError, NotADirectoryError) as problem:
             place = Path(str(problem.filename)).relative_to(target)
             raise CellError(

@@ -99,7 +99,7 @@ def test_the_figures_and_each_exception():
 
 
 def test_what_only_a_silent_index_has_is_counted_apart_but_for_frameworks():
-    index = "https://index.example.invalid"
+    index = "NVIDIA's own index"
     silent = replace(RUNTIME, unasked=dict.fromkeys(("lost", "numpy", "Pillow", "torch"), index))
     parity = compare(silent, measured(inside=()))
     rows = {row.name: (row.status.value, row.found) for row in parity.packages}

@@ -101,7 +101,7 @@ def test_the_first_fetch_decides(mirror: PythonMirrorDouble, tmp_path: Path) -> 
     assert (found.version, found.build, found.file, found.sha256, found.size) == (
         "3.12.1", BUILD, FILE, SUM, len(CONTENT),
     )  # fmt: skip
-    assert ["has no sum of" in note for note in notes] == [True]
+    assert ["gives no sum of" in note for note in notes] == [True]
     archives = PythonArchives(cache=tmp_path / "cache")
     assert archives.fetch(found).read_bytes() == CONTENT
     assert mirror.asked == [f"{BUILD}/SHA256SUMS", f"{BUILD}/{FILE}"]

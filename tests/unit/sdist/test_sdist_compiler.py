@@ -8,8 +8,10 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from python_mirror_double import installed
 
 from builder.sdist import programs
+from builder.sdist.bench import SITE
 from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
@@ -64,3 +66,16 @@ def test_entry_points_that_cannot_be_read_are_passed_over(tmp_path: Path) -> Non
     with Archive(tmp_path / "tool.whl") as archive:
         programs.lay(archive, tmp_path / "bin", program="/usr/bin/python3.11", python="3.11")
     assert not list((tmp_path / "bin").iterdir())
+
+
+@pytest.mark.parametrize("minor", ["3.12", "3.13"])
+def test_a_python_that_a_build_starts_has_what_setuptools_puts_in_the_place_of_distutils(
+    tmp_path: Path, minor: str
+) -> None:
+    if minor not in installed():
+        pytest.skip(f"this machine has no CPython {minor}")
+    (tmp_path / "sitecustomize.py").write_bytes(SITE)
+    (tmp_path / "distutils-precedence.pth").write_text("import sys; sys.modules['distutils'] = sys\n")
+    python = installed()[minor] / "bin/python3"
+    env = {"PYTHONPATH": str(tmp_path)}
+    subprocess.run([python, "-s", "-c", "import distutils"], env=env, check=True)
