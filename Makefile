@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 CELLS ?= *bullseye*
 PYTEST ?= $(BIN)/pytest
 
-.PHONY: help setup engine quickstart test test-unit fuzz kills newest docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
+.PHONY: help setup engine quickstart test test-unit fuzz kills newest colab-month docs image test-docker test-long test-wheels gpu bench lint lint-workflows golden clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 
 newest: $(BIN)/rtbuild  ## the probe beside the newest release of each framework; downloads 25 GB, keeps none of it
 	$(PYTEST) -q tests/nightly/test_newest_releases.py
+
+colab-month: setup  ## Colab's newest whole month, built, started and compared; downloads 9 GB, 45 GB of disk, half an hour
+	$(PYTEST) -q -s tests/nightly/test_colab_month.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
 	$(BIN)/python tests/kills.py /var/tmp/rtbuild-kills
