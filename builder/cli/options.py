@@ -224,12 +224,18 @@ def card(text: str, *, alike: bool = True) -> str:
     Raises:
         UsageError: No table has it.
     """
-    from builder.facts.gpus import card_of, known_class, near_names
+    from builder.facts.gpus import card_of, known_class, maker_of, near_names
 
     row = card_of(text) if alike else None
     found = row.name if row is not None else None if alike else known_class(text)
     if found is not None:
         return found
+    maker = maker_of(text)
+    if maker is not None:
+        raise UsageError(
+            f"--gpu {text} is a GPU of {maker}, and CUDA runs on NVIDIA's alone",
+            hint="rtbuild knows builds for CUDA alone; for other GPUs see the framework's own documentation",
+        )
     near = near_names(text)
     raise UsageError(
         f"--gpu {text} is no GPU that rtbuild knows",

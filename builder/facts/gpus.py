@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from builder.facts.tables import Facts, GpuRow
 
 _FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
+_MAKERS = {
+    "AMD": re.compile(
+        r"(amd\b|ati\b|radeon|instinct|firepro|mi\s?\d{2,3}|rx[ _-]?(vega|\d{3,4})|gfx\d)", re.IGNORECASE
+    ),
+    "Intel": re.compile(r"(intel\b|arc\b|gaudi|iris\b|uhd\b|data center gpu (max|flex))", re.IGNORECASE),
+    "Apple": re.compile(r"(apple\b|m[1-9]( (pro|max|ultra))?$|mps$)", re.IGNORECASE),
+    "Google": re.compile(r"(google\b|tpu|v\d[ep]?-\d)", re.IGNORECASE),
+}
+"""Cards of other makers, by the beginning of a name."""
 _OTHER_CARD = frozenset({"ti", "super", "laptop", "mobile", "max", "d"})
 """Words that make ``RTX 4090 Laptop GPU`` another card than the one it is named after."""
 _CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[_ ]?)?(\d{1,2})\.?(\d)a?", re.IGNORECASE)
@@ -65,6 +74,11 @@ def near_names(text: str, facts: Facts | None = None, count: int = 3) -> list[st
     by_words = {"".join(_words(row.name)): row.name for row in (facts or tables.load()).gpus.values()}
     close = difflib.get_close_matches("".join(_words(text)), by_words, n=count, cutoff=0.4)
     return [by_words[name] for name in close]
+
+
+def maker_of(text: str) -> str | None:
+    """The maker that a card's name tells, if it is not NVIDIA: ``AMD`` of ``MI300X``. None if none does."""
+    return next((maker for maker, names in _MAKERS.items() if names.match(text.strip())), None)
 
 
 def _longest(text: str, facts: Facts) -> tuple[GpuRow, list[str]] | None:

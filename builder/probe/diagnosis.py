@@ -246,6 +246,6 @@ def _look_for(equal, causes, silent=None):
     for about, command, decides in _LOOKS:
         if len(equal) > 1 and set(about.split()) & set(equal):
             return {"command": command, "decides": decides}
-    text = "cudnn-verify (python3 cudnn_verify.py) where it fails: it proves the cause" if causes else silent
-    text = text or "no signature fits this text; the probe looks for itself"
-    return {"command": "python3 cudnn_verify.py", "decides": text}
+    text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
+    text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"
+    return {"command": "python3 cudnn_verify.py", "decides": silent or text}

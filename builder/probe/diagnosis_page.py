@@ -13,8 +13,11 @@ def render_diagnosis(document):
     else:
         first = document["causes"][0]
         lines += ["%s: %s" % (first["cause"], first["title"])]
-    for row in document["causes"]:
-        lines += [""] + _one_cause(row, bool(document["equal"]))
+    proofs = [_proof(row) for row in document["causes"]]
+    common = proofs[0] if len(proofs) > 1 and proofs.count(proofs[0]) == len(proofs) else []
+    lines += common
+    for row, proof in zip(document["causes"], proofs):
+        lines += [""] + _one_cause(row, bool(document["equal"]), [] if common else proof)
     if document["look"]:
         lines += ["", "One look decides:" if document["causes"] else "What to do now:"]
         lines += ["  $ " + document["look"]["command"], wrapped(document["look"]["decides"], "    ")]
@@ -28,16 +31,18 @@ def render_diagnosis(document):
     return "\n".join(lines) + "\n"
 
 
-def _one_cause(row, equal):
+def _proof(row):
+    """The line that proves a cause, and the meaning of it."""
     place = row["line"]
+    lines = ["  %s, line %s:" % (place["source"], place["line"]), "    | " + place["text"][:240]]
+    return lines + [wrapped(text) for text in [row["says"]] + row["because"] if text]
+
+
+def _one_cause(row, equal, proof):
     lines = ["%s (%s)" % (row["cause"], row["how"])] if equal or row["rank"] > 0 else []
     if equal or row["rank"] > 0:
         lines.append(wrapped(row["title"]))
-    lines.append("  %s, line %s:" % (place["source"], place["line"]))
-    lines.append("    | " + place["text"][:240])
-    for text in [row["says"]] + row["because"]:
-        if text:
-            lines.append(wrapped(text))
+    lines += proof
     if row["commands"]:
         lines.append("  What to run%s:" % (", if this is it" if equal else ""))
         for command in row["commands"]:

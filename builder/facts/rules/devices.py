@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
-from builder.facts.gpus import card_of, near_names
+from builder.facts.gpus import card_of, maker_of, near_names
 from builder.facts.versions import at_least, contains, key, major, short
 
 if TYPE_CHECKING:
@@ -128,6 +128,10 @@ def gpus(stack: Stack) -> Iterator[Finding]:
     for name in stack.cell.gpus:
         row = card_of(name, stack.facts)
         if row is None:
+            if (maker := maker_of(name)) is not None:
+                text = f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone"
+                yield impossible("gpu", text, Value("gpu", name, CELL))
+                continue
             near = ", ".join(near_names(name, stack.facts))
             yield unknown(
                 "gpu",

@@ -151,7 +151,9 @@ def test_from_a_word_to_a_verified_environment(tmp_path: Path) -> None:
 
 def test_explain_takes_a_cause_and_an_error_message_anywhere(tmp_path: Path) -> None:
     assert rtbuild(tmp_path, "explain", "cudnn-shadowed").stdout.startswith("cudnn-shadowed: Another cuDNN")
-    assert "3 causes fit equally" in rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
+    fitting = rtbuild(tmp_path, "explain", "CUDNN_STATUS_NOT_INITIALIZED").stdout
+    assert "3 causes fit equally" in fitting
+    assert fitting.count("cudnnCreate could not start") == 1
     assert "no cause nothing" in rtbuild(tmp_path, "explain", "nothing", check=2).stderr
 
 
@@ -169,3 +171,8 @@ def test_diagnose_reads_files_and_stdin_and_names_what_it_cannot_read(tmp_path: 
     )
     assert piped.stdout.startswith("cudnn-arch-dropped: ")
     assert "No such file" in rtbuild(tmp_path, "diagnose", "none", check=2).stderr
+
+
+def test_a_card_of_another_maker_is_said_so(tmp_path: Path) -> None:
+    said = rtbuild(tmp_path, "resolve", "torch", "--gpu", "MI300X", "--offline", check=2).stderr
+    assert "--gpu MI300X is a GPU of AMD" in said

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from builder.facts.gpus import card_of, class_of, known_class, near_names
+from builder.facts import tables
+from builder.facts.gpus import card_of, class_of, known_class, maker_of, near_names
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,31 @@ def test_every_name_that_nvidia_smi_prints_and_capabilities(text: str, capabilit
 def test_a_card_that_no_table_has_is_named_with_its_neighbours() -> None:
     assert "RTX5090" in near_names("RTX 5099")
     assert near_names("") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "maker"),
+    [
+        ("MI300X", "AMD"),
+        ("AMD Instinct MI250", "AMD"),
+        ("Radeon RX 7900 XTX", "AMD"),
+        ("RX 6800", "AMD"),
+        ("gfx942", "AMD"),
+        ("Intel Arc A770", "Intel"),
+        ("Gaudi 3", "Intel"),
+        ("Apple M3 Max", "Apple"),
+        ("M2 Pro", "Apple"),
+        ("TPU v5e", "Google"),
+        ("v2-8", "Google"),
+        ("RTX 5099", None),
+        ("Tesla M99", None),
+        ("MX999", None),
+    ],
+)
+def test_a_card_of_another_maker(text: str, maker: str | None) -> None:
+    assert card_of(text) is None
+    assert maker_of(text) == maker
+
+
+def test_no_card_of_nvidia_is_another_maker_s() -> None:
+    assert not [row.name for row in tables.load().gpus.values() if maker_of(f"NVIDIA {row.name}")]
