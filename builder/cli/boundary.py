@@ -26,6 +26,9 @@ INTERRUPTED = 130
 
 def guarded(program: Callable[[], int]) -> int:
     """Run ``program``; an expected error prints a remedy, any other one leaves a file ready to paste."""
+    if None in (sys.stdout, sys.stderr):  # Python's word for one that is closed
+        nothing = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it ends with the process
+        sys.stdout, sys.stderr = sys.stdout or nothing, sys.stderr or nothing
     accept_any_encoding()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `rtbuild … &` has it ignored
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -9,7 +9,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from builder import resources
-from builder.documents import MalformedError, read_file
+from builder.documents import MalformedError, read_file, shown
 from builder.errors import Diagnostic, MatrixError, UsageError
 from builder.model import Span
 
@@ -116,6 +116,9 @@ def character(char: str) -> str:
 
 def read(path: Path) -> tuple[str, Problems]:
     """A matrix file as text. Raises UsageError if there is no file, MatrixError if it is no text."""
+    name = str(path)
+    if "\n" in name or name != shown(name, most=len(name)):
+        raise UsageError(f"{shown(name)!r} is no name for a matrix: it moves the cursor of a terminal")
     try:
         data = read_file(path, most=MAX_BYTES + 1, cut=True)
     except FileNotFoundError as error:
@@ -145,7 +148,7 @@ def _neighbours(path: Path) -> str:
         return f"rtbuild brings one of that name: {own}"
     if not folder.is_dir():
         return f"there is no folder {folder}"
-    files = sorted(p.name for p in folder.iterdir() if p.suffix in {".yaml", ".yml"})
+    files = sorted(shown(p.name) for p in folder.iterdir() if p.suffix in {".yaml", ".yml"})
     if not files:
         return f"there is no *.yaml file in {folder}"
     by_stem = {file.rpartition(".")[0]: file for file in files}

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -410,3 +411,20 @@ def test_a_base_that_is_no_image(content: bytes, layers: object, tmp_path: Path)
     store = LayerStore(tmp_path)
     with pytest.raises(RegistryError, match="no image that can be read"):
         registry_layers(base, registry=registry, store=store, lease=store.lease())
+
+
+@pytest.mark.parametrize("name", ["a\n::error::b.yaml", "\x1b[2J.yaml", "\u202eb.yaml"])
+def test_a_matrix_whose_name_is_an_order_to_who_reads_the_log(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(UsageError, match="is no name for a matrix") as refused:
+        matrix.load(tmp_path / name)
+    assert name not in str(refused.value)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_whose_output_is_closed(closed: str) -> None:
+    text = "import sys; from builder.cli.boundary import guarded; "
+    text += "sys.exit(guarded(lambda: print(sys.stdout.isatty()) or sys.stderr.flush() or 0))"
+    program = shlex.join([sys.executable, "-c", text])
+    done = subprocess.run(["sh", "-c", f"{program} {closed}"], capture_output=True, check=False)
+    assert done.returncode == 0
