@@ -124,7 +124,7 @@ def read(path: Path) -> tuple[str, Problems]:
     except FileNotFoundError as error:
         raise UsageError(f"no matrix file {path}", hint=_neighbours(path)) from error
     except (OSError, MalformedError) as error:
-        reason = getattr(error, "strerror", None) or error
+        reason = "it is a directory" if path.is_dir() else getattr(error, "strerror", None) or error
         raise UsageError(f"cannot read the matrix file {path}: {reason}") from error
     text, problems = _decode(data.removeprefix(codecs.BOM_UTF8), path)
     if len(data) > MAX_BYTES:
