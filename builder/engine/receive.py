@@ -17,15 +17,17 @@ import subprocess
 import tarfile
 import tempfile
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.engine.build import hint_for
 from builder.errors import CellError, CommandError
 from builder.files import write_whole
+from builder.temporary import locked, try_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from builder.engine.images import ImageStore
@@ -38,6 +40,7 @@ _TAIL = 25
 _POLL = 0.1
 RECEIVING = "rtbuild-receiving"
 """The repository that an image is in until it is known to be whole."""
+_NOTED = "receiving-"
 
 
 def receive(
@@ -61,18 +64,54 @@ def receive(
     """
     there = known_blobs(images, memory) & _layers(manifest) if partly else frozenset()
     for without in (there, frozenset[str]()) if there else (there,):
-        passing = f"{RECEIVING}/{uuid.uuid4().hex[:12]}:image"
-        try:
-            load(command, archive(passing, without), name, advance)
-            images.tag(passing, name)
-            break
-        except CommandError:
-            if not without:
-                raise
-        finally:
-            with contextlib.suppress(CellError):  # an engine that is gone keeps the name
-                images.remove(passing)
+        with passing_names(images, memory) as named:
+            passing = named("image")
+            try:
+                load(command, archive(passing, without), name, advance)
+                images.tag(passing, name)
+                break
+            except CommandError:
+                if not without:
+                    raise
     write_whole(memory / sha256_of(manifest).removeprefix("sha256:"), manifest)
+
+
+@contextmanager
+def passing_names(images: ImageStore, memory: Path) -> Iterator[Callable[[str], str]]:
+    """Gives names in the engine, by their tags, that are gone when the block ends.
+
+    They are noted in a locked file. The kernel frees the lock if this process is killed, and
+    :func:`sweep_passing` of a later one with the same ``memory`` removes them.
+    """
+    token = uuid.uuid4().hex[:12]
+    memory.mkdir(parents=True, exist_ok=True)
+    noted = memory / f"{_NOTED}{token}"
+    with locked(noted) as file:
+
+        def name(tag: str) -> str:
+            new = f"{RECEIVING}/{token}:{tag}"
+            os.write(file, f"{new}\n".encode())
+            return new
+
+        try:
+            yield name
+        finally:
+            with contextlib.suppress(CellError):  # an engine that is gone keeps the names
+                _forget(images, noted)
+
+
+def sweep_passing(images: ImageStore, memory: Path) -> None:
+    """Remove the names that killed processes left in the engine. Raises CellError if it does not answer."""
+    for noted in memory.glob(f"{_NOTED}*"):
+        if try_lock(noted):
+            _forget(images, noted)
+
+
+def _forget(images: ImageStore, noted: Path) -> None:
+    for name in noted.read_text().splitlines():
+        if name.startswith(f"{RECEIVING}/"):
+            images.remove(name)
+    noted.unlink(missing_ok=True)
 
 
 def known_blobs(images: ImageStore, memory: Path) -> frozenset[str]:

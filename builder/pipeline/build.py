@@ -141,8 +141,12 @@ def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
     from builder.pipeline.disk import check_room
     from builder.pipeline.making import Maker, runner_for
 
-    if site.engine is not None and any(one.installs for one in missing):
-        _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
+    if site.engine is not None:
+        from builder.engine.receive import sweep_passing
+
+        sweep_passing(site.engine, site.settings.cache / "received")
+        if any(one.installs for one in missing):
+            _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, missing)
     bench = stack.enter_context(Workbench(site.layers))
     return Maker(site=site, bench=bench, runner=runner_for(site.engine))

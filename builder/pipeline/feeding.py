@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from builder.engine.receive import RECEIVING
+from builder.engine.receive import passing_names
 from builder.errors import CellError
 from builder.image.compose import archive_parts, base_image
 from builder.layers.types import BaseLayers
@@ -33,33 +32,31 @@ class EngineFeed:
     def __init__(
         self,
         engine: Engine | None,
-        inputs: str,
         *,
         memory: Path,
         blob: Callable[[Layer], Path],
         cancel: threading.Event,
     ) -> None:
         self._engine = engine if engine is not None and engine.facts().store == "containerd" else None
-        self._repository = f"{RECEIVING}/{hashlib.sha256(inputs.encode()).hexdigest()[:12]}"
         self._memory = memory
         self._blob = blob
         self._cancel = cancel
         self._wanted: tuple[Layer, ...] = ()
-        self._names: list[str] = []
+        self._named: Callable[[str], str] | None = None
+        self._passing = ExitStack()
         self._changed = threading.Condition()
         self._done = self._engine is None
         self._thread = threading.Thread(target=self._feed, name="feed", daemon=True)
 
     def __enter__(self) -> Self:
+        if self._engine is not None:
+            self._named = self._passing.enter_context(passing_names(self._engine, self._memory))
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        for name in self._names:
-            with contextlib.suppress(CellError):  # an engine that is gone keeps the name
-                if self._engine is not None:
-                    self._engine.remove(name)
+        self._passing.close()
 
     @property
     def wanted(self) -> bool:
@@ -97,14 +94,13 @@ class EngineFeed:
             given = len(layers)
 
     def _give(self, layers: Sequence[Layer]) -> None:
-        engine = self._engine
-        if engine is None:
+        engine, named = self._engine, self._named
+        if engine is None or named is None:
             return
-        labels = {"io.rtbuild.inputs": f"part of {self._repository}"}  # by it the engine's blobs are known
+        name = named(str(len(layers)))
+        labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
         image = base_image(BaseLayers(layers=tuple(layers), config=config))
-        name = f"{self._repository}:{len(layers)}"
-        self._names.append(name)
         engine.receive(
             image.manifest,
             lambda passing, without: archive_parts(image, passing, self._blob, without=without),

@@ -92,7 +92,6 @@ class _Making(Maker):
             feed = stack.enter_context(
                 EngineFeed(
                     site.engine,
-                    self.recipe.inputs,
                     memory=settings.cache / "received",
                     blob=self._blob,
                     cancel=walk.cancel,

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 import threading
 import time
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import engines
@@ -174,7 +175,6 @@ def feed(engine: Engine, images: Images, monkeypatch: pytest.MonkeyPatch) -> Eng
     monkeypatch.setattr(feeding, "LEAST", 1)
     return EngineFeed(
         engine,
-        images.image("fed").digest,
         memory=images.memory,
         blob=lambda layer: images.store.blob(layer.digest),
         cancel=threading.Event(),
@@ -188,6 +188,26 @@ def parts(engine: Engine, count: int) -> None:
     while len(subprocess.run(command, capture_output=True, check=True).stdout.split()) < count:
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+def test_what_a_killed_process_left_under_passing_names_is_swept(
+    engine: Engine, images: Images, name: Callable[[], str]
+) -> None:
+    kept = name()
+    images.give(engine, images.image("fed"), kept)
+    token = uuid.uuid4().hex[:12]
+    left = f"{receive.RECEIVING}/{token}:3"
+    noted = images.memory / f"receiving-{token}"
+    noted.write_text(f"{left}\n{kept}\n")  # as after a kill: nobody holds its lock
+    engine.tag(kept, left)
+    with receive.passing_names(engine, images.memory) as named:
+        engine.tag(kept, alive := named("1"))
+        receive.sweep_passing(engine, images.memory)
+        assert engine.inspect(left) is None
+        assert engine.inspect(alive) is not None
+    assert engine.inspect(alive) is None
+    assert engine.inspect(kept) is not None  # no name of ours
+    assert not list(images.memory.glob("receiving-*"))
 
 
 def test_parts_of_an_image_go_in_before_the_whole(
