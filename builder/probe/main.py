@@ -1,6 +1,5 @@
-"""The command line: flags in, one report out, and an exit code that says the verdict."""
+"""The command: flags in, one report out, and an exit code that says the verdict."""
 
-import argparse
 import hashlib
 import json
 import os
@@ -11,80 +10,26 @@ import time
 import traceback
 
 from .causes import CAUSES, EXIT_CODES, PROBE_FAULT, causes_page, explain
+from .command_line import UsageError, make_parser, read_older, read_options
 from .diagnosis import diagnose
 from .diagnosis_page import render_diagnosis
-from .expectation import ExpectationError, read_expectation
+from .expectation import ExpectationError
 from .fix import FixError, repair
 from .html_page import render_html
 from .isolation import isolate, say_fault
 from .machine_limits import raise_file_limit
 from .page import Style, render_page
-from .protocol import LAYERS, STAGES, new_check
+from .protocol import new_check
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
 from .runner import child_main, flush_output
 from .schedule import run_all
 from .stages import REGISTERED
+from .streams import divert_stdout, open_standard_streams, say, show_progress, write
 
 VERSION = "0.1.0"
-_EPILOG = """\
-exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, 22 host, 23 busy,
-30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an expectation file."""
-
-
 _FEWEST_FILES = 16  # for the pipes to a child
-
-
-class UsageError(Exception):
-    """The command line, or a file it names, cannot be used."""
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, with the probe's own exit code: 2 would be a number without a meaning here."""
-
-    def error(self, message):
-        raise UsageError("%s\n%s" % (message, self.format_usage().strip()))
-
-
-def make_parser():
-    parser = Parser(
-        prog="cudnn-verify",
-        description="Says whether cuDNN works here and, if not, which one cause is to blame.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
-    parser.add_argument("--html", action="store_true", help="print the report as a page of HTML")
-    parser.add_argument("--expect", metavar="FILE", help="compare with what was asked for (JSON)")
-    parser.add_argument("--strict", action="store_true", help="loaded cuDNN must equal the compiled one")
-    parser.add_argument("--no-gpu", action="store_true", help="do not look for a GPU (at build time)")
-    parser.add_argument(
-        "--thorough", action="store_true", help="compare the hash of every library with its package's RECORD"
-    )
-    parser.add_argument("--only", metavar="STAGE", help="run this stage and what it needs")
-    parser.add_argument("--compare", metavar="OLD.json", help="say what changed since an older report")
-    parser.add_argument("--quiet", "-q", action="store_true", help="one line: verdict, cause, summary")
-    parser.add_argument("--timeout", metavar="SECONDS", type=float, help="limit of each stage")
-    parser.add_argument(
-        "--explain",
-        metavar="CAUSE",
-        help="explain a cause, or a text that a program printed ('all': the whole list as Markdown)",
-    )
-    parser.add_argument(
-        "--read",
-        metavar="FILE",
-        nargs="+",
-        help="say what a log, a notebook, a list of packages tells of the cause; - for standard input",
-    )
-    parser.add_argument("--fix", action="store_true", help="run the commands that mend it, after asking")
-    parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
-    parser.add_argument("--output", metavar="FILE", help="write the answer there, and nothing to stdout")
-    parser.add_argument("--pid", type=int, help="look at this running process, too")
-    parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--fd", type=int, help=argparse.SUPPRESS)
-    return parser
 
 
 def own_source():
@@ -133,15 +78,6 @@ def is_own_copy(command):
     return command is not None and "-c" not in command and not (path and os.path.isfile(path))
 
 
-def open_standard_streams():
-    """Put /dev/null in the place of closed standard streams: the next file opened would get their number."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-
-
 def leave_lost_folder():
     """Go to / if the current folder was removed: some libraries end the process there."""
     try:
@@ -165,20 +101,6 @@ def leave_own_folder():
         isolate(os.path.dirname(os.path.abspath(path)) if path else None)
 
 
-def read_options(arguments):
-    """The options that stages see, out of the command line and the environment."""
-    expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
-    document = read_expectation(expect) if expect else {}
-    if arguments.only and arguments.only not in [row.name for row in STAGES if row.layer in LAYERS]:
-        names = ", ".join(row.name for row in STAGES if row.layer in LAYERS)
-        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, names))
-    if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
-        raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
-    names = ("no_gpu", "thorough", "only", "timeout", "pid")
-    options = {name: getattr(arguments, name) for name in names}
-    return dict(options, expect=document, strict=bool(arguments.strict or document.get("strict")))
-
-
 def examine(options, source, progress):
     """Run everything and make the report."""
     start = time.time()
@@ -195,42 +117,6 @@ def examine(options, source, progress):
         if is_own_copy(command):
             os.unlink(command[-1])
     return make_report(program, checks, libraries, identify(source), time.time() - start)
-
-
-def read_older(path):
-    """An older report to compare with."""
-    try:
-        with open(path, "rb") as stream:
-            older = json.loads(stream.read().decode("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError("cannot read the older report %s: %s" % (path, error))
-    if not isinstance(older, dict) or not isinstance(older.get("fingerprint", {}), dict):
-        raise UsageError("the older report %s is no report of this probe" % path)
-    return older
-
-
-def show_progress(name=""):
-    """Name the stage under way on a terminal; without a name, clear the line."""
-    if hasattr(sys.stderr, "isatty") and sys.stderr.isatty():
-        sys.stderr.write("\r\033[K" + (name and name + " ..."))
-        sys.stderr.flush()
-
-
-def write(text):
-    """Print, in ASCII if the stream has no more; a closed stream loses the text, never the exit code."""
-    if sys.stdout is None:
-        return
-    try:
-        try:
-            sys.stdout.write(text)
-        except UnicodeEncodeError:
-            sys.stdout.write(text.encode("ascii", "replace").decode("ascii"))
-        sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        if sys.stdout is not sys.__stdout__:
-            raise UsageError("cannot write the answer: %s" % error)
-        # the reader is gone: keep the interpreter from complaining about it once more at its end
-        sys.stdout = None
 
 
 def print_report(report, arguments, changes):
@@ -344,24 +230,6 @@ def run_probe(argv):
     changes = compare_reports(older, report) if older is not None else None
     print_report(report, arguments, changes)
     return EXIT_CODES[report["verdict"]]
-
-
-def say(text):
-    """One message on stderr, which may be closed."""
-    try:
-        sys.stderr.write(text)
-        sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):
-        sys.stderr = None
-
-
-def divert_stdout():
-    """Send what Python's start has printed so far (a sitecustomize may do so) to stderr."""
-    own = os.dup(1)
-    os.dup2(2, 1)
-    flush_output()
-    os.dup2(own, 1)
-    os.close(own)
 
 
 def probe(argv=None):
