@@ -6,6 +6,7 @@ GPU.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -171,6 +172,15 @@ class Cluster:
         return subprocess.run(
             [str(self.bin / command[0]), *command[1:]], capture_output=True, text=True, check=True, timeout=60
         ).stdout
+
+    def clear(self) -> None:
+        """Cancel every job, also one that Slurm has queued again for later, and wait until none is left."""
+        until = time.monotonic() + 60
+        while ids := self.call("squeue", "--noheader", "--array", "--format=%i").split():
+            assert time.monotonic() < until, self.logs()
+            with contextlib.suppress(subprocess.CalledProcessError):  # it ended meanwhile
+                self.call("scancel", *ids)
+            time.sleep(0.5)
 
     def up(self) -> None:
         self.start("ctld")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,19 +140,28 @@ class Scene:
         return {path.name: len(list(path.iterdir())) for path in folder.iterdir()} if folder.exists() else {}
 
 
-@pytest.fixture
-def scene(cluster: Cluster, server: RegistryDouble) -> Iterator[Scene]:
+@contextmanager
+def made(cluster: Cluster, server: RegistryDouble, cells: int) -> Iterator[Scene]:
+    """A scene whose jobs end with it: the next one has tasks of the same names."""
     with tempfile.TemporaryDirectory(prefix="rtbuild-scene-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
-        yield Scene(Path(folder), cluster, server, CELLS)
+        try:
+            yield Scene(Path(folder), cluster, server, cells)
+        finally:
+            cluster.clear()
+
+
+@pytest.fixture
+def scene(cluster: Cluster, server: RegistryDouble) -> Iterator[Scene]:
+    with made(cluster, server, CELLS) as scene:
+        yield scene
 
 
 @pytest.fixture
 def small(cluster: Cluster, server: RegistryDouble) -> Iterator[Scene]:
     """One cell: four tasks, each on a class of its own."""
-    with tempfile.TemporaryDirectory(prefix="rtbuild-scene-", ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o755)
-        yield Scene(Path(folder), cluster, server, 1)
+    with made(cluster, server, 1) as scene:
+        yield scene
 
 
 def cell_of(scene: Scene, number: int) -> str:
