@@ -65,7 +65,7 @@ def test_the_cells_tag_moved_and_a_foreign_image_is_there(scene: Scene, tmp_path
     assert (told["images"], told["ran"]) == (2, 1)
     assert f"{scene.public}:empty is not shown" in said
     assert MEASURED in (tmp_path / "site/catalogue.md").read_text(), "the one that ran, by a tag it still has"
-    assert "nobody may say that it works" in (tmp_path / f"site/images/tf--{CELL}.html").read_text()
+    assert "nobody can say that it works" in (tmp_path / f"site/images/tf--{CELL}.html").read_text()
 
 
 def test_no_registry_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
