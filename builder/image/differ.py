@@ -16,13 +16,12 @@ from itertools import zip_longest
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from builder.errors import CellError
-from builder.layers.codec import decompressed
+from builder.layers.codec import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16
 """Bytes of a file that are kept, to see what in it differs."""
@@ -141,9 +140,7 @@ class SavedImage:
     def stream(self, number: int) -> Iterator[IO[bytes]]:
         """The bytes of the layer's tar stream, whatever they are compressed with."""
         with self._open(self.layers[number]) as raw:
-            head = raw.peek(4)[:4]  # type: ignore[attr-defined]
-            kinds = {_ZSTD: "zstd", _GZIP: "gzip"}
-            yield decompressed(raw, next((kinds[one] for one in kinds if head.startswith(one)), "tar"))  # type: ignore[arg-type]
+            yield plain(raw, "tar")  # type: ignore[arg-type]
 
     def _open(self, name: str) -> IO[bytes]:
         found = self._tar.extractfile(name)

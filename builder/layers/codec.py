@@ -34,6 +34,7 @@ _ZLIB_LEVEL = 1
 _GZIP = 31  # window bits: a gzip header without name and time
 _RAW = -15
 _BUFFER = 1 << 20
+_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
 
 
 def inflater() -> Any:
@@ -59,6 +60,15 @@ def decompressed(file: BinaryIO, media_type: str) -> Any:
     if media_type.endswith("zstd"):
         return zstandard.ZstdDecompressor().stream_reader(file, read_size=_BUFFER, read_across_frames=True)
     return (isal_gzip or gzip).GzipFile(fileobj=file, mode="rb") if media_type.endswith("gzip") else file
+
+
+def plain(file: BinaryIO, media_type: str) -> Any:
+    """:func:`decompressed` by the first bytes, as in containerd, or by the media type if they do not say."""
+    start = file.read(4)
+    file.seek(0)
+    return decompressed(
+        file, next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), media_type)
+    )
 
 
 def compressor(compression: Compression, size: int) -> Any:

@@ -17,7 +17,7 @@ import zstandard
 
 from builder.documents import shown
 from builder.errors import CellError
-from builder.layers.codec import decompressed
+from builder.layers.codec import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ _LARGEST_HEADER = 1 << 20
 """Bytes of names and attributes in front of an entry; Linux takes paths of 4,096."""
 _LARGEST_STREAM = 256 << 30
 """Bytes of a whole layer."""
-_MAGIC = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
 _DEEPEST, _LONGEST = 128, 4096
 """Folders and letters of a path."""
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -215,12 +214,6 @@ def _text(field: bytes) -> str:
 
 @contextlib.contextmanager
 def open_layer(blob: Path, media_type: str, *, most: int = _LARGEST_STREAM) -> Iterator[TarReader]:
-    """The entries of a layer's blob, of ``most`` bytes unpacked.
-
-    Its first bytes say how it is compressed, as for containerd, and the media type if they do not.
-    """
+    """The entries of a layer's blob, of ``most`` bytes unpacked."""
     with blob.open("rb") as file:
-        start = file.read(4)
-        file.seek(0)
-        found = next((kind for magic, kind in _MAGIC.items() if start.startswith(magic)), media_type)
-        yield TarReader(decompressed(file, found), f"the layer {blob.name[:12]}", most=most)
+        yield TarReader(plain(file, media_type), f"the layer {blob.name[:12]}", most=most)

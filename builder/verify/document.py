@@ -115,10 +115,16 @@ class ProbeDocument(_Part):
 def printed_report(text: str) -> str:
     """The report in what a container printed: a ``sitecustomize`` of the image may print, too.
 
-    It is the last text from a line ``{`` to a line ``}``; all of the text if there is none.
+    It is the last text from a line ``{`` to the next line ``}``; all of the text if there is none. Read once,
+    since a hostile image may print millions of such lines.
     """
-    found = re.findall(r"(?ms)^\{$.*?^\}$", text)
-    return found[-1] if found else text
+    found, start = text, None
+    for brace in re.finditer(r"(?m)^[{}]$", text):
+        if start is None and brace[0] == "{":
+            start = brace.start()
+        elif start is not None and brace[0] == "}":
+            found, start = text[start : brace.end()], None
+    return found
 
 
 def parse(text: str | bytes) -> ProbeDocument:

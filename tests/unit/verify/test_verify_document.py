@@ -13,7 +13,7 @@ from pages import model_schemas
 
 from builder.errors import CellError
 from builder.recipe.bundle import bundle
-from builder.verify.document import EXIT_CODES, ProbeDocument, parse
+from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,3 +88,21 @@ def test_the_real_probe_s_report_is_read(tmp_path: Path) -> None:
     assert found.probe.sha256 == hashlib.sha256(bundle()).hexdigest()
     assert found.python_version() == platform.python_version()
     assert not found.test_double
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('said\n{\n "a": 1\n}\nmore\n', '{\n "a": 1\n}'),
+        ("{\n1\n}\n{\n2\n}\n", "{\n2\n}"),
+        ("}\n{\n{\n1\n}\n}", "{\n{\n1\n}"),
+        ("{\n1\n}\n{\n2", "{\n1\n}"),
+        ("nothing", "nothing"),
+        ("", ""),
+        pytest.param(
+            "{\n" * 2_000_000, "{\n" * 2_000_000, id="millions of beginnings"
+        ),  # hours, if read anew from each
+    ],
+)
+def test_the_last_document_among_other_lines(text: str, expected: str) -> None:
+    assert printed_report(text) == expected
