@@ -416,17 +416,19 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
     )
     first, pip = builder.wheel("first", {"first.py": b"1"}), builder.pip()
     order: list[str] = []
-    go, begun = threading.Event(), threading.Event()
+    go, begun, both = threading.Event(), threading.Event(), threading.Event()
 
     def ready(layer: Layer) -> None:
         if layer.title.startswith(("low", "much")):
             order.append(layer.title)
+        if len(order) == 2:
+            both.set()
         if layer.title == "first 1.0":
             begun.set()
             go.wait(20)
 
     def base() -> Path:
-        go.wait(20)
+        both.wait(20)  # its thread would be a second worker
         return rootfs
 
     given = plan(pinned([first, low, high, pip]), store=store, lease=store.lease())
