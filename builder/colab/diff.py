@@ -83,7 +83,8 @@ class Parity:
     @property
     def reached(self) -> bool:
         """The goals of an imported runtime are met."""
-        return self.exact and self.present >= PRESENT_GOAL and self.same >= SAME_GOAL
+        compared = self.listed > 0 or not self.count(ParityStatus.UNASKED)
+        return self.exact and compared and self.present >= PRESENT_GOAL and self.same >= SAME_GOAL
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -87,8 +87,11 @@ class Matching:
     @property
     def unasked(self) -> dict[str, str]:
         """The index that did not answer, by the name of each package that only it may have."""
-        silent = (m.package for m in self.matches if m.index is not None and m.file is None)
-        return {package.name: _own_index(package) for package in silent}
+        return {
+            m.package.name: _own_index(m.index)
+            for m in self.matches
+            if m.index is not None and m.file is None
+        }
 
 
 def match_packages(
@@ -302,12 +305,14 @@ def _unasked(first: Match, further: str) -> Match:
         requirement = f"{package.name}=={package.version}"
         note = "PyTorch's own index did not answer: not looked at"
         return Match(package=package, requirement=requirement, index=further, detail=note)
-    detail = f"{first.detail}; {_own_index(package)}, which has it, does not answer"
+    detail = f"{first.detail}; {_own_index(further)}, which has it, does not answer"
     return replace(first, index=further, detail=detail)
 
 
-def _own_index(package: PipPackage) -> str:
-    return ("PyTorch's" if package.key.startswith("torch") else "NVIDIA's") + " own index"
+def _own_index(url: str) -> str:
+    host = urlsplit(url).hostname or ""
+    maker = next((name for name in ("PyTorch", "NVIDIA") if f"{name.lower()}." in host), None)
+    return f"{maker}'s own index" if maker else f"the index at {host}"
 
 
 def _no(package: PipPackage, reason: Reason, detail: str) -> Match:

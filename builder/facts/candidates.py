@@ -173,7 +173,8 @@ def cells(
 ) -> Iterator[Cell]:
     """The ways to put one combination on one Python: systems and CUDA providers.
 
-    Of a kind of base of which none has the Python there is the newest one, if it may be ``standalone``.
+    If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python, if
+    ``standalone`` allows it.
     """
     sketch = _sketch(combination, gpus, known)
     for base, cuda in _bases(combination, python, known, standalone=standalone):
@@ -238,7 +239,7 @@ def _serves(cudnn: str, card: GpuRow, known: Facts) -> bool:
 def _bases(
     combination: tuple[Choice, ...], python: str, known: Facts, *, standalone: bool
 ) -> Iterator[tuple[Base, Cuda]]:
-    """The bases that have the Python, those with the newest system first, then those that have not."""
+    """Bases with the Python, newest system first, then bases without it."""
     systems = list(known.systems.values())[::-1]
     systems.sort(key=lambda system: python not in system.python)
     newest: dict[tuple[str, str], str] = {}

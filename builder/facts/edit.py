@@ -71,7 +71,11 @@ def apply(text: str, changes: Sequence[Change], origin: Origin) -> str:
     head = f"[sources.{origin.id}]\n"
     if origin.id not in document["sources"]:
         return f'{done}\n{head}reference = {json.dumps(origin.reference)}\ndate = "{origin.date}"\n'
-    return re.sub(rf'(?ms)^({re.escape(head)}.*?^date = ")[^"]*', rf"\g<1>{origin.date}", done, count=1)
+    within = rf'(?m)^({re.escape(head)}(?:(?!\[).*\n)*?date = ")[^"]*'
+    done, dated = re.subn(within, rf"\g<1>{origin.date}", done, count=1)
+    if not dated:
+        raise FactsError(f"the source {origin.id} has no date that can be changed in place")
+    return done
 
 
 def _line(row: Mapping[str, Any]) -> str:

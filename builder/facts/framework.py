@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from builder.facts.finding import Source, Value, decide
 from builder.facts.versions import canonical, pinned, requirement
-from builder.index.target import environment
+from builder.index.target import MACHINES, environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     if wheel is not None and plugin is not None:
         # jax itself is Python only: what is compiled lies in its plug-in
         wheel = replace(wheel, cuda=plugin.cuda, cudnn=plugin.cudnn, architectures=plugin.architectures)
-    active = _active_pins(row, plugin or wheel, extras, name, cell.python)
+    active = _active_pins(row, plugin or wheel, extras, name, cell)
 
     installed = () if cell.dependencies == "listed" else active
 
@@ -142,13 +142,13 @@ def _plugin_beside(cell: Cell) -> str:
 
 
 def _active_pins(
-    row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str, python: str
+    row: FrameworkRow | None, wheel: WheelTruth | None, extras: frozenset[str], name: str, cell: Cell
 ) -> tuple[tuple[Requirement, Source], ...]:
     # jax itself pins nothing of NVIDIA's: its plug-in does, by an extra that jax's own extra asks for
     if wheel is not None and wheel.requires and wheel.name != "jax":
         source = Source("wheel", wheel.reference)
         extras |= {"with-cuda"} if name == "jax" else set()
-        return tuple(_nvidia(wheel.requires, extras, source, python))
+        return tuple(_nvidia(wheel.requires, extras, source, cell))
     if row is None:
         return ()
     asked = dict.fromkeys(line for extra in ("", *sorted(extras)) for line in row.extras.get(extra, ()))
@@ -157,10 +157,11 @@ def _active_pins(
 
 
 def _nvidia(
-    lines: tuple[str, ...], extras: frozenset[str], source: Source, python: str
+    lines: tuple[str, ...], extras: frozenset[str], source: Source, cell: Cell
 ) -> Iterator[tuple[Requirement, Source]]:
     """The ``Requires-Dist`` lines on NVIDIA's wheels that hold on Linux with these extras."""
-    environments = [environment(f"{python}.0", extra=extra) for extra in ("", *sorted(extras))]
+    python, machine = f"{cell.python}.0", MACHINES.get(cell.platform, "")
+    environments = [environment(python, machine=machine, extra=extra) for extra in ("", *sorted(extras))]
     for line in lines:
         parsed = requirement(line)
         if parsed is None or not parsed.name.startswith(("nvidia-", "nvidia_")):

@@ -1,4 +1,4 @@
-"""Reading rows of facts: typed and strict, each with its sources.
+"""Reading rows of facts, each with its sources. A test checks the types of the rows that rtbuild brings.
 
 Every row names its sources by id; the file's ``[sources]`` table gives each id a public reference and the
 day on which it was read. An unknown key, an unknown source id or a number where a version belongs is a

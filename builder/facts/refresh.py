@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import RtbuildError
-from builder.facts.availability import ask
+from builder.facts.availability import ask, page
 from builder.facts.base import TAG
 from builder.facts.edit import Change, Origin, Plain
 from builder.facts.tables import FRAMEWORKS
 from builder.facts.versions import canonical, key, requirement, short
 from builder.facts.wheel import truth_from_members
 from builder.facts.wheelmeta import read_listed
+from builder.index.target import environment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,10 @@ IMAGE = "nvidia/cuda"
 LISTING = ("index", "listing of the default package index")
 METADATA = ("metadata", "Requires-Dist of the wheels on the default package index")
 REGISTRY = ("registry", "tag listing and image configs of nvidia/cuda on Docker Hub")
+
+
+_PYTHON = "3.12.0"
+"""The Python for whose markers a companion's requirements are read, whichever machine reads them."""
 
 
 @dataclass
@@ -113,9 +118,13 @@ def _companion(
     lines = list(row["requires"])
     known = {line.partition(" ")[0] for line in lines}
     wanted = {v: names[0] for v, names in wheels.items() if v not in known and key(v) >= key(row["since"])}
-    files = {file.name: file for file in index.offers(row["name"])} if wanted else {}
+    listed = page(row["name"], index) if wanted else ()
+    if isinstance(listed, str):
+        found.note(f"{row['name']} was not read: {listed}")
+        return
+    files = {file.name: file for file in listed}
     for version, name in wanted.items():
-        metadata = read_listed(files[name], index.client).metadata
+        metadata = read_listed(files[name], index.client).metadata if name in files else None
         if metadata is None:
             found.note(f"{name} was not read")
             continue
@@ -124,7 +133,7 @@ def _companion(
             f"{version} {canonical(one.name)}{one.specifier}"
             for one in asked
             if one is not None and one.specifier and canonical(one.name) in FRAMEWORKS
-            if one.marker is None or one.marker.evaluate({"extra": ""})
+            if one.marker is None or one.marker.evaluate(environment(_PYTHON))
         ]
     lines.sort(key=lambda line: key(line.partition(" ")[0]), reverse=True)
     if lines != row["requires"]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from builder import resources
 from builder.facts.frameworks import FrameworkRow, FrameworkTable, read_table
 from builder.facts.records import FactsError, R, Row, document, rows
+from builder.facts.versions import equal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,13 +242,14 @@ def companions() -> dict[str, CompanionRow]:
     return {row.name: row for row in _table(resources.facts(), "companions", CompanionRow)}
 
 
+@functools.lru_cache(maxsize=4096)
 def companion_asks(name: str, version: str | None) -> tuple[str, ...]:
     """Requirements on frameworks of a companion's release, or the frameworks alone without a version."""
     row = companions().get(name)
     lines = [line.partition(" ") for line in (row.requires if row else ())]
     if version is None:
         return tuple(dict.fromkeys(re.split(r"[<>=!~]", text)[0] for _, _, text in lines))
-    return tuple(text for release, _, text in lines if release == version.partition("+")[0])
+    return tuple(text for release, _, text in lines if equal(release, version.partition("+")[0]))
 
 
 def _table(where: Path, stem: str, kind: type[R]) -> tuple[R, ...]:

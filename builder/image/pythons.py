@@ -10,7 +10,7 @@ from builder.digests import file_sha256
 from builder.errors import CellError
 from builder.facts.tables import standalone_sums
 from builder.facts.versions import at_least
-from builder.files import write_whole
+from builder.files import read_cached, write_whole
 from builder.image.pythontar import FORMAT, read_python
 from builder.index.pythons import PythonArchives, choose, machine_platform
 from builder.temporary import locked
@@ -80,11 +80,7 @@ class Pythons:
 
 
 def _noted(path: Path) -> dict[str, str] | None:
-    try:
-        found = json.loads(path.read_text("utf-8"))
-        return {"glibc": str(found["glibc"]), "sha256": str(found["sha256"])}
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
+    return read_cached(path, lambda found: {name: str(found[name]) for name in ("glibc", "sha256")})
 
 
 def _refuse_older(needed: str, there: str | None, file: str) -> None:

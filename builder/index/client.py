@@ -218,7 +218,9 @@ class Index:
 
         each = dict.fromkeys(wheels)
         large = [wheel for wheel in each if wheel.size >= _LARGE]
-        lanes = [(large, _THREADS // 2), ([wheel for wheel in each if wheel.size < _LARGE], _THREADS // 2)]
+        small = [wheel for wheel in each if wheel.size < _LARGE]
+        threads = _THREADS // 2 if large and small else _THREADS
+        lanes = [(large, threads), (small, threads)]
         paths = download.together(lanes, one, progress=progress, stop=stop)
         return {wheel.sha256: path for wheel, path in paths.items()}
 

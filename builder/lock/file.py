@@ -87,7 +87,9 @@ def read_lock(path: Path) -> Lockfile | None:
         text = read_file(path).decode()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
+        raise UsageError(f"cannot read the lock {path}: {problem.strerror or problem}") from problem
+    except ValueError as problem:
         raise UsageError(f"{path} is not a lock file: {problem}", hint=_AGAIN) from problem
     try:
         raw = parse_json(text)

@@ -220,24 +220,32 @@ def from_pyproject(path: Path) -> Wishes:
     except MalformedError as problem:
         raise UsageError(f"{path}: {problem}") from problem
     found = Wishes()
-    project, poetry = _table(document, "project"), _table(_table(document, "tool"), "poetry")
-    listed = project.get("dependencies", ())
-    for text in listed if isinstance(listed, list) else ():
+    project, poetry = (
+        _table(document, "project", path),
+        _table(_table(document, "tool", path), "poetry", path),
+    )
+    listed, bound = project.get("dependencies", []), project.get("requires-python", "")
+    if not isinstance(listed, list) or not isinstance(bound, str):
+        raise UsageError(
+            f"{path}: project.dependencies has to be a list of texts, and requires-python a text"
+        )
+    for text in listed:
         found.add(str(text), f"{path}, project.dependencies")
-    if isinstance(project.get("requires-python"), str):
-        found.python = project["requires-python"]
-    for name, value in _table(poetry, "dependencies").items():
+    found.python = bound or found.python
+    for name, value in _table(poetry, "dependencies", path).items():
         _poetry(name, value, path, found)
-    for group in _table(project, "optional-dependencies"):
+    for group in _table(project, "optional-dependencies", path):
         found.notes.append(f"{path}: the extra '{group}' is not taken over; name its packages beside")
     if not found.wishes:
         raise UsageError(f"{path} names no dependencies", hint="they stand under [project], as dependencies")
     return found
 
 
-def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    found = document.get(name, {})
+    if not isinstance(found, dict):
+        raise UsageError(f"{path}: '{name}' is no table")
+    return found
 
 
 def _poetry(name: str, value: Any, path: Path, found: Wishes) -> None:

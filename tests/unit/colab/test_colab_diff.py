@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from builder.colab.diff import ParityStatus, compare, labelled
+from builder.colab.diff import Parity, ParityRow, ParityStatus, compare, labelled
 from builder.colab.listed import Listed, listed
 from builder.colab.measure import Inventory, measure
 from builder.errors import CellError, CommandError, UsageError
@@ -206,3 +206,11 @@ def test_an_image_that_does_not_answer():
         measure(EngineDouble(("", None)), "scratch", probe=b"#")
     with pytest.raises(CommandError, match="exec format error"):
         measure(EngineDouble(("", "exec format error")), "arm", probe=b"#")
+
+
+def test_a_goal_is_not_reached_if_nothing_could_be_compared():
+    row = ParityRow(name="cudf-cu12", asked="1", found=None, status=ParityStatus.UNASKED)
+    core = (ParityRow(name="Python", asked="3.12", found="3.12", status=ParityStatus.SAME),)
+    assert not Parity(runtime="x", core=core, packages=(row,)).reached
+    assert Parity(runtime="x", core=core, packages=()).reached
+    assert Parity(runtime="x", core=core, packages=(row, replace(row, status=ParityStatus.SAME))).reached

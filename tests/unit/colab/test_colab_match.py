@@ -300,3 +300,15 @@ def test_with_a_python_of_its_own_the_base_is_colabs(runtime, system, cuda, base
     choices, why = choose_bases(asked, any_python=True)
     assert [choice.base for choice in choices] == bases
     assert all(text.startswith("nvidia/cuda has no image") for text in why)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://download.pytorch.org/whl/cu121/xformers-0.0.1.whl", "PyTorch's own index"),
+        ("https://pypi.nvidia.com/cudf-cu12/", "NVIDIA's own index"),
+        ("https://user:secret@wheels.example.org/simple", "the index at wheels.example.org"),
+    ],
+)
+def test_an_index_is_named_by_its_address(url, name):
+    assert matching._own_index(url) == name

@@ -82,3 +82,10 @@ def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
         every = [change(n, key, row[key]) for n, row in enumerate(rows) for key in names if key in row]
         path.write_text(apply(path.read_text(), every, ORIGIN))
     assert len(facts.load(folder).tags) == len(facts.load().tags)
+
+
+def test_a_source_without_a_date_is_refused_and_no_other_source_gets_it() -> None:
+    table = TABLE.replace('reference = "wheels"\ndate = "2020-01-01"', 'reference = "wheels"')
+    table += '\n[sources.other]\nreference = "elsewhere"\ndate = "2020-01-01"\n'
+    with pytest.raises(FactsError, match="metadata has no date"):
+        apply(table, [change(1, "latest", "2.1")], ORIGIN)

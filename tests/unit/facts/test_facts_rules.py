@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from builder.facts import BaseTruth, Outcome, Truth, WheelTruth, check, explain, summary, tables
+from builder.facts import BaseTruth, Outcome, Truth, WheelTruth, check, explain, framework, summary, tables
+from builder.facts.finding import Source
 from builder.model import Base, Cuda, Options
 
 CU11 = (
@@ -461,3 +464,10 @@ def test_explain_says_whose_python_it_is(make) -> None:
     assert "  python      3.12, standalone (debian/bookworm has 3.11)\n" in explain(cell, check(cell))
     own = replace(cell, python="3.11")
     assert "  python      3.11\n" in explain(own, check(own))
+
+
+def test_pins_under_a_marker_are_those_of_the_cell_s_machine() -> None:
+    lines = ("nvidia-cudnn-cu12==9.1.0.70; platform_system == 'Linux' and platform_machine == 'x86_64'",)
+    for platform, pins in (("linux/amd64", 1), ("linux/arm64", 0)):
+        cell: Any = SimpleNamespace(python="3.12", platform=platform)
+        assert len(list(framework._nvidia(lines, frozenset(), Source("wheel", "x"), cell))) == pins

@@ -113,3 +113,10 @@ def test_what_compiling_needs_goes_by_the_version() -> None:
     assert TABLES.build_needs("pygobject", "3.42.0") is not None
     assert TABLES.build_needs("pygobject", "3.52.3") is None
     assert TABLES.build_needs("numpy", "2.0.2") is None
+
+
+def test_a_companion_s_release_is_the_same_however_it_is_written() -> None:
+    assert facts.companion_asks("torchvision", "0.20") == facts.companion_asks("torchvision", "0.20.0") != ()
+    assert facts.companion_asks("torchvision", "0.20.0+cu124") == facts.companion_asks(
+        "torchvision", "0.20.0"
+    )

@@ -336,3 +336,29 @@ def test_the_login_of_an_index_goes_to_its_own_host_only(
         assert all("authorization" not in request.headers for request in other.requests)
     finally:
         other.stop()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [([1, 1], [(0, 4), (2, 4)]), ([1 << 30, 1], [(1, 2), (1, 2)]), ([1 << 30], [(1, 4), (0, 4)])],
+)
+def test_large_wheels_take_half_of_the_downloads_if_there_are_others(
+    index: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[int],
+    expected: list[tuple[int, int]],
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def together(lanes: Any, _work: object, **_: object) -> dict[Wheel, Path]:
+        asked.extend((len(items), threads) for items, threads in lanes)
+        return {}
+
+    monkeypatch.setattr("builder.index.client.download.together", together)
+    wheels = [
+        Wheel(name="w", version=f"{at}", file=f"w-{at}-py3-none-any.whl", sha256=f"{at}" * 64, size=size)
+        for at, size in enumerate(sizes)
+    ]
+    index.fetch_all(wheels, cache=tmp_path)
+    assert asked == expected

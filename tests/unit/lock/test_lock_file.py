@@ -192,3 +192,14 @@ def test_a_change_is_one_line_of_diff() -> None:
     after = render(dataclasses.replace(lockfile, cells={"a": moved})).splitlines()
     assert len(before) == len(after)
     assert sum(one != two for one, two in zip(before, after, strict=True)) == 1
+
+
+def test_a_lock_that_cannot_be_read_is_not_called_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("builder.lock.file.read_file", refused)
+    with pytest.raises(UsageError, match="cannot read the lock x") as caught:
+        read_lock(Path("x.lock.json"))
+    assert caught.value.message == "cannot read the lock x.lock.json: Permission denied"
+    assert caught.value.hint is None

@@ -163,3 +163,19 @@ def test_several_requirements_on_one_package_are_one() -> None:
         'numpy; python_version < "3.9"',
         "numpy<2",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[project]\ndependencies = "torchvision==0.19.0"\n',
+        '[project]\nrequires-python = 3.8\ndependencies = ["torch"]\n',
+        'project = "torch"\n',
+        '[project]\ndependencies = ["torch"]\n[tool]\npoetry = 3\n',
+    ],
+)
+def test_a_value_of_another_type_is_no_absence(tmp_path, text):
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"pyproject.toml: "):
+        from_pyproject(path)
