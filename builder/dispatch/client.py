@@ -20,6 +20,7 @@ _FULL = re.compile(
     re.IGNORECASE,
 )
 """Refusals that pass: fewer tasks at a time, or the same ones later, are taken."""
+_SILENT = re.compile(r"did not answer|timed out|unable to contact", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,3 +105,8 @@ def why(error: SchedulerError) -> str:
 def full(error: SchedulerError | str) -> bool:
     """True if a refusal is about the number of tasks: fewer, or the same ones later, may be taken."""
     return _FULL.search(error if isinstance(error, str) else " ".join(error.tail)) is not None
+
+
+def silent(words: str) -> bool:
+    """True if the scheduler did not answer: it may have taken the tasks, or take them later."""
+    return _SILENT.search(words) is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from builder.dispatch.client import full
+from builder.dispatch.client import full, silent
 from builder.errors import RegistryError, RtbuildError, SchedulerError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Follower:
             return TaskState(task=task, state="waiting", word=scheduled.word)
         if key in self.refused:
             words = self.refused[key]
-            return replace(lost, word=f"not submitted: {words}", again=full(words))
+            return replace(lost, word=f"not submitted: {words}", again=full(words) or silent(words))
         if scheduled is not None and not scheduled.again:
             self._decided[key] = scheduled.word
         self._absent[key] = self._absent.get(key, 0) + 1
@@ -165,10 +165,11 @@ class Follower:
     def _again(self, rows: Sequence[TaskState]) -> bool:
         """Whether something was submitted again."""
         under_way = sum(row.state == "waiting" for row in rows)
-        fewer, self._under_way = under_way < self._under_way, under_way
+        fewer = under_way < self._under_way
         tasks = [row.task for row in rows if row.again and (fewer or row.task.key not in self.refused)]
         if tasks:
             self.submit(tasks)
+        self._under_way = under_way  # not before: a submission that failed is tried at the next look
         return any(task.key not in self.refused for task in tasks)
 
 

@@ -127,10 +127,15 @@ def verifying(
     If there are ``reporters``, only what one of them signed is a verdict.
 
     Raises:
-        UsageError: A cell claims no GPU, or the fleet lacks a class.
+        UsageError: A cell claims no GPU, the fleet lacks a class, or pods' reports cannot be signed.
         ImageMissingError: Staging lacks an image; all that it lacks are named.
         RegistryError: The registry did not answer.
     """
+    if reporters is not None and fleet.scheduler == "kubernetes" and fleet.key is None:
+        raise UsageError(
+            "--reported-by counts signed reports alone, and the fleet file names no key for those of pods",
+            hint="`key:` in the fleet file",
+        )
     claimed = {name for one in rendered for name in _claims(one)}
     lacking = sorted(name for name in claimed if fleet.lane(name) is None)
     if lacking:
@@ -290,6 +295,7 @@ def _refuse(error: RegistryError) -> None:
 def try_push(registry: Registry, tasks: Sequence[Task], refused: Callable[[RegistryError], None]) -> None:
     """Begin an upload in each repository of the tasks, and cancel it; ``refused`` gets the refusals.
 
+    Raises RegistryError if a registry can neither begin one nor refuse it now.
     https://github.com/opencontainers/distribution-spec/blob/main/spec.md#post-then-put
     """
     for repository in sorted({task.repository for task in tasks}):
@@ -304,6 +310,10 @@ def try_push(registry: Registry, tasks: Sequence[Task], refused: Callable[[Regis
                     f"this machine's login may not push to {repository} (HTTP {answer.status_code})",
                     hint=f"reports go there: docker login {host}, as somebody who may push",
                 )
+            )
+        else:
+            raise RegistryError(
+                f"{repository} begins no upload (HTTP {answer.status_code})", hint="try again later"
             )
 
 

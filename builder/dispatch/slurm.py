@@ -189,7 +189,7 @@ class Queue:
         rows = [(row[1] not in _ENDED, int(job), *row) for job, rows in _jobs().items() for row in rows]
         found = {}
         for alive, job, index, state, reason in sorted(rows):  # the newest job of a task last, and a live one
-            keys = self._keys_of(str(job), remember=not alive)
+            keys = self._keys_of(str(job), alive=alive)
             if index.isdecimal() and int(index) < len(keys):
                 word = f"{state} ({reason})" if reason != "None" else state
                 # else the script decided: there is a verdict, or it has tried as often as it may
@@ -198,14 +198,17 @@ class Queue:
                 found[keys[int(index)]] = Scheduled(word=word, queued=queued, ended=not alive, again=again)
         return found
 
-    def _keys_of(self, job: str, *, remember: bool) -> tuple[str, ...]:
-        """The keys in a job's batch script; none if it has ended and the script is gone with it."""
+    def _keys_of(self, job: str, *, alive: bool) -> tuple[str, ...]:
+        """The keys in a job's batch script; none if it is gone with the job. Raises SchedulerError."""
         if job not in self._keys:
+            command = ["scontrol", "write", "batch_script", job, "-"]
             try:
-                keys = keys_in(_SLURM.ask(["scontrol", "write", "batch_script", job, "-"]))
+                keys = keys_in(_SLURM.ask(command, harmless="Invalid job id"))
             except SchedulerError:
-                keys = ()
-            if not keys and not remember:
+                if alive:
+                    raise
+                return ()  # asked again at the next look
+            if alive and not keys:
                 return ()
             self._keys[job] = keys
         return self._keys[job]

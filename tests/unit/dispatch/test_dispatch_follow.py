@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.dispatch.client import Scheduled
+from builder.dispatch.client import Scheduled, full, silent
 from builder.dispatch.follow import Follower, TaskState, Work, exit_code
 from builder.dispatch.plan import Task, TaskVerdict, missing
-from builder.errors import RegistryError
+from builder.errors import RegistryError, SchedulerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -221,3 +221,46 @@ def test_a_broken_image_decides_the_exit_code() -> None:
     broken = TaskVerdict(verdict="broken", cause="cudnn-missing", gpu="x", driver="1")
     rows = [TaskState(task=task, state="verdict", verdict=broken), TaskState(task=other, state="lost")]
     assert exit_code(rows) == 1
+
+
+def test_a_submission_that_fails_is_tried_at_the_next_look() -> None:
+    """The second task was refused while the first ran; when that ends, the scheduler is away for a look."""
+    first, second = tasks_of(1)[:2]
+    done: dict[str, TaskVerdict] = {}
+    calls: list[str] = []
+
+    def submit(tasks: Sequence[Task], _attempt: int) -> dict[str, str]:
+        calls.append(",".join(task.key for task in tasks))
+        if len(calls) == 1:
+            return {second.key: "QOSMaxSubmitJobPerUserLimit"}
+        if len(calls) == 2:
+            raise SchedulerError("squeue did not answer", command=["squeue"], returncode=124, tail=[])
+        done[second.key] = WORKS
+        return {}
+
+    looks: list[int] = []
+
+    def scheduled() -> dict[str, Scheduled]:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            return {first.key: Scheduled(word="RUNNING", ended=False)}
+        done[first.key] = WORKS
+        return {}
+
+    work = Work(tasks=(first, second), known=lambda _tasks: dict(done), scheduled=scheduled, submit=submit)
+    follower = Follower(work=work)
+    follower.submit(work.tasks)
+    rows = follower.wait(threading.Event(), seconds=0.001, say=lambda _rows: None, warn=lambda _error: None)
+    assert [row.state for row in rows] == ["verdict", "verdict"]
+    assert len(calls) == 3
+
+
+def test_a_scheduler_that_did_not_answer_has_not_refused() -> None:
+    for words in (
+        "sbatch did not answer in 60 s",
+        "Socket timed out on send/recv",
+        "Unable to contact slurm",
+    ):
+        assert silent(words)
+        assert not full(words), "an array that Slurm may have taken is not halved"
+    assert not silent("Requested node configuration is not available")

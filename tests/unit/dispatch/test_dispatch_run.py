@@ -10,7 +10,14 @@ from publish_doubles import A100, T4, report
 
 from builder.dispatch import node, slurm
 from builder.dispatch.node import container
-from builder.errors import CellError, CommandError, MissingToolError, RegistryError, UsageError
+from builder.errors import (
+    CellError,
+    CommandError,
+    MissingToolError,
+    RegistryError,
+    SchedulerError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from tests.unit.dispatch.conftest import Desk
@@ -133,7 +140,7 @@ def test_what_slurm_says_of_a_job_that_it_has_or_had(
     queue = slurm.Queue()
     first, second = queue.tasks().values()
     assert (first.ended, first.again, second.queued) == (ended, again, True)
-    desk.program("scontrol", "exit 1")  # the script goes before the job does
+    desk.program("scontrol", "echo 'Invalid job id specified' >&2; exit 1")  # the script goes before the job
     desk.program("squeue", f"echo '1|0|rtbuild-a100|{state}'; echo '9|0|rtbuild-t4|RUNNING|None'")
     assert [found.ended for found in queue.tasks().values()] == [ended]
 
@@ -298,3 +305,26 @@ def test_a_report_outlives_a_registry_that_is_away(desk: Desk, back_after: int, 
     with pytest.raises(RegistryError):
         desk.on_node()
     assert len(refused) == len(node._WAITS) + 1
+
+
+def test_a_controller_that_does_not_tell_a_job_s_tasks_is_no_absence(desk: Desk) -> None:
+    desk.slurm()
+    desk.call()
+    told = (desk.bin / "scontrol").read_text()
+    desk.program("scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    desk.program("squeue", "echo '1|0|rtbuild-a100|RUNNING|None'")
+    queue = slurm.Queue()
+    with pytest.raises(SchedulerError):
+        queue.tasks()
+    desk.program("squeue", "echo '1|0|rtbuild-a100|CANCELLED|None'")
+    assert queue.tasks() == {}
+    (desk.bin / "scontrol").write_text(told)
+    assert len(queue.tasks()) == 1, "it is asked again"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_registry_that_cannot_say_whether_one_may_push_is_no_yes(desk: Desk, status: int) -> None:
+    desk.slurm()
+    desk.server.fault = lambda method, path: status if method == "POST" and "uploads" in path else None
+    with pytest.raises(MissingToolError, match=rf"begins no upload \(HTTP {status}\)"):
+        desk.call()

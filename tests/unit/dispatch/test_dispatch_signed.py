@@ -172,3 +172,9 @@ def test_a_log_that_is_not_utf_8(tmp_path: Path) -> None:
     program.chmod(0o755)
     scheduler = client.SchedulerClient(name="x", absent="", silent="", refused="")
     assert scheduler.ask([str(program)]) == "\N{REPLACEMENT CHARACTER}\n"
+
+
+def test_what_nobody_could_sign_is_not_waited_for(desk: Desk) -> None:
+    desk.write_fleet("kubernetes")
+    with pytest.raises(UsageError, match="names no key for those of pods"):
+        desk.call("--reported-by", named(desk), "--dry-run")
