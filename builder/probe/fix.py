@@ -139,7 +139,10 @@ def _changed_environment(work, commands):
 
 def _mend(work, commands, report, environment):
     done = all(work.run(command) for command in commands)
-    after = work.look(environment)
+    try:
+        after = work.look(environment)
+    except FixError:
+        after = report  # no verdict: nothing is known to be mended
     if done and after["cause"] != report["cause"]:
         work.say("%s: %s" % (after["verdict"], after["summary"]))
         mended = "%s is mended. In a notebook, restart the runtime: what is loaded stays loaded."

@@ -54,7 +54,7 @@ class FrameworkRemedies(Builds):
         return [Command("docker", "docker restart CONTAINER", note)]
 
     def _driver_error(self):
-        if not getattr(self.here, "slept", False):
+        if not self.here.slept:
             return []
         text = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
         return [Command("shell", text, "after programs that use the card have ended")]

@@ -148,7 +148,8 @@ def of_another_release(framework, path, packages):
     RECORD shows other files unless it was written anew for them.
     """
     rows = [row for row in packages_of(framework.name, packages) if path.startswith(row["location"] + os.sep)]
-    same = [row for row in rows if numbers(row["version"])[:3] == numbers(framework.version())[:3]]
+    mine = numbers(framework.version())[:3]
+    same = [row for row in rows if all(a == b for a, b in zip(mine, numbers(row["version"])))]
     return [] if same else [canonical(row["name"]) for row in rows]
 
 

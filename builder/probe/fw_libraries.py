@@ -66,7 +66,7 @@ def check_wanted(ctx, framework):
         return True
     named = ", ".join(sorted(missing))
     if ctx.without_cuda:
-        ctx.passed("R02", "%s finds no %s" % (framework.title, named), missing, note=WITHOUT_CUDA)
+        ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
         return True
     with ctx.call("%s: its own remedy" % framework.module) as call:
         call.result = framework.rescue()

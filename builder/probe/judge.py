@@ -262,10 +262,10 @@ def _by_fault(run, text):
         shim = (run.params.get("candidate") or {}).get("path")
         folder = os.path.dirname(os.path.realpath(shim)) if shim else None
         names = sorted(os.listdir(folder)) if folder else []
-        bad = [n for n in names if "libcudnn" in n and elf_problem(os.path.join(folder, n))]
+        problems = ((n, elf_problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
+        bad = next((row for row in problems if row[1]), None)
         if bad:
-            problem = elf_problem(os.path.join(folder, bad[0]))
-            run.prove("file headers", "confirmed", "%s: %s" % (bad[0], problem))
+            run.prove("file headers", "confirmed", "%s: %s" % bad)
             return "cudnn-file-corrupt"
     if re.search(r"has no function cudnn", text):
         return "cudnn-file-corrupt"

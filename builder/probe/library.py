@@ -188,8 +188,7 @@ def _own_version(ctx, cudnn):
     """([package], version) of the shim's own file, by its package or folder; it reports that of its parts."""
     folder = os.path.dirname(os.path.realpath(cudnn.path))
     for name, row in sorted((ctx.facts.get("packages") or {}).items()):
-        if name.startswith("nvidia-cudnn-cu") and folder.startswith(
-            os.path.realpath(row["location"]) + os.sep
-        ):
+        own = os.path.realpath(os.path.join(row["location"], "nvidia", "cudnn", "lib"))
+        if name.startswith("nvidia-cudnn-cu") and folder == own:
             return [name], numbers(row["version"])[:3]
     return [], numbers(folder_version(folder, cudnn.major))[:3]

@@ -90,10 +90,11 @@ def _read_header(stream, facts):
         facts["problem"], facts["skipped"] = "for another machine (ELF machine %d)" % machine, True
         return
     sections, (size, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
-    segments = elf_segments(read)
-    ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
     missing = (sections and sections + size * count) - facts["size"]
-    missing = missing if missing > 0 else max(ends + [0]) - facts["size"]
+    if missing <= 0:  # otherwise the table of segments may be cut off, too
+        segments = elf_segments(read)
+        ends = [one.offset + one.length for one in segments if one.kind == LOAD_SEGMENT]
+        missing = max(ends + [0]) - facts["size"]
     if missing > 0:
         facts["problem"] = "truncated: at least %d bytes are missing" % missing
         return

@@ -204,6 +204,7 @@ def run_probe(argv):
     if arguments.child:
         params = json.loads(sys.stdin.read())
         child_main(arguments.child, params, arguments.fd)
+    older = read_older(arguments.compare) if arguments.compare else None  # which may be the file of --output
     if arguments.output:
         try:
             sys.stdout = open(arguments.output, "w", encoding="utf-8")
@@ -221,7 +222,6 @@ def run_probe(argv):
         )
     if arguments.fix:
         return fix_here(arguments, source)
-    older = read_older(arguments.compare) if arguments.compare else None
     options = read_options(arguments)
     try:
         report = examine(options, source, show_progress)
@@ -243,7 +243,10 @@ def probe(argv=None):
     finally:
         flush_output()
         if sys.stdout not in (before, None):  # --output
-            sys.stdout.close()
+            try:
+                sys.stdout.close()
+            except OSError:
+                pass  # the disk is full, and write() has said so
             sys.stdout = before
         if argv is None:
             os.dup2(2, 1)  # for what is printed at Python's end

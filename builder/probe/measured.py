@@ -32,6 +32,7 @@ class Measured(object):
         self.library_path = os.environ.get("LD_LIBRARY_PATH") or None
         self.memory_free = gpus[0].get("memory_free") if gpus else None
         self.archs, self.cpu_build, self.printed_by = [], False, set()
+        self.slept = self.system_cudnn = False
         copies = facts.get("copies") or []
         self.cudnn_here = {str(copy["major"]) for copy in copies}
         self.places = places_here(facts.get("machine") or {})

@@ -140,7 +140,7 @@ class Remedies(FrameworkRemedies):
     _cudnn_cuda_flavour = _cudnn_again
 
     def _cudnn_sublibrary_mismatch(self):
-        if getattr(self.here, "system_cudnn", False):
+        if self.here.system_cudnn:
             note = "parts are taken from the system's cuDNN"
             return [Command("apt", "sudo apt-get remove 'libcudnn*'", note)]
         found = self._cudnn_again()

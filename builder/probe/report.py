@@ -41,9 +41,12 @@ def make_report(program, checks, libraries, identity, seconds):
 
 
 def printed_report(text):
-    """The document that ``--json`` printed, whatever else a process printed; ValueError if there is none."""
+    """The report that ``--json`` printed, whatever else a process printed; ValueError without a verdict."""
     found = _DOCUMENT.findall(text)
-    return json.loads(found[-1] if found else text)
+    document = json.loads(found[-1] if found else text)
+    if not isinstance(document, dict) or document.get("verdict") is None:
+        raise ValueError("no verdict")
+    return document
 
 
 def without_infinities(value):

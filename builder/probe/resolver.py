@@ -29,7 +29,7 @@ class Loader(object):
             self.program_rpath = _expand(program["rpath"], os.path.realpath(sys.executable))
 
     def header(self, path):
-        """:func:`elf.read_elf`, remembered."""
+        """:func:`library_files.read_elf`, remembered."""
         if path not in self.headers:
             self.headers[path] = read_elf(path)
         return self.headers[path]

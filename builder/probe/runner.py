@@ -96,7 +96,6 @@ def execute(name, params, timeout, environment=None, program=None, extend=False)
         child.stop()
     child.lines = _json_lines(child.buffers[0])
     child.stdout, child.stderr = [data.decode("utf-8", "replace") for data in child.buffers[1:]]
-    child.seconds = round(time.time() - start, 3)
     return child
 
 

@@ -31,7 +31,6 @@ class Told(object):
         self.driver = self.driver_cuda = self.capability = self.python = None
         self.memory_free = self.memory_total = None
         self.cudnn_here, self.cuda_majors = set(), set()
-        self.hidden = self.no_kernel_module = self.slept = self.system_cudnn = False
         text = "\n".join(line.text for line in lines)
         self._packages(text)
         self._machine(text)

@@ -21,7 +21,7 @@ def decide_verdict(checks, facts, options):
     decision.update(
         verdict=VERDICT_OF_SIDE[side], cause=cause.id, side=side, remedy=cause.remedy, first=first
     )
-    decision.update(summary="%s: %s" % (cause.title, first["summary"]), first=first)
+    decision["summary"] = "%s: %s" % (cause.title, first["summary"])
     decision["commands"] = commands_here(facts, first)
     decision["consequences"] = [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest]
     return decision

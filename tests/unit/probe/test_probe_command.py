@@ -8,11 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from probe_elf import write_elf
 
 from builder.probe.environment import environment_stage
+from builder.probe.fix import FixError, _mend
 from builder.probe.main import probe as probe_main
 from builder.probe.report import compare_reports, printed_report, without_infinities
 
@@ -149,8 +151,9 @@ def test_what_is_printed_at_once_stands_before_the_document_and_in_no_file(probe
 
 
 @pytest.mark.parametrize("place", ["/nowhere/report.json", "/dev/full"])
-def test_an_answer_that_cannot_be_written_is_no_verdict(probe, place):
-    done = probe.run("--json", "--output", place)
+@pytest.mark.parametrize("asked", ["--json", "--version"])
+def test_an_answer_that_cannot_be_written_is_no_verdict(probe, place, asked):
+    done = probe.run(asked, "--output", place)
     assert (done.returncode, "cannot write" in done.stderr) == (30, True)
     assert "Traceback" not in done.stderr
 
@@ -349,3 +352,25 @@ def test_the_oldest_and_the_newest_interpreter_here(probe, tmp_path):
         out, err = process.communicate(timeout=60)
         assert (version, process.returncode, err) == (version, 20, "")
         assert json.loads(out)["cause"] == "cudnn-file-corrupt"
+
+
+def test_a_fault_of_the_probe_is_no_report_and_nothing_is_called_mended():
+    for text in ('{"verdict": null, "cause": null}', '{"a": 1}', "[]"):
+        with pytest.raises(ValueError, match="no verdict"):
+            printed_report(text)
+    said = []
+
+    def look(_environment=None):
+        raise FixError("the probe gave no report")
+
+    work = SimpleNamespace(run=lambda _command: True, look=look, undo=list, say=said.append)
+    with pytest.raises(FixError):
+        _mend(work, [{}], {"cause": "package-overwritten"}, None)
+    assert "That did not help" in said[0]
+
+
+def test_a_report_is_compared_with_the_one_that_it_replaces(probe, tmp_path):
+    place = tmp_path / "report.json"
+    assert probe.run("--json", "--output", str(place)).returncode == 10
+    assert probe.run("--json", "--compare", str(place), "--output", str(place)).returncode == 10
+    assert "changes" in json.loads(place.read_text())

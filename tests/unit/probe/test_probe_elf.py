@@ -2,6 +2,7 @@
 
 import os
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -96,3 +97,10 @@ def test_names_inside_a_file(tmp_path):
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "libcudnn.so.9")
     assert read_elf(str(tmp_path / "libcudnn.so.9"))["problem"] == "a named pipe or a device"
+
+
+@pytest.mark.parametrize("kept", [100, 300, 700])
+def test_a_library_cut_within_its_table_of_segments_is_truncated(tmp_path, kept):
+    path = tmp_path / "libc.so.6"
+    path.write_bytes(Path(mapped_libc()).read_bytes()[:kept])
+    assert read_elf(str(path))["problem"].startswith("truncated: at least")

@@ -1,9 +1,13 @@
 """From a failed run to the one cause: what is asked of the loader, and what follows from its answer."""
 
+from types import SimpleNamespace
+
 import pytest
 from probe_elf import mapped_libc, write_elf
 
 from builder.probe import judge, owners  # noqa: F401 - owners registers the counter-test by hashes
+from builder.probe.fw_common import of_another_release
+from builder.probe.library import _own_version
 from builder.probe.protocol import Stage
 from builder.probe.resolver import Loader
 from builder.probe.run import Program, Run
@@ -134,3 +138,22 @@ def test_a_name_that_the_loader_does_not_find(tmp_path, name, there, cause):
 def test_the_driver_is_not_missed_where_there_is_no_gpu(tmp_path):
     loader = Loader(library_path=str(tmp_path), cache=[], defaults=[])
     assert judge.absent_cause("libcuda.so.1", loader, {"gpu_state": "none"}) is None
+
+
+def test_a_framework_s_own_cudnn_is_no_file_of_nvidia_s_package_beside_it(recorder, tmp_path):
+    packages = {"nvidia-cudnn-cu11": {"version": "8.6.0.163", "location": str(tmp_path)}}
+    ctx = recorder(facts={"packages": packages})
+    inside, package = tmp_path / "torch" / "lib", tmp_path / "nvidia" / "cudnn" / "lib"
+    for folder in (inside, package):
+        folder.mkdir(parents=True)
+        (folder / "libcudnn.so.8").touch()
+    mine, its = (SimpleNamespace(path=str(one / "libcudnn.so.8"), major=8) for one in (inside, package))
+    assert _own_version(ctx, mine) == ([], ())
+    assert _own_version(ctx, its) == (["nvidia-cudnn-cu11"], (8, 6, 0))
+
+
+@pytest.mark.parametrize(("version", "named"), [("unknown", []), ("2.6", []), ("2.5.1", ["torch"])])
+def test_only_a_version_that_was_read_is_another_release(version, named):
+    framework = SimpleNamespace(name="torch", version=lambda: version)
+    packages = {"torch": {"name": "torch", "version": "2.6.0", "location": "/site"}}
+    assert of_another_release(framework, "/site/torch", packages) == named
