@@ -27,7 +27,8 @@ def audit(
     at_least: Annotated[
         str | None,
         opt.of(
-            "--at-least TIME: Refuse an image verified before this: 2026-11-21T06:30:00Z, of an older audit."
+            "--at-least TIME: Refuse an image verified before this time, which an earlier audit printed: "
+            "2026-11-21T06:30:00Z."
         ),
     ] = None,
     key: Annotated[

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _CONTENTS = {
     "wheels": "wheels, as downloaded",
     "layers": "image layers made of wheels and bases",
+    "home": "what frameworks keep between starts of `rtbuild run`",
     "debs": "Debian packages, as downloaded",
     "rootfs": "operating systems put together from them",
     "apt": "package lists of Debian's archives",

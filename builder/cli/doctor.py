@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
 from typing import Annotated
 
@@ -39,7 +40,7 @@ def doctor(
         rows = [dict(vars(check)) for check in checks]
         print_json({"schema": 1, "rtbuild": __version__, "ready": not missing, "checks": rows})
         return 5 if missing else 0
-    terminal = opt.terminal("auto", color)
+    terminal = opt.terminal("auto", "never" if color == "auto" and not sys.stdout.isatty() else color)
     arrow = "→ " if terminal.unicode else ""
     width = max(len(check.name) for check in checks)
     for check in checks:

@@ -144,7 +144,7 @@ def _write(where: Path, texts: dict[str, str]) -> None:
         for name, text in changed.items():
             write_whole(where / name, text.encode())
         if changed and (where.parents[2] / "docs" / "facts.md").is_file():
-            sys.stderr.write("note: `make golden` writes docs/facts.md, which is made from the tables\n")
+            say("note: `make golden` writes docs/facts.md, which is made from the tables")
     except OSError as problem:
         raise UsageError(
             f"the tables in {where} cannot be written: {problem.strerror}",

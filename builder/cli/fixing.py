@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from builder.console import say
 from builder.facts import Outcome
 from builder.facts.entry import entry
 from builder.matrix.amend import Replacement, amend
@@ -42,7 +42,7 @@ def fix(matrices: Sequence[Matrix], found: Mapping[str, tuple[Finding, ...]]) ->
             reason = f"{refusals[0].rule}: {refusals[0].message}"[:_REASON]
             lines = _entry(nearest.cell, cell, there)
             replacements.append(Replacement(cell=cell.id, reason=reason, entry=lines))
-            sys.stderr.write(f"{matrix.path}: {cell.id} excluded; in its place: {nearest}\n")
+            say(f"{matrix.path}: {cell.id} excluded; in its place: {nearest}")
         if replacements:
             amend(matrix.path, replacements)
     return helpless

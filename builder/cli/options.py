@@ -99,7 +99,10 @@ ReportKey = Annotated[
 ]
 ReportedBy = Annotated[
     list[str] | None,
-    of("--reported-by KEY $RTBUILD_REPORTED_BY: As --built-by, for reports signed at `verify`."),
+    of(
+        "--reported-by KEY $RTBUILD_REPORTED_BY: Count only reports that this public key signed at `verify`; "
+        "repeatable."
+    ),
 ]
 BuiltBy = Annotated[
     list[str] | None,

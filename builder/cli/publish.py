@@ -47,7 +47,9 @@ def publish(
     reported_by: opt.ReportedBy = None,
     require_signed: Annotated[
         bool,
-        opt.of("--require-signed: Demand both; of whom nobody is named, the key itself has to have signed."),
+        opt.of(
+            "--require-signed: Demand both signatures; for one without a named key, the signature of --key."
+        ),
     ] = False,
     overwrite: Annotated[
         bool, opt.of("--overwrite: Move also tags that another matrix or another tool has put.")

@@ -16,7 +16,7 @@ from builder import resources
 from builder.cli import options as opt
 from builder.cli.lock import lock_cells
 from builder.console import print_json, say
-from builder.errors import CommandError, StaleLockError, UsageError
+from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.lock import lock_path, pinned_cell, read_lock
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
@@ -52,7 +52,8 @@ def venv(
     if json_:
         print_json({"schema": 1, "cell": chosen.id, "path": str(output), "report": report})
     _say(chosen, output, report)
-    return {"broken": 1, "unsupported-gpu": 1, "host": 5}.get(report["verdict"], 0)
+    codes = {"works": 0, "unverified": 0, "broken": 1, "unsupported-gpu": 1}
+    return codes.get(report["verdict"], MissingToolError.exit_code)
 
 
 def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str, str]) -> Pinned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from builder.console.case import Case, CaseStatus
+from builder.console.terminal import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +114,7 @@ def summary(rows: Sequence[Publication], terminal: Terminal, *, signed: bool, dr
         lines += _failures(row, dry_run=dry_run)
     counts = {state: sum(row.state == state for row in rows) for state in _WORDS}
     words = ", ".join(f"{count} {_WORDS[state]}" for state, count in counts.items() if count)
-    lines.append(f"{len(rows)} cell{'s' if len(rows) != 1 else ''}: {words}")
+    lines.append(f"{counted(rows, 'cell')}: {words}")
     said = any(not found.there for row in rows for found in row.failures)
     if (counts["published"] + counts["planned"] or said) and not signed:
         verb = "would be" if dry_run else "is"

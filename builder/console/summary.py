@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from builder.console.terminal import human_bytes, human_seconds
+from builder.console.terminal import counted, human_bytes, human_seconds
 from builder.errors import CommandError, MatrixError
 from builder.pipeline.events import CellOutcome, CellResult
 
@@ -73,7 +73,7 @@ def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:
     """The closing lines of a run: a count for each outcome, and a warning about unverified cells."""
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CellOutcome}
     words = [f"{count} {_MARK[outcome][2]}" for outcome, count in counts.items() if count]
-    lines = [f"{len(results)} cell{'s' if len(results) != 1 else ''}: " + ", ".join(words)]
+    lines = [f"{counted(results, 'cell')}: " + ", ".join(words)]
     unverified = [result for result in results if result.outcome is CellOutcome.UNVERIFIED]
     if unverified:
         probed = any(result.report is not None for result in unverified)
