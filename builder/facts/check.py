@@ -59,18 +59,21 @@ def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
 
 @functools.lru_cache(maxsize=16384)
 def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
-    """The outcome of a way out by the tables; several refused cells may share it.
+    """The outcome of a way out by the tables; several refused cells may share it."""
+    return summary(until_refused(cell, driver=driver, facts=known))
 
-    Stops at the first finding that is no yes: the others are never shown.
+
+def until_refused(cell: Cell, *, driver: str | None, facts: Facts) -> tuple[Finding, ...]:
+    """The findings on a candidate by the tables, up to the first that refuses it or does not know.
+
+    A search refuses thousands, and shows why for a few of them at most.
     """
-    stack = stack_of(cell, Truth(), known, driver)
-    outcome = Outcome.POSSIBLE
-    for finding in findings(stack):
-        if finding.outcome is not Outcome.POSSIBLE:
-            outcome = finding.outcome
-            if outcome is not Outcome.WARNS:
-                break
-    return outcome
+    found: list[Finding] = []
+    for finding in findings(stack_of(cell, Truth(), facts, driver)):
+        found.append(finding)
+        if finding.outcome.severity >= Outcome.UNKNOWN.severity:
+            break
+    return tuple(found)
 
 
 def explain(cell: Cell, found: Sequence[Finding]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from builder.errors import CellError
+from builder.facts.check import check
 from builder.facts.finding import Outcome
 from builder.resolve.solve import search
 
@@ -36,8 +37,11 @@ def nothing(
         head = f"nothing is possible for {names}"
     else:
         head = "nothing is possible for all of " + ", ".join(name for name, _ in demand.parts())
-    only = _only(demand, [name for name, _ in culprits])
-    reasons = _reasons(asked.search(only) if culprits else found)
+    if culprits:
+        only = _only(demand, [name for name, _ in culprits])
+        reasons = _reasons(asked.search(only), only, known)
+    else:
+        reasons = _reasons(found, demand, known)
     ways = list(asked.ways_out(demand, [name for name, _ in culprits]))
     lines = [head, *(f"  {reason}" for reason in reasons)]
     if ways:
@@ -108,10 +112,11 @@ def _said(proposal: Proposal) -> str:
     return f"{', '.join(cell.frameworks)} on Python {cell.python}"
 
 
-def _reasons(found: Search, most: int = 6) -> list[str]:
+def _reasons(found: Search, demand: Demand, known: Facts, most: int = 6) -> list[str]:
     """Why the candidates that came closest are refused, each reason once."""
     if not found.refused:
         return ["no Python and base on record suit all of them"]
-    closest = sorted(found.refused, key=lambda p: sum(f.outcome.severity > 1 for f in p.findings))[:8]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
-    return list(dict.fromkeys(f.message for p in closest for f in p.findings if f.outcome in bad))[:most]
+    judged = (check(cell, driver=demand.driver, facts=known, suggest=False) for cell in found.refused)
+    closest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
+    return list(dict.fromkeys(finding.message for findings in closest for finding in findings))[:most]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError
 from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.candidates import cells, choices, combinations, common_pythons
-from builder.facts.check import check
+from builder.facts.check import check, until_refused
 from builder.facts.entry import entry
 from builder.facts.finding import Outcome, summary
 from builder.facts.framework import table_name
@@ -52,7 +52,7 @@ class Search:
     """The possible cells, best first, and the refused candidate that came closest."""
 
     possible: list[Proposal]
-    refused: list[Proposal]
+    refused: list[Cell]
     """One for each combination of frameworks, in the order in which they were tried."""
 
 
@@ -74,14 +74,13 @@ def search(
     """
     ways = [_ways(str(wish), wish.place, known, available or {}) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
-    refused: dict[tuple[Choice, ...], Proposal] = {}
+    refused: dict[tuple[Choice, ...], Cell] = {}
     for number, (combination, cell) in enumerate(itertools.islice(_candidates(demand, ways, known), most)):
-        findings = check(cell, driver=demand.driver, facts=known, suggest=False)
-        proposal = Proposal(cell=cell, findings=findings)
+        proposal = Proposal(cell=cell, findings=until_refused(cell, driver=demand.driver, facts=known))
         if proposal.outcome.severity < Outcome.UNKNOWN.severity:
             ranked.append((_rank(proposal, combination, number, known), proposal))
         else:
-            refused.setdefault(combination, proposal)
+            refused.setdefault(combination, cell)
         if len(ranked) >= enough:
             break
     ranked.sort(key=lambda pair: pair[0])
