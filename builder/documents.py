@@ -13,10 +13,8 @@ import re
 import stat
 import tomllib
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 LARGEST = 64 << 20
 """Bytes of a document."""

@@ -6,14 +6,12 @@ A message says what happened and why it is likely; ``hint`` says what to do next
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from builder.model import Span
+from builder.model import Span
 
 
 class RtbuildError(Exception):

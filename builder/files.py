@@ -8,11 +8,9 @@ import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 _PRIVATE = 0o600
 _Read = TypeVar("_Read")

@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from builder.digests import digest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 Profile = Literal["plain", "colab"]
 """The purpose of an image: plain ones run a command, those of ``colab`` start Jupyter for Colab's page."""

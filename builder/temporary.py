@@ -11,15 +11,11 @@ import fcntl
 import glob
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
 from builder.files import remove_tree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, AuditOutcome
@@ -16,9 +17,6 @@ from builder.facts.versions import agree, at_least, key, short
 from builder.oci import spec as oci
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-
     from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
     from builder.oci.registry import Registry

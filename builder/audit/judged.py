@@ -7,7 +7,9 @@ publisher may have forgotten to sign it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
@@ -17,9 +19,6 @@ from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
 from builder.evidence.standing import broken, denied, standing, without, without_exempt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
     from builder.evidence.gather import Gathered, Piece
     from builder.oci.staging import Staged
 

@@ -7,6 +7,7 @@ and drivers of one branch differ in fixes only. The compatibility rules can only
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -20,8 +21,6 @@ from builder.facts.versions import at_least, key, major
 from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from builder.evidence.judgement import JudgedReport
     from builder.facts.tables import Facts
 

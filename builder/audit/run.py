@@ -8,13 +8,14 @@ yes.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question
-from builder.audit.judged import judge_all
+from builder.audit.judged import Held, judge_all
 from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Verifier
@@ -27,9 +28,6 @@ from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged, read_image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from builder.audit.judged import Held
     from builder.evidence.judgement import JudgedReport
     from builder.oci.registry import Registry
 

@@ -6,7 +6,7 @@ import difflib
 import shlex
 import subprocess
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from builder.cli import options as opt

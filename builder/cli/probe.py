@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from pathlib import Path
 from typing import Annotated
 
 from builder.cli import options as opt

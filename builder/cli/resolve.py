@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from pathlib import Path  # noqa: TC003 - typer reads annotations when it runs
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from builder.cli import options as opt

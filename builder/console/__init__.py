@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from builder.console.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from builder.pipeline.events import Event
 
 __all__ = [

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.audit.finding import AuditOutcome
-from builder.audit.judged import FAILED
+from builder.audit.judged import FAILED, Held
 from builder.evidence.verification import timestamp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.audit.judged import Held
     from builder.audit.run import Audit
     from builder.console import Terminal
     from builder.evidence.judgement import JudgedReport

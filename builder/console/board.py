@@ -13,12 +13,13 @@ from rich.text import Text
 
 from builder.console.fitting import shortened, wrapped
 from builder.console.summary import failure_text, result_line
-from builder.console.terminal import human_seconds, seconds_left
+from builder.console.terminal import Terminal, human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
     Event,
     Note,
     RunStarted,
+    Stage,
     StageFinished,
     StageProgress,
     StageStarted,
@@ -27,8 +28,6 @@ from builder.pipeline.events import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from builder.console.terminal import Terminal
-    from builder.pipeline.events import Stage
 
 _BAR = 14
 _WIDE = 100

@@ -8,17 +8,14 @@ from __future__ import annotations
 import html
 import os
 import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from builder.console.case import Case, CaseStatus
 from builder.console.terminal import human_seconds
 from builder.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file to which a step of GitHub Actions adds Markdown for its job's page."""

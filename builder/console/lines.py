@@ -6,10 +6,9 @@ import json
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
 
 from builder.console.summary import failure_text, result_line
-from builder.console.terminal import human_seconds, seconds_left
+from builder.console.terminal import Terminal, human_seconds, seconds_left
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
@@ -20,9 +19,6 @@ from builder.pipeline.events import (
     StageProgress,
     StageStarted,
 )
-
-if TYPE_CHECKING:
-    from builder.console.terminal import Terminal
 
 _REPEAT_AFTER = 10.0
 """Seconds between two lines of progress of one cell's stage."""

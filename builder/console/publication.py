@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from builder.console.case import Case, CaseStatus
-from builder.console.terminal import counted
+from builder.console.terminal import Terminal, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.console.terminal import Terminal
     from builder.publish.publication import Publication
 
 _WORDS = {

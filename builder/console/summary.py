@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from builder.console.terminal import counted, human_bytes, human_seconds
-from builder.errors import CommandError, MatrixError
+from builder.console.terminal import Terminal, counted, human_bytes, human_seconds
+from builder.errors import CommandError, MatrixError, RtbuildError
 from builder.pipeline.events import CellOutcome, CellResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.console.terminal import Terminal
-    from builder.errors import RtbuildError
 
 _MARK = {
     CellOutcome.DONE: ("ok", "32", "done"),

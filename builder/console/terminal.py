@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.console.fitting import speaks_unicode, terminal_width, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Sized
-
     from rich.console import Console
 
 ColorChoice = Literal["auto", "always", "never"]

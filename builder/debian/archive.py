@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import quote
 
 from builder import resources
@@ -18,9 +19,6 @@ from builder.errors import CellError, MissingToolError, PackageIndexError
 from builder.model import Deb, RootfsBase
 from builder.net import download
 from builder.net.http import Client, redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Archive = Literal["debian", "debian-security"]
 

@@ -7,26 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from builder.dispatch import slurm
 from builder.dispatch.follow import Work
-from builder.dispatch.plan import BUILD, TaskVerdict
-from builder.dispatch.run import not_under_way, staged_images, try_push
+from builder.dispatch.plan import BUILD, Task, TaskVerdict
+from builder.dispatch.run import RenderedCell, Say, not_under_way, staged_images, try_push
 from builder.errors import UsageError
 from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
 from builder.lock import lock_path
-from builder.model import RootfsBase
+from builder.model import Pinned, RootfsBase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from builder.dispatch.fleet import BuildLane, Fleet
-    from builder.dispatch.plan import Task
-    from builder.dispatch.run import RenderedCell, Say
-    from builder.model import Pinned
     from builder.oci.registry import Registry
 
     Files = Mapping[str, tuple[str, str]]

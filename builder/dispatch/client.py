@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError, SchedulerError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _LOGGED = re.compile(r"[EWI]\d{4} \d\d:\d\d:")
 """Lines that kubectl's library logs, and that its last line repeats."""

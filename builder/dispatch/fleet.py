@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from builder.matrix.nodes import Hole, Items, Scalar, Table, compose
-from builder.matrix.source import nearest, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builder.matrix.nodes import Node
-    from builder.matrix.source import Problems
-    from builder.model import Span
+from builder.matrix.nodes import Hole, Items, Node, Scalar, Table, compose
+from builder.matrix.source import Problems, nearest, read
+from builder.model import Span
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:@/+-]*$", max_length=200)]
 """A scheduler's name of something, without characters special to a shell or YAML."""

@@ -5,17 +5,15 @@ Nothing is kept but in registry and scheduler: a dispatcher that was killed and 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from builder.dispatch.client import full, silent
+from builder.dispatch.client import Scheduled, full, silent
 from builder.errors import RegistryError, RtbuildError, SchedulerError
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
-
-    from builder.dispatch.client import Scheduled
     from builder.dispatch.plan import Task, TaskVerdict
 
 State = Literal["verdict", "waiting", "lost"]

@@ -8,6 +8,7 @@ the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from builder.documents import parse_object, shown
 from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from builder.dispatch.fleet import Fleet, Lane
 
 PREFIX = "rtbuild-"

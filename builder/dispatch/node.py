@@ -16,7 +16,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from builder.dispatch.plan import conclusive
@@ -28,23 +30,18 @@ from builder.errors import (
     RegistryError,
     RegistryLoginError,
 )
-from builder.evidence.cosign import Cosign
+from builder.evidence.cosign import Cosign, Signer
 from builder.evidence.signatures import People
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
-from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, read_image
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, Staged, read_image
 from builder.verify import SealedReport
 from builder.verify.document import EXIT_CODES, parse, printed_report
 from builder.verify.entry import key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
-    from builder.evidence.cosign import Signer
     from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
 
 Tool = Literal["docker", "podman", "apptainer"]
 _TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")

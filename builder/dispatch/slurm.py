@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,6 @@ from builder.documents import shown
 from builder.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from builder.dispatch.fleet import Fleet, Resources
 
 PREFIX = "rtbuild-"

@@ -8,17 +8,16 @@ import selectors
 import shlex
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CellError, CommandError
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from builder.engine.facts import EngineFacts
 
 PREDEFINED_PROXY_ARGS = frozenset(

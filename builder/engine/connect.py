@@ -10,6 +10,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from docker.tls import TLSConfig
 from builder.errors import MissingToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from builder.engine.ssh import SshDoor
 
 MINIMUM_ENGINE = (23, 0)

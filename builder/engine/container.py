@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import docker
@@ -16,9 +18,6 @@ from docker.utils.socket import STDERR, STDOUT, frames_iter
 from builder.errors import CancelledError, CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from builder.engine.facts import GpuRequest
 
 LABEL = "io.rtbuild.probe"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from uv import find_uv_bin
@@ -14,8 +15,6 @@ from builder.sandbox import require
 from builder.sandbox.group import control_group
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from builder.engine.engine import Engine
     from builder.engine.facts import EngineFacts, GpuFacts
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from builder.engine.connect import Connection, buildx_version, connect
-from builder.engine.images import ImageStore, said_by_engine
+from builder.engine.images import ImageStore, StoredImage, said_by_engine
 from builder.errors import CancelledError, CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from types import TracebackType
-
     from builder.engine.build import BuildRequest
     from builder.engine.container import ProbeRun
     from builder.engine.facts import EngineFacts
-    from builder.engine.images import StoredImage
     from builder.engine.receive import ArchiveParts
 
 _POLL = 0.1

@@ -5,19 +5,17 @@ from __future__ import annotations
 import io
 import tarfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import docker
 import requests
 
 from builder.digests import content_of
 from builder.errors import CellError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"

@@ -6,15 +6,13 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from builder.engine.facts import Gpu, GpuFacts, GpuRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _CDI_KIND = "nvidia.com/gpu"
 _HOOK = "nvidia-container-runtime-hook"

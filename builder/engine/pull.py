@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import docker
 
 from builder.engine.images import said_by_engine
 from builder.errors import CancelledError, ImageMissingError, RegistryError
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable
 
 _TRIES = 3
 _REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)

@@ -17,7 +17,9 @@ import subprocess
 import tarfile
 import tempfile
 import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
@@ -27,9 +29,6 @@ from builder.files import write_whole
 from builder.temporary import locked, try_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from builder.engine.images import ImageStore
 
     ArchiveParts = Iterable[tuple[str, bytes | Path]]

@@ -13,14 +13,11 @@ import socket
 import subprocess
 import tempfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from builder.errors import MissingToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _SECONDS_TO_CONNECT = 30
 _WORDS = 2000

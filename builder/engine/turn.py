@@ -11,15 +11,12 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CellError
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator
 
 _POLL_SECONDS = 0.2
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +30,6 @@ from builder.oci.referrers import Artifact, Attachment, Descriptor, attach, keep
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
     from builder.verify.entry import SealedReport

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,6 @@ from builder.layers.untar import open_layer
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 

@@ -14,17 +14,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.digests import canonical_json
 from builder.errors import CommandError, EvidenceError, MissingToolError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
 from builder.net.http import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 TIMEOUT = 180.0
 """Seconds for one call: a key service or a transparency log may be slow."""

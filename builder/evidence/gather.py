@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, ImageMissingError, RegistryError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
-from builder.oci.referrers import referrers, tag_of
+from builder.oci.referrers import Descriptor, Kept, referrers, tag_of
 
 if TYPE_CHECKING:
     from builder.evidence.cosign import Cosign, Verifier
-    from builder.oci.referrers import Descriptor, Kept
     from builder.oci.registry import Registry
     from builder.oci.spec import Reference
 

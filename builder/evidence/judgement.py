@@ -7,6 +7,7 @@ the report inside agrees.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -16,6 +17,7 @@ from builder.digests import canonical_json
 from builder.errors import EvidenceError
 from builder.evidence.refusal import Refusal
 from builder.evidence.verification import (
+    TestResult,
     about_another,
     contradictions,
     covered_class,
@@ -24,18 +26,13 @@ from builder.evidence.verification import (
     timestamp,
 )
 from builder.facts.gpus import class_of
-from builder.verify.document import parse
-from builder.verify.entry import AGAINST_IMAGE, SealedReport, key_of
+from builder.verify.document import ProbeDocument, parse
+from builder.verify.entry import AGAINST_IMAGE, ReportKey, SealedReport, key_of
 from builder.verify.expectation import Expectation, compare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from builder.evidence.signatures import People
-    from builder.evidence.verification import TestResult
     from builder.oci.staging import Staged
-    from builder.verify.document import ProbeDocument
-    from builder.verify.entry import ReportKey
 
 CLOCKS = timedelta(minutes=10)
 """The most that the clock of a verifying machine may be ahead of this one's."""

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.documents import MalformedError, parse_object, read_file
 from builder.files import write_whole
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from builder.image.compose import ComposedImage
 
 

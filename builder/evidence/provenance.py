@@ -7,17 +7,15 @@ claimed, and the builder is the program: the signer is responsible for the state
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 from builder.evidence import purl
-from builder.model import Pinned, RegistryBase, RootfsBase
+from builder.model import Deb, Pinned, RegistryBase, RootfsBase, StandalonePython
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from builder.evidence.documents import Evidence
-    from builder.model import Deb, StandalonePython
     from builder.oci.staging import Staged
 
 BUILD_TYPE = "https://rtbuild.io/build/v1"

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
+from builder.model import Sdist, StandalonePython, Wheel
+
 if TYPE_CHECKING:
-    from builder.model import Sdist, StandalonePython, Wheel
     from builder.oci.staging import Staged
 
 

@@ -8,6 +8,7 @@ https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spe
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +17,12 @@ from packaging.utils import canonicalize_name
 from builder import __version__
 from builder.errors import EvidenceError
 from builder.evidence import purl
-from builder.evidence.contents import DebianPackage, python_packages, system_packages
+from builder.evidence.contents import DebianPackage, DpkgList, python_packages, system_packages
 from builder.evidence.verification import timestamp
 from builder.facts.versions import equal
 from builder.model import Pinned, RegistryBase, RootfsBase, WheelSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from builder.evidence.contents import DpkgList
     from builder.evidence.documents import Evidence
     from builder.oci.staging import Staged
 

@@ -7,15 +7,13 @@ one kind is not valid for another.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.errors import UsageError
 from builder.evidence.cosign import Cosign, Signer, Verifier
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SIGNATURE = "io.rtbuild.signature"
 """The annotation that holds a bundle."""

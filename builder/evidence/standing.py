@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Sequence
-
     from builder.evidence.judgement import JudgedReport
     from builder.verify.entry import ReportKey
 

@@ -6,6 +6,7 @@ repository can attach one, so the publisher can demand signatures.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from builder.oci.spec import parse_reference
 from builder.verify.entry import Damaged, SealedReport, read_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 

@@ -8,6 +8,7 @@ probe's whole report, so that readers need not believe a summary.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,13 +17,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
 from builder.facts.gpus import class_of
-from builder.verify.document import parse
+from builder.verify.document import ProbeDocument, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from builder.oci.staging import Staged
-    from builder.verify.document import ProbeDocument
     from builder.verify.entry import SealedReport
 
 EXTENSION = "rtbuildVerification"

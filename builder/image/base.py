@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.documents import parse_object, read_file
@@ -9,17 +11,12 @@ from builder.errors import CellError, RegistryError
 from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
-from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer
+from builder.model import Cell, RegistryBase, RootfsBase
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import Compression
-    from builder.model import Cell, RegistryBase, RootfsBase
     from builder.oci.registry import Registry
 
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

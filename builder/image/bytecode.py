@@ -11,21 +11,19 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.digests import digest_of
-from builder.layers.pack import FORMAT, Content, Packed, find_pack, keep_pack
+from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.layers.tar import MTIME
 from builder.wheels.excerpt import is_source
 from builder.wheels.wheel import SITE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from builder.image.scratch import Scratch
-    from builder.layers.pack import Pack
     from builder.layers.store import LayerStore, Lease
     from builder.recipe.values import RecipeStep
 

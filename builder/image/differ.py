@@ -10,17 +10,15 @@ import hashlib
 import json
 import re
 import tarfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import IO, TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 from builder.errors import CellError
 from builder.layers.codec import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 _CHUNK = 1 << 20
 _SAMPLE = 1 << 16

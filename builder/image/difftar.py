@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from builder.errors import CellError
@@ -17,9 +19,6 @@ from builder.layers import tar
 from builder.layers.blob import CHUNK, BlobWriter, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from builder.layers.types import Compression
 
 _NO_REST = b"\0" * 80

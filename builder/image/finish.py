@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from builder.digests import digest_of
@@ -23,20 +25,16 @@ from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
 from builder.layers.codec import codec
 from builder.layers.memory import MemoryFullError, workplace
-from builder.layers.store import Record
+from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
 from builder.sandbox import environment
 from builder.temporary import disk_errors
 from builder.wheels.excerpt import excerpt_of, is_library
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from builder.image.runner import Runner
     from builder.image.stack import Elsewhere, Plan
     from builder.layers.pack import Pack
-    from builder.layers.store import LayerStore, Lease
     from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 
 _FORMAT = 1

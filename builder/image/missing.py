@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from builder.digests import canonical_json
 from builder.errors import CancelledError
 from builder.image.base import refuse_hidden, registry_layers, rootfs_base, rootfs_key, tar_layer
-from builder.image.stack import Known, as_listed, layer_keys_of, python_key, python_title
+from builder.image.stack import Group, Known, Plan, as_listed, layer_keys_of, python_key, python_title
 from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES, Layer
-from builder.model import RootfsBase
+from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
+from builder.model import RootfsBase, Wheel
 from builder.recipe.render import pip_of
 from builder.wheels import scripts
 from builder.wheels.archive import Archive
@@ -25,12 +27,6 @@ from builder.wheels.fits import check_python
 from builder.wheels.wheel import tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from builder.image.stack import Group, Plan
-    from builder.layers.types import BaseLayers
-    from builder.model import Wheel
     from builder.oci.registry import Registry
 
 

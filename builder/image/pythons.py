@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from builder.digests import file_sha256
 from builder.errors import CellError
@@ -13,13 +14,8 @@ from builder.facts.versions import at_least
 from builder.files import read_cached, write_whole
 from builder.image.pythontar import FORMAT, read_python
 from builder.index.pythons import PythonArchives, choose, machine_platform
+from builder.model import StandalonePython
 from builder.temporary import locked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builder.model import StandalonePython
 
 
 class Pythons:

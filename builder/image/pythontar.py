@@ -10,8 +10,10 @@ import io
 import posixpath
 import re
 import tarfile
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from builder.documents import shown
 from builder.elf import INTERP_SEGMENT, elf_machine, elf_segments, reader_of
@@ -20,13 +22,7 @@ from builder.facts.elf import needs_of
 from builder.facts.versions import key
 from builder.layers.codec import decompressed
 from builder.layers.tar import MTIME
-from builder.layers.untar import TarReader
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from builder.layers.untar import TarEntry
+from builder.layers.untar import TarEntry, TarReader
 
 FORMAT = 2
 """To be raised when the same archive is laid out otherwise."""

@@ -13,17 +13,13 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, CommandError, MissingToolError
+from builder.model import Deb, RootfsBase
 from builder.temporary import locked
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from builder.model import Deb, RootfsBase
 
 SCRIPT = Path(__file__).with_name("rootfs-finish.sh")
 """Runs at the end, with the new system's folder as its argument; says itself what it removes, and why."""

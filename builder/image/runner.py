@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
 
 from builder.sandbox import require, run_script
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 class Runner(Protocol):

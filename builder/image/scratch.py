@@ -10,19 +10,17 @@ import errno
 import os
 import re
 import shutil
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.documents import shown
 from builder.errors import CancelledError, CellError
-from builder.layers.untar import open_layer
+from builder.layers.untar import TarEntry, TarReader, open_layer
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
     from builder.layers.pack import Content
-    from builder.layers.untar import TarEntry, TarReader
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, errno.EMFILE)

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder import temporary
 from builder.errors import CommandError, MissingToolError
 from builder.temporary import locked_folder, own_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SHARED = Path("/dev/shm")  # noqa: S108 - memory by name, and on every Linux
 _SPARE = 1 << 30

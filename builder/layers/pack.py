@@ -12,22 +12,18 @@ Not a tar file, because a library of a gigabyte of which some kilobytes are kept
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import zstandard
 
 from builder.digests import canonical_json, sha256_of
 from builder.errors import CellError
 from builder.layers.codec import ZSTD_LEVEL
-from builder.layers.store import Record
+from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import Layer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from builder.layers.store import LayerStore, Lease
 
 FORMAT = 1
 """Part of every key that a pack is looked up by. To be raised with every change to what is in one."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -24,10 +26,6 @@ from builder.layers.codec import decompressed
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, Layer
 from builder.oci.spec import MANIFEST, is_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 SCHEMA = 1
 CONFIG_TYPE = "application/vnd.rtbuild.layer.v1+json"

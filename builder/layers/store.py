@@ -19,18 +19,16 @@ import json
 import os
 import shutil
 import uuid
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from builder import temporary
 from builder.digests import file_sha256
 from builder.layers import memory
 from builder.layers.types import Layer
 from builder.temporary import disk_errors, locked, try_lock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)

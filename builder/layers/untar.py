@@ -10,18 +10,16 @@ import contextlib
 import lzma
 import re
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import zstandard
 
 from builder.documents import shown
 from builder.errors import CellError
 from builder.layers.codec import plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _BLOCK = 512
 _BUFFER = 1 << 20

@@ -8,18 +8,16 @@ import fcntl
 import hashlib
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import requests
 
 from builder.errors import CancelledError, CellError, MissingToolError
 from builder.net.http import Client, explain, redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
 _Item = TypeVar("_Item")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import requests
 from urllib3.exceptions import LocationParseError
@@ -14,9 +15,6 @@ from urllib3.util import parse_url
 from builder import __version__
 from builder.documents import shown
 from builder.net.transport import Adapter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CONNECT_TIMEOUT = 5.0
 """Seconds until a server must have answered the connection."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import io
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import requests
@@ -20,7 +21,6 @@ from urllib3.util.retry import Retry
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
 
 LARGEST = 32 << 20
 """Most bytes of an answer that is read whole; the page of a project with 10,000 files has a third of them."""

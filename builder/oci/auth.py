@@ -5,22 +5,16 @@ from __future__ import annotations
 import base64
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import requests
 
 from builder.documents import MalformedError, parse_object, shown
 from builder.errors import RegistryError
-from builder.net.http import explain, redact
+from builder.net.http import Client, explain, redact
 from builder.oci.spec import DOCKER_HUB, is_loopback
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.net.http import Client
-
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 """A header's value; a line break in it would begin another header."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,6 @@ from builder.digests import sha256_of
 from builder.errors import RegistryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from builder.oci.registry import Registry
     from builder.oci.staging import Staged
 

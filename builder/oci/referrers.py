@@ -14,6 +14,7 @@ import random
 import re
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -24,15 +25,12 @@ from builder.documents import MalformedError, parse_object
 from builder.errors import RegistryError
 from builder.oci import answers
 from builder.oci import spec as oci
-from builder.oci.spec import place_of
+from builder.oci.spec import Reference, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import requests
 
     from builder.oci.registry import Registry
-    from builder.oci.spec import Reference
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""

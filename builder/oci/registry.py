@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -23,9 +25,6 @@ from builder.oci.spec import Reference, parse_mirrors
 from builder.oci.wire import MIRROR_VARIABLE, Wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     import requests
 
 _TAGS_A_PAGE = 1000

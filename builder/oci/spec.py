@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from builder.errors import RegistryError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 DOCKER_HUB = "docker.io"
 # Docker Hub's name is not its address: https://docs.docker.com/reference/api/registry/latest/

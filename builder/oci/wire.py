@@ -6,7 +6,8 @@ import email.utils
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
@@ -17,9 +18,6 @@ from builder.net.http import Client, explain
 from builder.oci import spec as oci
 from builder.oci.auth import Challenge, Login, answer, docker_login
 from builder.oci.spec import Place, Reference, is_loopback, parse_reference, place_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 MIRROR_VARIABLE = "RTBUILD_REGISTRY_MIRROR"
 BUSY = frozenset({429, 500, 502, 503, 504})

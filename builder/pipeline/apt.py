@@ -7,18 +7,17 @@ fixes them. The build leaves a list in the image; this reads it there, and names
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.files import write_whole
+from builder.model import Cell, Image
 from builder.pipeline.events import InstalledPackage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from builder.engine.engine import Engine
-    from builder.model import Cell, Image
 
 LIST = "/usr/local/share/rtbuild/apt.txt"
 """A line for each package: name, version, architecture."""

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
+from builder.model import Cell, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import (
     BUILDING,
     CellOutcome,
+    CellResult,
     InstalledPackage,
     RunStarted,
     Stage,
 )
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import Walk, each
-from builder.pipeline.site import open_site
+from builder.pipeline.schedule import Emit, Walk, each
+from builder.pipeline.site import Site, open_site
 from builder.pipeline.skipping import built_before, end_staged, reuse, same_image, staged_before
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
-    from builder.model import Cell, Image, Matrix, Pinned
-    from builder.pipeline.events import CellResult
     from builder.pipeline.making import Maker
-    from builder.pipeline.schedule import Emit
     from builder.pipeline.settings import Settings
-    from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
 from builder.image.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
 from builder.image.stack import ready_wheels
 from builder.index.client import cache_path
-from builder.model import RegistryBase
+from builder.model import Pinned, RegistryBase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from builder.model import Pinned
     from builder.pipeline.site import Site
 
 RECOMPRESSED = 1.1

@@ -11,7 +11,9 @@ import re
 import shutil
 import tarfile
 import tempfile
+import threading
 import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,18 +27,14 @@ from builder.image.compose import base_image, write_layout
 from builder.image.differ import SavedImage
 from builder.layers.codec import codec
 from builder.layers.types import SystemLayers
-from builder.model import RegistryBase
+from builder.model import Cell, RegistryBase
 from builder.recipe.quote import env_name, value
 from builder.recipe.write import write
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping
-
     from builder.engine.engine import Engine
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import LayerStore, Lease, Record
-    from builder.model import Cell
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe

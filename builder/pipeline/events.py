@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from builder.errors import RtbuildError
-    from builder.model import Cell, Image, Report
+from builder.errors import RtbuildError
+from builder.model import Cell, Image, Report
 
 
 class Stage(enum.StrEnum):

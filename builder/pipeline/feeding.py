@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from builder.engine.receive import passing_names
 from builder.errors import CellError
 from builder.image.compose import archive_parts, base_image
-from builder.layers.types import BaseLayers
+from builder.layers.types import BaseLayers, Layer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     from builder.engine.engine import Engine
-    from builder.layers.types import Layer
 
 LEAST = 64 << 20
 """Bytes of new layers, packed, below which a load of their own takes longer than it saves."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from builder.errors import StaleLockError
 from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from builder.model import Cell, Matrix, Pinned
+from builder.model import Cell, Matrix, Pinned
 
 
 class LockKeeper:

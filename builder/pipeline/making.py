@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
-from builder.image.compose import archive_parts, compose_image, write_layout
-from builder.image.finish import Assembly
+from builder.image.compose import ComposedImage, archive_parts, compose_image, write_layout
+from builder.image.finish import Assembly, Workbench
 from builder.image.missing import MissingLayers
-from builder.image.runner import Namespaces
-from builder.image.stack import plan
+from builder.image.runner import Namespaces, Runner
+from builder.image.stack import Elsewhere, Plan, plan
 from builder.layers.types import SystemLayers
+from builder.model import Image
 from builder.oci.copying import push_image
 from builder.oci.spec import MANIFEST
-from builder.oci.staging import staged_tag
+from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
 from builder.pipeline.feeding import EngineFeed
 from builder.pipeline.sharing import share_composed
@@ -28,14 +29,8 @@ from builder.pipeline.uploads import Uploads, sign_pushed
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
-    from builder.image.compose import ComposedImage
-    from builder.image.finish import Workbench
-    from builder.image.runner import Runner
-    from builder.image.stack import Elsewhere, Plan
     from builder.layers import BaseLayers, Layer
     from builder.layers.store import Lease
-    from builder.model import Image
-    from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
@@ -12,9 +14,6 @@ from builder.errors import CommandError
 from builder.files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from builder.pipeline.events import CellResult
 
 SCHEMA = 1

@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.engine.engine import Engine
 from builder.errors import CellError
 from builder.image.differ import ImageDifference, SavedImage, compare
 from builder.image.finish import Workbench
+from builder.model import Cell, Image, Matrix
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
-from builder.pipeline.events import CellOutcome, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
-from builder.pipeline.schedule import walk_all
-from builder.pipeline.site import open_site
+from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.site import Site, open_site
 from builder.temporary import locked_folder, sweep
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from builder.model import Cell, Image, Matrix
-    from builder.pipeline.events import CellResult
-    from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings
-    from builder.pipeline.site import Site
     from builder.recipe.values import Recipe
 
 _DOWNLOADS = ("wheels", "debs", "apt")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
+from builder.model import Cell, Matrix
 from builder.pipeline import stages
-from builder.pipeline.events import CellOutcome, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import refuse_stale
-from builder.pipeline.schedule import walk_all
+from builder.pipeline.schedule import Emit, Walk, walk_all
 from builder.pipeline.site import open_site
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from builder.model import Cell, Matrix
-    from builder.pipeline.events import CellResult
-    from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings
 
 

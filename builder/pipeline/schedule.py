@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
+from builder.model import Cell, Image, Report
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
     CellResult,
     Event,
+    InstalledPackage,
     Note,
     Stage,
     StageFinished,
@@ -20,15 +25,7 @@ from builder.pipeline.events import (
     StageStarted,
 )
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from builder.model import Cell, Image, Report
-    from builder.pipeline.events import InstalledPackage
-
-    Emit = Callable[[Event], None]
+Emit = Callable[[Event], None]
 
 
 class Walk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,13 +13,10 @@ from typing import TYPE_CHECKING, Any
 from builder.digests import sha256_of
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Signer, Verifier
-from builder.layers import Layer, shared
+from builder.layers import Layer, LayerStore, shared
 from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from builder.layers import LayerStore
     from builder.layers.store import Lease, Record
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from builder import resources
 from builder.errors import UsageError
+from builder.model import Matrix
 from builder.pipeline.events import Note
 from builder.pipeline.locks import LockKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from builder.debian.archive import Debian
     from builder.engine.engine import Engine
     from builder.evidence.made import MadeImages
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from builder.image.pythons import Pythons
     from builder.index.client import Index
     from builder.layers.store import LayerStore
-    from builder.model import Matrix
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.settings import Settings

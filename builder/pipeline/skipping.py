@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.errors import RegistryError
 from builder.files import write_whole
-from builder.pipeline.events import CellOutcome, Note, Stage
+from builder.model import Image
+from builder.pipeline.events import CellOutcome, CellResult, Note, Stage
 from builder.pipeline.stages import image_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
     from builder.engine.images import StoredImage
-    from builder.model import Image
     from builder.oci.registry import Manifest, Registry
     from builder.oci.staging import Staged
-    from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Emit, Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe

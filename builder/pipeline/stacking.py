@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.facts.tables import load
 from builder.image.rootfs import cached_rootfs
 from builder.lock.resolve import system_of
-from builder.model import RootfsBase, StandalonePython
+from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.pipeline.events import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builder.model import Pinned, RegistryBase, Wheel
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
     from builder.recipe.values import Recipe

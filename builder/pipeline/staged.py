@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
-from builder.oci.staging import find_staged, staged_reference
+from builder.model import Image, Report
+from builder.oci.staging import Staged, find_staged, staged_reference
 from builder.pipeline import stages
-from builder.pipeline.events import Stage
+from builder.pipeline.events import CellResult, Stage
 from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
-    from builder.model import Image, Report
-    from builder.oci.staging import Staged
-    from builder.pipeline.events import CellResult
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder import __version__
@@ -10,16 +11,13 @@ from builder.errors import CellError
 from builder.facts import Outcome as Judgement
 from builder.facts import check, summary
 from builder.facts.memory import Memory
-from builder.model import Image
+from builder.model import Cell, Image, Pinned, Report
 from builder.pipeline.events import CellOutcome, Stage
 from builder.recipe import render
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from builder.engine.images import StoredImage
     from builder.image.compose import ComposedImage
-    from builder.model import Cell, Pinned, Report
     from builder.oci.staging import Staged
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site

@@ -9,6 +9,7 @@ in the results folder name.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -20,22 +21,18 @@ from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
 from builder.evidence.standing import denied, standing, without_exempt
 from builder.evidence.travel import shared
+from builder.model import Cell
 from builder.oci.spec import parse_reference
-from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, read_image
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, Staged, read_image
 from builder.publish.gate import decide
-from builder.publish.publication import Failing
+from builder.publish.publication import Failing, Publication
 from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from builder.evidence.cosign import Signer
     from builder.evidence.signatures import People
     from builder.evidence.statement import Statement
-    from builder.model import Cell
     from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-    from builder.publish.publication import Publication
 
     Warn = Callable[[str], None]
 

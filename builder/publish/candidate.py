@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from builder.evidence.judgement import CLOCKS
 from builder.evidence.origin import ImageOrigin, origin_of
 from builder.evidence.refusal import Refusal
-from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, find_staged, staged_tag
+from builder.model import Cell
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, Staged, find_staged, staged_tag
 
 if TYPE_CHECKING:
     from builder.evidence.made import MadeImages
     from builder.evidence.signatures import People
-    from builder.model import Cell
     from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
     from builder.recipe.values import Recipe
 
 

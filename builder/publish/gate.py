@@ -6,7 +6,9 @@ driver that it names, and only if it is undamaged, new enough, and proves a conv
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
@@ -15,14 +17,11 @@ from builder.evidence.refusal import Refusal
 from builder.evidence.standing import broken, denied, standing
 from builder.facts.gpus import known_class
 from builder.matrix.selection import matches
+from builder.model import Cell, Exemption
 from builder.publish.measure import Measured, measure
 from builder.verify.entry import Damaged, SealedReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from builder.model import Cell, Exemption
     from builder.oci.staging import Staged
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,11 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import CellError
 from builder.evidence.contents import python_packages
+from builder.model import Cell
 from builder.recipe.expect import first_parts
 from builder.verify.expectation import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.model import Cell
     from builder.verify.document import ProbeDocument
 
 LONGEST = 128

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from builder import resources
+from builder.errors import CellError
+from builder.model import Cell
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-    from pathlib import Path
-
-    from builder.errors import CellError
     from builder.evidence.cosign import Signer
     from builder.evidence.documents import Attached
     from builder.evidence.judgement import JudgedReport
     from builder.evidence.refusal import Refusal
     from builder.evidence.signatures import People
-    from builder.model import Cell
     from builder.oci.copying import Tally
     from builder.oci.staging import Staged
     from builder.publish.candidate import Found

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from builder.publish.publication import Failing, Publication
     from builder.verify import SealedReport
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.errors import (
@@ -23,34 +24,24 @@ from builder.evidence.made import MadeImages
 from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
 from builder.lock import lock_path
-from builder.oci.copying import copy_image, put_tag
+from builder.model import Cell, Matrix
+from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
-from builder.oci.staging import repository_of
+from builder.oci.staging import Staged, repository_of
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
-from builder.pipeline.schedule import Walk, each
+from builder.pipeline.schedule import Emit, Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
 from builder.publish.candidate import Found, find
 from builder.publish.gate import Decision, decide
-from builder.publish.publication import Publication
-from builder.publish.tags import clashes, steps, tags_of
+from builder.publish.publication import Order, Publication
+from builder.publish.tags import ImageTag, TagStep, clashes, steps, tags_of
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify import ReportStore
 from builder.verify.expectation import Expectation
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-
-    from builder.model import Cell, Matrix
-    from builder.oci.copying import Tally
-    from builder.oci.staging import Staged
-    from builder.pipeline.schedule import Emit
-    from builder.publish.publication import Order
-    from builder.publish.tags import ImageTag, TagStep
-
-    Station = Callable[[Walk, Publication], CellResult | None]
+Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
 """The greatest age of a report if neither the command nor the matrix gives one."""

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from builder.evidence.refusal import Refusal
+from builder.model import Cell
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
-from builder.publish.measure import immutable_tag, tag_of
+from builder.publish.measure import Measured, immutable_tag, tag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
-
-    from builder.model import Cell
     from builder.oci.registry import Registry
-    from builder.publish.measure import Measured
 
 TagKind = Literal["immutable", "measured", "cell", "alias"]
 

@@ -12,14 +12,11 @@ import contextlib
 import hashlib
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder import resources
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _HEAD = '''\
 #!/usr/bin/env python3

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.model import Pinned, RegistryBase
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?")
 _CUDNN = re.compile(r"nvidia-cudnn(?:-cu\d+)?")

@@ -10,6 +10,7 @@ import json
 import re
 import threading
 import unicodedata
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -18,8 +19,6 @@ from builder import resources
 from builder.errors import CellError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import jinja2
 
     from builder.recipe.values import RecipeSetting, RecipeStep

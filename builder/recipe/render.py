@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -15,9 +16,6 @@ from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wh
 from builder.recipe.expect import expectation
 from builder.recipe.quote import fill, python_version
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 ROOTFS = "rootfs.tar"
 PYTHON = "python.tar"

@@ -5,13 +5,11 @@ The Dockerfile is rendered from these values and is read back nowhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from builder.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
+from builder.model import Cell, Pinned, RootfsBase, StandalonePython, Wheel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,15 +13,14 @@ import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import UsageError
 from builder.temporary import locked_folder, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from builder.recipe.values import Recipe
 
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})

@@ -10,19 +10,16 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 from builder.errors import CancelledError, CommandError, MissingToolError
 from builder.sandbox import seccomp
 from builder.sandbox.group import control_group
 from builder.sandbox.watch import Limits, Watched
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _ENTER = Path(__file__).with_name("enter.py")
 _OURS = 8

@@ -13,12 +13,9 @@ from __future__ import annotations
 import csv
 import errno
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NEWEST = 450
 """The last number, ``set_mempolicy_home_node`` of Linux 5.17, that is let through: what came later answers as

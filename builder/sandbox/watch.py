@@ -12,8 +12,10 @@ import contextlib
 import json
 import os
 import selectors
+import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +24,6 @@ from builder.documents import shown
 
 if TYPE_CHECKING:
     import subprocess
-    import threading
-    from collections.abc import Iterator
 
     from builder.sandbox.group import ControlGroup
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder import __version__
 from builder.digests import digest_of
 from builder.documents import MalformedError, parse_moment, parse_object, shown
 from builder.errors import CellError
 from builder.verify.document import ProbeDocument, parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SCHEMA = 2
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from builder.model import Difference
+from builder.model import Difference, Pinned
 from builder.recipe.expect import expectation, first_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from builder.model import Pinned
     from builder.verify.document import ProbeDocument
 
 _PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})

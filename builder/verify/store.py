@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from builder.documents import MalformedError, read_file
 from builder.errors import CellError
 from builder.files import write_whole
 from builder.verify.entry import AGAINST_IMAGE, NO_WORD, Damaged, ReportKey, SealedReport, read_entry, seal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
 
 _log = logging.getLogger(__name__)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
+import threading
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.documents import parse_object
@@ -16,9 +18,6 @@ from builder.verify.expectation import Expectation, compare
 from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_in
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping
-
     from builder.engine.container import ProbeRun
     from builder.engine.engine import Engine
     from builder.engine.facts import GpuFacts

@@ -10,16 +10,14 @@ import os
 import stat
 import struct
 import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import Self
 
 from builder.documents import shown
 from builder.errors import CellError
 from builder.layers.codec import INFLATE_ERRORS, crc32, inflater
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 _LONGEST_NAME = 255
 _FEED = 1 << 17

@@ -6,13 +6,9 @@ That is pip's order for requirements that know nothing of one another, as with `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from builder.errors import CellError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Listing = Mapping[str, Mapping[str, str]]
 """Distribution → path below the root → mode and sha256 of the file, as one text."""

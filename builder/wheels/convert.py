@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -13,8 +14,6 @@ from builder.wheels.collide import Listing, refuse_collisions
 from builder.wheels.wheel import File, Tree, parents
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from builder.layers.types import Compression
     from builder.wheels.archive import Archive
     from builder.wheels.excerpt import Excerpt

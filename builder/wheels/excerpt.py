@@ -11,7 +11,10 @@ import csv
 import hashlib
 import io
 import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import CancelledError, CellError
@@ -21,10 +24,6 @@ from builder.wheels.elf import Skeleton
 from builder.wheels.wheel import SITE, parents
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
     from builder.layers.store import LayerStore, Lease
     from builder.layers.types import Layer
 

@@ -5,16 +5,12 @@ The lock chose wheels that fit; this is for a lock that was edited, or made for 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from builder.errors import CellError
-
-if TYPE_CHECKING:
-    from builder.model import Cell, Wheel
+from builder.model import Cell, Wheel
 
 _ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 _PATCHES = 60

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import configparser
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 from packaging.version import Version
 
 from builder.documents import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Style = Literal["re", "endswith", "removesuffix"]
 

@@ -13,18 +13,17 @@ import email.policy
 import hashlib
 import io
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from builder.model import Wheel
 from builder.recipe.slim import left_out
 from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from builder.model import Wheel
     from builder.wheels.archive import Archive, Member
 
 PREFIX = "opt/runtime"
