@@ -6,8 +6,9 @@ import configparser
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
@@ -18,19 +19,12 @@ from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
 from builder.facts import check, tables
 from builder.facts.gpus import class_of
-from builder.lock.file import lock_path, read_lock
+from builder.facts.tables import Facts
+from builder.lock.file import LockEntry, lock_path, read_lock
+from builder.model import Cell, Matrix
 from builder.oci.spec import is_digest, parse_reference
-from builder.verify import Damaged, ReportStore
+from builder.verify import Damaged, ReportStore, SealedReport
 from builder.verify.document import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from builder.facts.tables import Facts
-    from builder.lock.file import LockEntry
-    from builder.model import Cell, Matrix
-    from builder.verify import SealedReport
 
 _CAUSES = (
     "import json, sys\n"

@@ -6,8 +6,10 @@ its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from builder.audit import Question
@@ -17,27 +19,20 @@ from builder.catalogue.releases import judgement
 from builder.catalogue.values import CataloguedImage, Judgement, Part, Run
 from builder.documents import parse_object, shown
 from builder.errors import RtbuildError
-from builder.evidence.cosign import Cosign
+from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import check_signatures, gather
-from builder.evidence.judgement import Policy, judge
+from builder.evidence.judgement import JudgedReport, Policy, judge
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.evidence.travel import shared
 from builder.facts import check
-from builder.model import Base, Cell, Cuda
+from builder.facts.tables import Facts
+from builder.model import Base, Cell, Cuda, Profile
 from builder.oci.spec import parse_reference
-from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, read_image
+from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
 from builder.verify import Damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
-
-    from builder.evidence.cosign import Verifier
-    from builder.evidence.judgement import JudgedReport
-    from builder.facts.tables import Facts
-    from builder.model import Profile
     from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
 
 MOST = 5000
 """Tags of one repository that are followed."""

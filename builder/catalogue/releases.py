@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from builder.catalogue.values import Card, Judgement, Release
-from builder.facts import check, summary
-from builder.facts.candidates import cells, choices, common_pythons
+from builder.catalogue.values import Answer, Card, Judgement, Release
+from builder.facts import Finding, check, summary
+from builder.facts.candidates import Choice, cells, choices, common_pythons
 from builder.facts.finding import Outcome
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
+from builder.facts.tables import Facts, FrameworkRow, FrameworkTable
 from builder.facts.truth import Truth
 from builder.facts.versions import key
+from builder.model import Cell
 from builder.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from builder.catalogue.values import Answer
-    from builder.facts import Finding
-    from builder.facts.candidates import Choice
-    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable
-    from builder.model import Cell
 
 _CANDIDATES = 12
 """Cells of one release that are tried: its Pythons on a few bases."""

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import jinja2
 
 from builder import __version__, resources
 from builder.catalogue.collect import cell_frameworks
-from builder.catalogue.values import slug
+from builder.catalogue.values import Catalogue, CataloguedImage, Release, slug
 from builder.documents import shown
 from builder.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from builder.catalogue.values import Catalogue, CataloguedImage, Release
 
 _ANSWERS = {"possible": "p", "impossible": "i", "unknown": "u"}
 _NEIGHBOURS = 6

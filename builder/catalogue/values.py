@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from builder.model import Cell
+from builder.model import Cell
 
 Answer = Literal["possible", "impossible", "unknown"]
 """What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""

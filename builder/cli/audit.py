@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 from builder.cli import options as opt
@@ -10,8 +11,6 @@ from builder.documents import MalformedError, parse_moment
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from builder.evidence.cosign import Verifier
 
 

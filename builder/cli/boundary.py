@@ -9,16 +9,13 @@ import signal
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder import __version__
 from builder.console.fitting import accept_any_encoding
 from builder.errors import MissingToolError, RtbuildError
 from builder.temporary import one_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BUG = 70
 INTERRUPTED = 130

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from builder.cli import options as opt
 from builder.cli.walking import exit_code, recorded, walk
-from builder.console import print_json, run_summary
+from builder.console import Terminal, print_json, run_summary
 from builder.errors import UsageError
+from builder.model import Cell, Matrix
 from builder.pipeline import build as pipeline
 from builder.pipeline.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.console import Terminal
-    from builder.model import Cell, Matrix
     from builder.pipeline.reproduce import Comparison
 
 

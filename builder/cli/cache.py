@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 from builder import resources
 from builder.cli import options as opt
@@ -11,9 +12,6 @@ from builder.console import human_bytes, print_json, show
 from builder.errors import UsageError
 from builder.layers import LayerStore
 from builder.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _CONTENTS = {
     "wheels": "wheels, as downloaded",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from builder.cli import options as opt
 from builder.cli.fixing import fix as rewrite
 from builder.console import human_bytes, print_json_rows, say, show
-from builder.facts import Outcome, summary
+from builder.facts import Finding, Outcome, summary
 from builder.facts import check as apply_rules
 from builder.facts.memory import Memory
 from builder.lock import lock_path, pinned_cell, read_lock
+from builder.model import Cell, Matrix, Pinned
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from builder.facts import Finding
     from builder.facts.reading import Reading
-    from builder.model import Cell, Matrix, Pinned
 
 _MARKS = {
     Outcome.POSSIBLE: ("ok", "32"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -21,8 +22,8 @@ from builder.colab.fresh import load as load_report
 from builder.colab.imports import Imported, import_runtime, matrix_text, record, record_text
 from builder.colab.listed import listed
 from builder.colab.measure import measure
-from builder.colab.runtimes import read_runtime
-from builder.console import counted, print_json, reporter, run_summary, say, show
+from builder.colab.runtimes import Runtime, read_runtime
+from builder.console import Terminal, counted, print_json, reporter, run_summary, say, show
 from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
@@ -30,19 +31,20 @@ from builder.errors import MissingToolError, UsageError
 from builder.image.pythons import Pythons
 from builder.index.client import Index
 from builder.matrix import load
+from builder.model import Matrix, Profile
 from builder.pipeline import run as pipeline
-from builder.pipeline.events import CellOutcome, RunStarted, Stage, StageFinished, StageProgress, StageStarted
+from builder.pipeline.events import (
+    CellOutcome,
+    CellResult,
+    RunStarted,
+    Stage,
+    StageFinished,
+    StageProgress,
+    StageStarted,
+)
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import bundle
 from builder.sdist import Workshop
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from builder.colab.runtimes import Runtime
-    from builder.console import Terminal
-    from builder.model import Matrix, Profile
-    from builder.pipeline.events import CellResult
 
 _WORDS = {
     ParityStatus.SAME: "same",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
@@ -15,20 +16,14 @@ from builder.console.case import Case, CaseStatus
 from builder.console.job import junit_xml
 from builder.dispatch.builds import building
 from builder.dispatch.fleet import load_fleet
-from builder.dispatch.follow import Follower, exit_code
+from builder.dispatch.follow import Follower, TaskState, exit_code
 from builder.dispatch.plan import missing
 from builder.dispatch.run import rendered_cells, verifying
-from builder.errors import MissingToolError, RegistryError
+from builder.errors import MissingToolError, RegistryError, RtbuildError
 from builder.evidence.signatures import People
 from builder.files import write_whole
 from builder.oci.registry import Registry
 from builder.recipe.bundle import bundle
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from builder.dispatch.follow import TaskState
-    from builder.errors import RtbuildError
 
 _SHORT = {"works": "works", "broken": "BROKEN", "unsupported-gpu": "UNSUPPORTED", "built": "built"}
 

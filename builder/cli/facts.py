@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -19,18 +21,11 @@ from builder.facts import tables
 from builder.facts.coverage import as_text, coverage
 from builder.facts.edit import apply
 from builder.facts.families import FAMILIES
-from builder.facts.refresh import origin_of, refresh
-from builder.facts.survey import Budget, survey, table_text
+from builder.facts.refresh import Refresh, origin_of, refresh
+from builder.facts.survey import Budget, Survey, survey, table_text
 from builder.files import write_whole
 from builder.index.client import Index
 from builder.oci.registry import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from builder.facts.refresh import Refresh
-    from builder.facts.survey import Survey
 
 _EVERY = 5.0
 """Seconds between two lines of progress."""

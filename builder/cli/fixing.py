@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from builder.console import say
-from builder.facts import Outcome
+from builder.facts import Finding, Outcome
 from builder.facts.entry import entry
 from builder.matrix.amend import Replacement, amend
 from builder.matrix.ids import cell_id
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from builder.facts import Finding
-    from builder.model import Cell, Matrix
+from builder.model import Cell, Matrix
 
 _REASON = 200
 """Characters of a reason that go into the file."""

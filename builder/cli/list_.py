@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from builder.cli import options as opt
 from builder.console import counted, print_json, say, show
+from builder.model import Cell, Matrix
 from builder.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.model import Cell, Matrix
 
 ANY_GPU = "any"
 """In place of a GPU class, for a cell that claims none."""

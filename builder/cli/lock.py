@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from builder.cli import options as opt
 from builder.cli.walking import finished
-from builder.console import counted, print_json, say
+from builder.console import Terminal, counted, print_json, say
+from builder.model import Cell, Matrix
 from builder.pipeline import run as pipeline
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.console import Terminal
-    from builder.model import Cell, Matrix
 
 
 def lock(

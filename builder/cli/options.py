@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from builder.errors import UsageError
+from builder.model import Cell, Matrix
 
 if TYPE_CHECKING:
     from builder.console import Terminal
     from builder.matrix import Selection
-    from builder.model import Cell, Matrix
 
 
 def of(text: str, **more: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from builder import resources
 from builder.cli import options as opt
@@ -13,9 +13,6 @@ from builder.console import say
 from builder.errors import UsageError
 from builder.files import write_whole
 from builder.index.client import Index
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SCHEMA = "matrix.schema.json"
 

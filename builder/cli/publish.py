@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,6 @@ from builder.cli.boundary import INTERRUPTED, command_line
 from builder.errors import PublishRefusedError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from builder.evidence.cosign import Signer
     from builder.evidence.signatures import People
     from builder.publish.publication import Publication

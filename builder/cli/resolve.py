@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,8 @@ from builder.console import print_json, say
 from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
+from builder.facts.availability import Offer
+from builder.facts.tables import Facts
 from builder.facts.versions import pinned
 from builder.index.client import Index
 from builder.resolve import conda, proof
@@ -21,10 +24,6 @@ from builder.resolve.demand import Demand, distributions, meant, split
 from builder.resolve.solve import needs_standalone, search, to_matrix_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from builder.facts.availability import Offer
-    from builder.facts.tables import Facts
     from builder.resolve.proof import Proof, Proofs
     from builder.resolve.requirements import Wishes
 

@@ -8,22 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from builder import resources
 from builder.cli import options as opt
 from builder.cli.images import ImageOrCell, find_image, is_colab
-from builder.colab.launch import LaunchPlan, Machine, Wish, address_in, plan, verdict_exit
+from builder.colab.launch import LaunchPlan, Machine, Mode, Wish, address_in, plan, verdict_exit
 from builder.console import print_json, say, show
 from builder.engine.engine import Engine
 from builder.engine.network import ca_bundle, proxies
 from builder.errors import CommandError, MissingToolError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from builder.colab.launch import Mode
 
 _NOT_STARTED = 125
 """Exit status of ``docker run`` if the engine refused: https://docs.docker.com/engine/containers/run/"""

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from builder import resources
 from builder.cli import options as opt
 from builder.console import counted, human_bytes, print_json, show
 from builder.errors import StaleLockError
-from builder.image.sizes import measure
+from builder.image.sizes import CellSize, LayerSize, PackageSize, measure
 from builder.index.client import cache_path
 from builder.layers import LayerStore
+from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.locks import LockKeeper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from builder.image.sizes import CellSize, LayerSize, PackageSize
-    from builder.model import Cell, Matrix, Pinned
 
 _PACKAGES = 15
 _FILES = 10

@@ -7,8 +7,9 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from uv import find_uv_bin
 
@@ -18,14 +19,10 @@ from builder.cli.lock import lock_cells
 from builder.console import print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
 from builder.lock import lock_path, pinned_cell, read_lock
+from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle
 from builder.verify.document import printed_report
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.model import Cell, Matrix, Pinned
 
 _LOST = ("cudnn-missing", "cudnn-major-mismatch", "toolkit-library-missing", "nvrtc-missing")
 """Causes that go away once the loader looks into the folders of NVIDIA's wheels."""

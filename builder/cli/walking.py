@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.cli.boundary import INTERRUPTED, command_line
-from builder.console import print_json, reporter, run_summary
+from builder.console import Terminal, print_json, reporter, run_summary
 from builder.console.case import Case, case_of
 from builder.console.job import write_job_files
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from builder.console import Terminal
-
     Run = Callable[..., list[CellResult]]
 
 

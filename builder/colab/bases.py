@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from builder.facts.tables import load
+from builder.facts.tables import Facts, TagRow, load
 from builder.facts.versions import at_least
 from builder.index.pythons import offered
 from builder.matrix.bases import SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from builder.colab.runtimes import Runtime
-    from builder.facts.tables import Facts, TagRow
 
 _DEFAULT_UBUNTU = "22.04"
 """Colab's since August 2023."""

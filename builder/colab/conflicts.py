@@ -7,6 +7,7 @@ recorded and not repaired.
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,8 +20,6 @@ from builder.facts.wheel import truth_from_members
 from builder.facts.wheelmeta import read_listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from builder.colab.match import Match
     from builder.index.client import Index
     from builder.index.target import Target

@@ -15,17 +15,15 @@ import subprocess
 import tempfile
 import zlib
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.facts.gpus import class_of
 from builder.files import write_whole
 from builder.verify.document import EXIT_CODES, parse
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 ColabGpu = Literal["T4", "L4", "G4", "A100", "H100"]
 """What ``colab run --gpu`` takes."""

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from builder.colab.bases import choose_bases, standalone_version
-from builder.colab.conflicts import conflicts
-from builder.colab.match import match_packages
-from builder.colab.runtimes import REPOSITORY
+from builder.colab.bases import BaseChoice, choose_bases, standalone_version
+from builder.colab.conflicts import Conflict, conflicts
+from builder.colab.match import Match, Matching, match_packages
+from builder.colab.runtimes import REPOSITORY, Runtime
 from builder.colab.sources import build_missing
 from builder.errors import CellError
 from builder.facts.tables import load
 from builder.facts.versions import key as version_key
 from builder.index.target import Target
+from builder.model import Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from builder.colab.bases import BaseChoice
-    from builder.colab.conflicts import Conflict
-    from builder.colab.match import Match, Matching
-    from builder.colab.runtimes import Runtime
     from builder.debian.archive import Debian
     from builder.index.client import Index
     from builder.lock.sources import PythonSource, SdistBuilder
-    from builder.model import Profile
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""

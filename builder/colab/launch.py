@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from builder.engine.doctor import gpu_checks
 from builder.errors import CellError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from builder.engine.facts import EngineFacts
 
 Mode = Literal["jupyter", "shell", "verify"]

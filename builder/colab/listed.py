@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pydantic
 
-from builder.colab.runtimes import NAMED, read_runtime
+from builder.colab.runtimes import NAMED, Runtime, read_runtime
 from builder.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from builder.colab.runtimes import Runtime
-
 
 _COMPILED = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
 

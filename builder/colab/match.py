@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -15,17 +18,12 @@ from builder.errors import PackageIndexError
 from builder.facts.assigned import assignments
 from builder.facts.wheelmeta import read_listed
 from builder.index import target as targets
+from builder.model import Compilation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from packaging.tags import Tag
-
     from builder.colab.parse import PipPackage
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
-    from builder.model import Compilation
 
 Reason = Literal[
     "own",  # Google's own package, published nowhere

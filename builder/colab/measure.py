@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError, CommandError
-from builder.verify.document import parse
+from builder.verify.document import ProbeDocument, parse
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
-
     from builder.engine.engine import Engine
-    from builder.verify.document import ProbeDocument
 
 _SECONDS = 120.0
 _PYTHONS = (

@@ -7,15 +7,13 @@ The lists: https://github.com/googlecolab/backend-info
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import unquote, urldefrag, urlsplit
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PINNED = re.compile(rf"(?P<name>{_NAME})==(?P<version>[^\s;#]+)")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.colab.parse import AptPackage, PipPackage, Problem, parse_apt, parse_freeze, parse_system
 from builder.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 REPOSITORY = "googlecolab/backend-info"
 """Where Google publishes the lists, under Apache-2.0: https://github.com/googlecolab/backend-info"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,19 +12,23 @@ from packaging.requirements import Requirement
 
 from builder.errors import CellError, CommandError
 from builder.facts.tables import load
-from builder.lock.sources import BuildRoot, choose, compiler_system, host_platform, suite_of, system_of
-from builder.model import Base
+from builder.lock.sources import (
+    BuildRoot,
+    SdistBuilder,
+    choose,
+    compiler_system,
+    host_platform,
+    suite_of,
+    system_of,
+)
+from builder.model import Base, StandalonePython
 from builder.sdist import advice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from builder.colab.match import Match, Matching
     from builder.debian.archive import Debian
     from builder.index.client import Index, LocalWheel
     from builder.index.target import Target
-    from builder.lock.sources import SdistBuilder
-    from builder.model import StandalonePython
 
 _THREADS = 2
 """Builds take a processor each."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from packaging.requirements import Requirement
+from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.facts.frameworks import FrameworkRow
@@ -25,17 +28,11 @@ from builder.facts.versions import (
     requirement,
     short,
 )
-from builder.facts.wheel import metadata_of
+from builder.facts.wheel import Metadata, metadata_of
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from packaging.requirements import Requirement
-    from packaging.tags import Tag
-
     from builder.facts.told import Told
-    from builder.facts.wheel import Metadata
     from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from builder.facts.versions import canonical
 from builder.index.target import wheel_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from builder.facts.finding import Source, Value, decide
-
-if TYPE_CHECKING:
-    from builder.facts.finding import Finding
-    from builder.facts.tables import Facts, SystemRow, TagRow
-    from builder.facts.truth import Truth
-    from builder.model import Base, Cell
+from builder.facts.finding import Finding, Source, Value, decide
+from builder.facts.tables import Facts, SystemRow, TagRow
+from builder.facts.truth import Truth
+from builder.model import Base, Cell
 
 TAG = re.compile(
     r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"

@@ -12,12 +12,9 @@ import itertools
 import re
 import struct
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from builder.elf import LOAD_SEGMENT, elf_segments, reader_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2

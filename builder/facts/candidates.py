@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import functools
 import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
 
 from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
+from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, GpuRow, TagRow
 from builder.facts.versions import at_least, canonical, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from packaging.requirements import Requirement
-
-    from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, GpuRow, TagRow
 
 
 @dataclass(frozen=True, kw_only=True)

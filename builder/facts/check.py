@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from builder.facts import tables
 from builder.facts.base import has_own_python, system_of, tag_of
-from builder.facts.finding import Finding, Outcome, summary
+from builder.facts.finding import Finding, Nearest, Outcome, summary
 from builder.facts.rules import findings
 from builder.facts.stack import stack_of
+from builder.facts.tables import Facts
 from builder.facts.truth import Truth
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.facts.finding import Nearest
-    from builder.facts.tables import Facts
-    from builder.model import Cell
+from builder.model import Cell
 
 
 def check(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from builder.facts.frameworks import FrameworkRow, FrameworkTable
-    from builder.facts.tables import Facts
+from builder.facts.frameworks import FrameworkRow, FrameworkTable
+from builder.facts.tables import Facts
 
 VALUES = {
     "cuda": "CUDA",

@@ -7,23 +7,19 @@ interrupted refresh continues, and nothing is read twice.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import requests
 
-from builder.facts.inside import add, parts_of
+from builder.facts.inside import WheelPart, add, parts_of
 from builder.facts.told import Kind, Told, keep, kept, place_of
-from builder.index.remote_zip import DEEP_LIMIT, RemoteZip, UnknownError
-from builder.net.http import explain
+from builder.index.remote_zip import DEEP_LIMIT, RemoteZip, UnknownError, ZipEntry
+from builder.net.http import Client, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from builder.facts.inside import WheelPart
-    from builder.index.remote_zip import ZipEntry
     from builder.index.simple_api import IndexFile
-    from builder.net.http import Client
 
 
 def read_deep(

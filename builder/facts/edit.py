@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.facts.tables import FactsError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Plain = str | list[str]
 

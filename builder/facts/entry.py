@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.model import Cell
+from builder.model import Cell
 
 
 def entry(cell: Cell) -> list[str]:

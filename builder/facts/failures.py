@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from builder import resources
 from builder.digests import digest_of
 from builder.files import read_cached, write_cached
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builder.model import Cell
+from builder.model import Cell
 
 DAYS = 7
 """How long an answer counts: an index gets new wheels."""

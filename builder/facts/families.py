@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from builder.facts.assemble import (
     BY_NAME,
+    Raw,
+    WheelRelease,
     add_told,
     base_row,
     cudnn_by_pin,
@@ -21,9 +24,6 @@ from builder.facts.versions import key, requirement, short
 from builder.facts.wheel import metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from builder.facts.assemble import Raw, WheelRelease
     from builder.facts.told import Told
 
     Found = Mapping[str, Mapping[str, WheelRelease]]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import enum
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from builder.facts.versions import agree, key
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from builder.model import Cell
+from builder.model import Cell
 
 SourceKind = Literal["wheel", "registry", "table", "cell"]
 """``wheel``: read from the wheel; ``registry``: from the base image's config; ``table``: from the facts that

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from builder.facts.finding import Source, Value, decide
+from packaging.requirements import Requirement
+
+from builder.facts.finding import Finding, Source, Value, decide
+from builder.facts.frameworks import Brings, FrameworkRow, FrameworkTable
+from builder.facts.tables import Facts
+from builder.facts.truth import Truth, WheelTruth
 from builder.facts.versions import canonical, pinned, requirement
 from builder.index.target import MACHINES, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packaging.requirements import Requirement
-
-    from builder.facts.finding import Finding
-    from builder.facts.frameworks import Brings, FrameworkRow, FrameworkTable
-    from builder.facts.tables import Facts
-    from builder.facts.truth import Truth, WheelTruth
-    from builder.model import Cell
+from builder.model import Cell
 
 
 @dataclass(frozen=True, kw_only=True)

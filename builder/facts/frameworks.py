@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Source
 from builder.facts.records import FactsError, Row, document, plain, rows
 from builder.facts.versions import key, more_exact
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
 Brings = Literal["inside", "pins", "extra", "outside"]
 """How a framework's wheel comes by cuDNN: ``inside`` the wheel itself; by unconditional ``pins`` on NVIDIA's

@@ -6,12 +6,9 @@ import difflib
 import functools
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from builder.facts import tables
-
-if TYPE_CHECKING:
-    from builder.facts.tables import Facts, GpuRow
+from builder.facts.tables import Facts, GpuRow
 
 _FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
 _MAKERS = {

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.facts import binary
 from builder.facts.assigned import assignments, version_text
-from builder.facts.elf import needs_of
+from builder.facts.elf import Needs, needs_of
 from builder.facts.versions import canonical, more_exact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from builder.facts.elf import Needs
 
 Values = dict[str, Any]
 """``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. An

@@ -5,23 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from builder import resources
-from builder.facts import BaseTruth, Truth, truth_of_pinned
+from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_pinned
 from builder.facts.versions import canonical, requirement
 from builder.facts.wheelcache import cached_truth
 from builder.files import read_cached, write_cached
-from builder.model import RegistryBase
+from builder.model import Cell, Pinned, RegistryBase, Wheel
 from builder.oci.spec import parse_reference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from builder.facts import WheelTruth
-    from builder.model import Cell, Pinned, Wheel
 
 BASE_DAYS = 7
 """How long a registry's answer is believed without asking again: a tag can be rebuilt, or deleted."""

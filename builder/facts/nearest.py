@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from builder.facts.candidates import cells, choices, combinations, common_pythons, cudnn_bound
+from builder.facts.base import CudaTag
+from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons, cudnn_bound
 from builder.facts.finding import Nearest, Outcome
+from builder.facts.framework import CellFramework
 from builder.facts.rules import packages
+from builder.facts.stack import Stack
+from builder.facts.tables import Facts, TagRow
 from builder.facts.versions import at_least, canonical, key, major, minor, requirement, short
-from builder.model import Base, Cuda
+from builder.model import Base, Cell, Cuda
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from builder.facts.base import CudaTag
-    from builder.facts.candidates import Choice
-    from builder.facts.framework import CellFramework
-    from builder.facts.stack import Stack
-    from builder.facts.tables import Facts, TagRow
-    from builder.model import Cell
-
     Judge = Callable[[Cell], Outcome]
 
 LIMIT = 48

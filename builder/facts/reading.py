@@ -9,30 +9,24 @@ never a yes.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import ImageMissingError, RtbuildError
-from builder.facts import BaseTruth, truth_of_base
-from builder.facts.availability import page
+from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
+from builder.facts.availability import Files, page
 from builder.facts.deep import read_deep
-from builder.facts.memory import base_reference, framework_wheels, together
+from builder.facts.memory import Memory, base_reference, framework_wheels, together
 from builder.facts.unlocked import choose, distributions
 from builder.facts.versions import canonical
 from builder.facts.wheel import with_deep
 from builder.facts.wheelmeta import truth_of_wheel
-from builder.model import Wheel
+from builder.model import Cell, Pinned, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.facts import Truth, WheelTruth
-    from builder.facts.availability import Files
-    from builder.facts.memory import Memory
     from builder.index.client import Index
-    from builder.model import Cell, Pinned
     from builder.oci.registry import Registry
 
 _THREADS = 4

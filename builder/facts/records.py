@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class FactsError(ValueError):

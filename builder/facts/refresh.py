@@ -7,7 +7,9 @@ changed. The releases of frameworks are :mod:`.survey`'s.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.errors import RtbuildError
@@ -21,9 +23,6 @@ from builder.facts.wheelmeta import read_listed
 from builder.index.target import environment
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from pathlib import Path
-
     from builder.index.client import Index
     from builder.oci.registry import Registry
 

@@ -7,25 +7,18 @@ a wheel or a registry if it was read, else the tables.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from builder.facts.base import base_value, system_of, tag_of
-from builder.facts.finding import CELL, Source, Value
-from builder.facts.framework import framework_of
+from packaging.requirements import Requirement
+
+from builder.facts.base import CudaTag, base_value, system_of, tag_of
+from builder.facts.finding import CELL, Finding, Source, Value
+from builder.facts.framework import CellFramework, framework_of
+from builder.facts.tables import Facts, SystemRow
+from builder.facts.truth import Truth
 from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from packaging.requirements import Requirement
-
-    from builder.facts.base import CudaTag
-    from builder.facts.finding import Finding
-    from builder.facts.framework import CellFramework
-    from builder.facts.tables import Facts, SystemRow
-    from builder.facts.truth import Truth
-    from builder.model import Cell
+from builder.model import Cell
 
 CUDNN_WHEEL = re.compile(r"nvidia-cudnn(?:-cu\d+)?")
 RUNTIME_WHEEL = re.compile(r"nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit")

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from builder.facts.assemble import releases, total
+from builder.facts.assemble import Raw, WheelRelease, releases, total
 from builder.facts.availability import pages
 from builder.facts.deep import read_deep
-from builder.facts.families import FAMILIES
+from builder.facts.families import FAMILIES, Family
+from builder.facts.told import Kind, Told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from builder.facts.assemble import Raw, WheelRelease
-    from builder.facts.families import Family
-    from builder.facts.told import Kind, Told
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 

@@ -8,20 +8,17 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
 
 from builder import resources
 from builder.facts.frameworks import FrameworkRow, FrameworkTable, read_table
 from builder.facts.records import FactsError, R, Row, document, rows
 from builder.facts.versions import equal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from packaging.specifiers import SpecifierSet
 
 __all__ = ["FactsError", "FrameworkRow", "FrameworkTable", "Row"]
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from builder import resources
 from builder.files import read_cached, write_cached
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SCHEMA = 1
 Kind = Literal["deep", "other", "metadata"]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from builder.facts.versions import canonical
-from builder.model import RegistryBase
-
-if TYPE_CHECKING:
-    from builder.model import Pinned
+from builder.model import Pinned, RegistryBase
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,26 +6,24 @@ Only frameworks are chosen, as the index lists them; a lock decides the rest.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
+from packaging.tags import Tag
+from packaging.version import Version
 
 from builder.facts import tables
 from builder.facts.base import system_of, tag_of
 from builder.facts.truth import Truth
 from builder.facts.versions import canonical, requirement
 from builder.index import target
+from builder.model import Cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from packaging.tags import Tag
-    from packaging.version import Version
-
     from builder.facts.availability import Files
     from builder.index.simple_api import IndexFile
-    from builder.model import Cell
 
     Page = Callable[[str, tuple[str, ...]], Files]
     """A project's files by its name and a cell's own indexes."""

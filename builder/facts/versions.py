@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from packaging.specifiers import SpecifierSet
 
 
 @functools.lru_cache(maxsize=4096)

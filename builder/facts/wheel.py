@@ -9,19 +9,14 @@ from __future__ import annotations
 import email.parser
 import email.policy
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from builder.facts.elf import Needs, needs_of
-from builder.facts.inside import add, linked_cudnn, values_of
+from builder.facts.inside import Values, add, linked_cudnn, values_of
 from builder.facts.truth import WheelTruth
 from builder.facts.versions import canonical, exact_pin, key, short
 from builder.index.target import wheel_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from builder.facts.inside import Values
 
 _LINKED = ("torch/lib/libtorch_global_deps.so", "onnxruntime/capi/libonnxruntime_providers_tensorrt.so")
 """Libraries that are small and yet linked with CUDA."""

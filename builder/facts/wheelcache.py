@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from builder import resources
+from builder.facts import WheelTruth
 from builder.files import read_cached, write_cached
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from builder.facts import WheelTruth
 
 _SCHEMA = 1
 

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import requests
 
+from builder.facts import WheelTruth
 from builder.facts.wheel import members_of, optional_of, truth_from_members
 from builder.facts.wheelcache import WheelCache, dist_info
 from builder.index.remote_zip import LIMIT, RemoteZip, UnknownError, is_html
-from builder.net.http import explain
+from builder.net.http import Client, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from builder.facts import WheelTruth
     from builder.index.simple_api import IndexFile
-    from builder.net.http import Client
 
 
 @dataclass(frozen=True, kw_only=True)

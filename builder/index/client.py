@@ -6,8 +6,12 @@ the user's own configuration says: :mod:`.settings`.
 
 from __future__ import annotations
 
+import datetime
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -24,11 +28,6 @@ from builder.net import download
 from builder.net.http import READ_TIMEOUT, Client, explain, redact
 
 if TYPE_CHECKING:
-    import datetime
-    import threading
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
     from builder.index.settings import IndexSettings
 
 _THREADS = 4

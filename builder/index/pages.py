@@ -12,19 +12,17 @@ import gzip
 import hashlib
 import json
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder.files import write_whole
-from builder.net.http import redact
+from builder.net.http import Client, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     import requests
 
-    from builder.net.http import Client
 
 _SCHEMA = 1
 _VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}

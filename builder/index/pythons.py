@@ -12,9 +12,10 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -28,9 +29,6 @@ from builder.index.target import MACHINES
 from builder.model import StandalonePython
 from builder.net import download
 from builder.net.http import Client, redact
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _LIST = ("python", "list", "--only-downloads", "--all-versions", "--all-arches", "--output-format", "json")
 _NAME = re.compile(

@@ -12,17 +12,15 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from builder.net.http import redact
+from builder.net.http import Client, redact
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     import requests
 
-    from builder.net.http import Client
 
 LIMIT = 1 << 20
 """Most bytes read of one file, in all answers, unless its reader asks for more."""

@@ -12,17 +12,14 @@ import functools
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from uv import find_uv_bin
 
 from builder.errors import MissingToolError, UsageError
 from builder.net.http import redact
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _UV_INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_NO_INDEX")
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging import tags
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName, parse_wheel_filename
 
 from builder.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from packaging.utils import BuildTag, NormalizedName
     from packaging.version import Version
 
 MACHINES: Mapping[str, str] = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +21,12 @@ from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
 from builder.errors import NoSolutionError, PackageIndexError
+from builder.model import Wheel
 from builder.net.http import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from builder.index.settings import IndexSettings
     from builder.index.target import Target
-    from builder.model import Wheel
 
 _CONNECTION_VARIABLES = (
     "UV_CACHE_DIR",

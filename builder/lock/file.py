@@ -11,8 +11,10 @@ import contextlib
 import enum
 import hashlib
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pydantic
 
@@ -23,8 +25,10 @@ from builder.files import write_whole
 from builder.lock import schema
 from builder.model import (
     Base,
+    Cell,
     Compilation,
     Deb,
+    Matrix,
     Pinned,
     RegistryBase,
     RootfsBase,
@@ -33,12 +37,6 @@ from builder.model import (
     Wheel,
     WheelSource,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from builder.model import Cell, Matrix
 
 _Item = TypeVar("_Item", Wheel, Deb, Sdist, StandalonePython)
 _AGAIN = "restore it from version control, or delete it and run `rtbuild lock`"

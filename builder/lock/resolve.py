@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
@@ -11,17 +12,13 @@ from builder.facts.base import has_own_python
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
-from builder.lock.file import LockStatus, status
-from builder.model import Pinned, RegistryBase, RootfsBase
+from builder.lock.file import Lockfile, LockStatus, status
+from builder.model import Cell, Matrix, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-
     from builder.debian.archive import Debian
     from builder.index.client import Index, LocalWheel
-    from builder.lock.file import Lockfile
     from builder.lock.sources import PythonSource, SdistBuilder
-    from builder.model import Cell, Matrix, StandalonePython, Wheel
     from builder.oci.registry import Registry
 
 LARGE = 50_000_000

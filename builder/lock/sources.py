@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import platform
 import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
@@ -19,19 +22,13 @@ from packaging.version import InvalidVersion, Version
 from builder.errors import CellError, PackageIndexError
 from builder.facts.tables import load
 from builder.index import target as targets
-from builder.index.client import LocalWheel
-from builder.model import RootfsBase, Sdist
+from builder.index.client import Index, LocalWheel
+from builder.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from pathlib import Path
-
     from builder.debian.archive import Debian
-    from builder.index.client import Index
     from builder.index.simple_api import IndexFile
     from builder.index.target import Target
-    from builder.model import Base, Cell, StandalonePython, Wheel
 
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""

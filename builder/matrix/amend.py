@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from builder.errors import MatrixError, UsageError
 from builder.files import write_whole
 from builder.matrix.expand import load
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import yaml
 
-if TYPE_CHECKING:
-    from builder.matrix.source import Problems
+from builder.matrix.source import Problems
 
 _ALIGN = "lines that belong together start in the same column"
 _COLON = f"a value with ': ' in it wants quotes; {_ALIGN}"

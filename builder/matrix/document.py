@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from builder.model import Options, Span
+from builder.model import Options, Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import Literal, cast
 
 from builder.matrix import keys, profiles
 from builder.matrix.bases import parse_base
-from builder.matrix.document import Setting
+from builder.matrix.document import Axes, MatrixDocument, Rule, Setting
 from builder.matrix.ids import DEFAULT_PLATFORM, cell_id
 from builder.matrix.nodes import compose
 from builder.matrix.publishing import hold_against_cells
 from builder.matrix.sections import read_document
 from builder.matrix.selection import matches
-from builder.matrix.source import nearest, read
-from builder.model import Cell, Cuda, Matrix
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from typing import Literal
-
-    from builder.matrix.document import Axes, MatrixDocument, Rule
-    from builder.matrix.source import Problems
-    from builder.model import Profile, PythonFrom, Span
+from builder.matrix.source import Problems, nearest, read
+from builder.model import Cell, Cuda, Matrix, Profile, PythonFrom, Span
 
 MOST_CELLS = 4_096
 

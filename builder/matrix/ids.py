@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from builder.matrix.bases import parse_reference
 from builder.matrix.requirements import pin
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.model import Base, Cuda, Profile
+from builder.model import Base, Cuda, Profile
 
 LONGEST = 128
 """A Docker tag's limit, in characters."""

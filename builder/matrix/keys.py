@@ -5,12 +5,10 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from builder.matrix import bases, requirements, values
-
-if TYPE_CHECKING:
-    from builder.matrix.values import Syntax
+from builder.matrix.values import Syntax
 
 Shape = Literal["text", "texts", "variables", "provider", "python", "builds"]
 

@@ -6,18 +6,15 @@ keys without a word.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 import yaml
 
 from builder.matrix.source import Problems, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from builder.model import Span
+from builder.model import Span
 
 MAX_DEPTH = 12
 MAX_NODES = 100_000

@@ -5,17 +5,13 @@ A profile's requirements are ordinary ones of the cell: they are locked, compare
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.matrix.requirements import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from builder.model import Profile
+from builder.model import Profile
 
 
 @dataclass(frozen=True, kw_only=True)

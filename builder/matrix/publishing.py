@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import Alias, ExemptRule, Glob, PublishSection
+from builder.matrix.nodes import Node, Table
 from builder.matrix.selection import matches
-from builder.matrix.source import nearest
+from builder.matrix.source import Problems, nearest
 from builder.matrix.values import TAG
-from builder.model import Exemption, Publishing
+from builder.model import Cell, Exemption, Publishing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builder.matrix.nodes import Node, Table
     from builder.matrix.reader import Reader
-    from builder.matrix.source import Problems
-    from builder.model import Cell
 
 
 _EXAMPLE = "*-py3.{8,9}-*"

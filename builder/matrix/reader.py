@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from builder.matrix import keys
 from builder.matrix.document import CellSettings, Glob, Setting
-from builder.matrix.nodes import Hole, Items, Scalar, Table, is_empty
+from builder.matrix.nodes import Hole, Items, Node, Scalar, Table, is_empty
 from builder.matrix.selection import BadGlob, braces
-from builder.matrix.source import character, did_you_mean, nearest
+from builder.matrix.source import Problems, character, did_you_mean, nearest
 from builder.matrix.values import APT, ENV_NAME, GLOB, BadValue, Syntax
+from builder.model import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from builder.matrix.keys import Key
-    from builder.matrix.nodes import Node
-    from builder.matrix.source import Problems
-    from builder.model import Span
 
 MOST_ITEMS = 2000
 """Entries in one list of a cell: every cell has a list of its own."""

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, cast
 
 from builder.matrix import keys
 from builder.matrix.document import Axes, Axis, CellSettings, MatrixDocument, Rule
-from builder.matrix.nodes import Items, Scalar, Table, is_empty
+from builder.matrix.nodes import Items, Node, Scalar, Table, is_empty
 from builder.matrix.publishing import read_publish
 from builder.matrix.reader import Reader, holes, meant
-from builder.matrix.source import did_you_mean
+from builder.matrix.source import Problems, did_you_mean
 from builder.matrix.values import GLOB, NAME, PROSE, BadValue
 from builder.model import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Literal
-
-    from builder.matrix.nodes import Node
-    from builder.matrix.source import Problems
 
 
 def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from builder.errors import NothingSelectedError, UsageError
 from builder.matrix.source import closest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from builder.model import Cell
-
+from builder.model import Cell
 
 MOST = 1_000
 """Patterns that the braces of one glob may stand for."""

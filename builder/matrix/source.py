@@ -6,16 +6,13 @@ import codecs
 import difflib
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from builder import resources
 from builder.documents import MalformedError, read_file, shown
 from builder.errors import Diagnostic, MatrixError, UsageError
 from builder.model import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 MAX_BYTES = 1 << 20
 MAX_LINE = 2_000

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from builder.matrix.source import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class BadValue(Exception):  # noqa: N818 - it never leaves this room; the user meets a Diagnostic

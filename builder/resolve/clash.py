@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,11 @@ from packaging.requirements import Requirement
 from builder.errors import CellError
 from builder.facts.check import check
 from builder.facts.finding import Outcome
-from builder.resolve.solve import search
+from builder.facts.tables import Facts
+from builder.resolve.solve import Proposal, Search, search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from builder.facts.tables import Facts
     from builder.resolve.demand import Demand
-    from builder.resolve.solve import Proposal, Search
 
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""

@@ -9,22 +9,19 @@ https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.htm
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
+from builder.facts.tables import Facts, FrameworkRow
 from builder.facts.versions import agree, canonical, contains, key, short
 from builder.resolve.demand import pythons
 from builder.resolve.requirements import Wishes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from builder.facts.tables import Facts, FrameworkRow
 
 _LARGEST = 256 << 10
 """Letters of an environment.yml."""

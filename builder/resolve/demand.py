@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,10 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import UsageError
 from builder.facts.framework import table_name
+from builder.facts.tables import Facts
 from builder.facts.versions import contains, key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from builder.facts.tables import Facts
     from builder.resolve.requirements import NamedRequirement, Wishes
 
 

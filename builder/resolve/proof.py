@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,21 +14,16 @@ from packaging.requirements import Requirement
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts import availability
-from builder.facts.tables import load
+from builder.facts.availability import Offer
+from builder.facts.tables import Facts, load
 from builder.facts.versions import canonical, key, pinned, requirement
 from builder.lock.resolve import requirements
-from builder.resolve.solve import distinct, search
+from builder.model import Cell
+from builder.resolve.solve import Proposal, distinct, search
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from concurrent.futures import Future
-
-    from builder.facts.availability import Offer
-    from builder.facts.tables import Facts
     from builder.index.client import Index
-    from builder.model import Cell
     from builder.resolve.demand import Demand
-    from builder.resolve.solve import Proposal
 
 SECONDS = 12.0
 """After which no further proposal is tried."""

@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -22,10 +24,6 @@ from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import UsageError
 from builder.facts.versions import canonical
 from builder.index.target import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""

@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.facts.base import has_own_python, system_of, tag_of
-from builder.facts.candidates import cells, choices, combinations, common_pythons
+from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons
 from builder.facts.check import check, until_refused
 from builder.facts.entry import entry
-from builder.facts.finding import Outcome, summary
+from builder.facts.finding import Finding, Outcome, summary
 from builder.facts.framework import table_name
+from builder.facts.tables import Facts
 from builder.facts.truth import Truth
 from builder.facts.versions import canonical, key, requirement
+from builder.model import Cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from builder.facts.candidates import Choice
-    from builder.facts.finding import Finding
-    from builder.facts.tables import Facts
-    from builder.model import Cell
     from builder.resolve.demand import Demand
 
 MOST = 6000

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from builder.facts.tables import load
-
-if TYPE_CHECKING:
-    from builder.model import Sdist
+from builder.model import Sdist
 
 NETWORK = "its build asks the network"
 COMPILED = "it is compiled"

@@ -10,12 +10,15 @@ import re
 import shutil
 import tarfile
 import tempfile
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from builder.documents import MalformedError, parse_json
@@ -23,22 +26,15 @@ from builder.errors import CellError
 from builder.image import pythontar
 from builder.index.target import MACHINES, Target
 from builder.lock.sources import host_platform
-from builder.sandbox import View, run
+from builder.model import Sdist, Wheel
+from builder.sandbox import Limits, View, run
 from builder.sdist import advice, binaries, programs
 from builder.sdist import wheel as wheels
-from builder.sdist.unpack import refuse_address
+from builder.sdist.unpack import BuildSystem, refuse_address
 from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Iterator, Sequence
-
-    from packaging.tags import Tag
-
     from builder.index.client import Index
-    from builder.model import Sdist, Wheel
-    from builder.sandbox import Limits
-    from builder.sdist.unpack import BuildSystem
 
 INSIDE = Path(__file__).with_name("inside.py")
 SITE = b"""\

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
 from builder.facts.elf import needs_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 _MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.sandbox import Limits
 from builder.wheels.scripts import EntryPointError, entry_points, scripts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from builder.wheels.archive import Archive
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)

@@ -11,10 +11,11 @@ import gzip
 import lzma
 import os
 import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -22,9 +23,6 @@ from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import CellError
 from builder.layers.untar import TarReader
 from builder.wheels.archive import DEEPEST_PATH, LONGEST_PATH, Archive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MOST_BYTES = 2 << 30
 """Unpacked; PySpark, the largest known that is built, has 0.4 GB."""

@@ -12,24 +12,21 @@ import email.parser
 import hashlib
 import io
 import zipfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from builder.errors import CellError
 from builder.index.target import takes
+from builder.model import Sdist
 from builder.sdist import advice
 from builder.wheels.archive import Archive
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from packaging.tags import Tag
-
-    from builder.model import Sdist
-
     Content = Mapping[str, tuple[bytes, bool]]
 
 _DATE = (1980, 1, 2, 0, 0, 0)

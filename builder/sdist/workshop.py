@@ -6,6 +6,7 @@ import hashlib
 import json
 import tempfile
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,9 +21,9 @@ from builder.errors import CellError, PackageIndexError
 from builder.files import write_whole
 from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
-from builder.index.client import LocalWheel, cache_path
-from builder.lock.sources import host_platform
-from builder.model import Compilation, Wheel, WheelSource
+from builder.index.client import Index, LocalWheel, cache_path
+from builder.lock.sources import BuildRoot, host_platform
+from builder.model import Compilation, Sdist, Wheel, WheelSource
 from builder.sandbox import Limits
 from builder.sdist import programs
 from builder.sdist import wheel as wheels
@@ -30,13 +31,8 @@ from builder.sdist.bench import INSIDE, Bench, laid_out
 from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from builder.debian.archive import Debian
-    from builder.index.client import Index
     from builder.index.target import Target
-    from builder.lock.sources import BuildRoot
-    from builder.model import Sdist
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
+from builder.facts.finding import Finding
 from builder.facts.rules import cuda, cudnn, devices, packages, pairs, system
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from builder.facts.finding import Finding
-    from builder.facts.stack import Stack
+from builder.facts.stack import Stack
 
 RULES: tuple[Callable[[Stack], Iterable[Finding]], ...] = (
     system.unread,

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.framework import CellFramework
+from builder.facts.stack import Stack
 from builder.facts.versions import agree, at_least, canonical, major, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.facts.framework import CellFramework
-    from builder.facts.stack import Stack
 
 # wheels that bring others of the same family with them (Requires-Dist of the wheels themselves)
 BROUGHT_ALONG = {

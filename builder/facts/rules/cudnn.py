@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from builder.facts.finding import Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.framework import CellFramework
+from builder.facts.stack import Copy, Stack
 from builder.facts.versions import agree, at_least, canonical, key, major, minor, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.facts.framework import CellFramework
-    from builder.facts.stack import Copy, Stack
 
 
 def copies(stack: Stack) -> Iterator[Finding]:

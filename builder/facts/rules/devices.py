@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, possible, unknown, warns
+from builder.facts.framework import CellFramework
+from builder.facts.frameworks import FrameworkRow
 from builder.facts.gpus import card_of, maker_of, near_names
+from builder.facts.stack import Stack
+from builder.facts.tables import CudnnRow, Facts, GpuRow
 from builder.facts.versions import at_least, contains, key, major, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.facts.framework import CellFramework
-    from builder.facts.frameworks import FrameworkRow
-    from builder.facts.stack import Stack
-    from builder.facts.tables import CudnnRow, Facts, GpuRow
 
 GIVEN = Source("cell", "the driver given")
 

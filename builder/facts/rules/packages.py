@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from builder.facts import tables
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.facts.framework import CellFramework
+from builder.facts.stack import Stack
 from builder.facts.versions import canonical, contains, key, major, pinned, requirement
 from builder.index.target import MACHINES, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from packaging.requirements import Requirement
-    from packaging.specifiers import SpecifierSet
-
-    from builder.facts.framework import CellFramework
-    from builder.facts.stack import Stack
 
 Wish = tuple[str, "Requirement", Source]
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from builder.facts.finding import Finding, Outcome, Value
 from builder.facts.gpus import card_of
-from builder.facts.stack import component_versions
+from builder.facts.stack import Stack, component_versions
+from builder.facts.tables import BadRow, Facts, GpuRow
 from builder.facts.versions import contains, requirement, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from packaging.requirements import Requirement
-    from packaging.specifiers import SpecifierSet
-
-    from builder.facts.stack import Stack
-    from builder.facts.tables import BadRow, Facts, GpuRow
 
 
 def known_bad(stack: Stack) -> Iterator[Finding]:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from packaging.version import Version
 
 from builder.errors import CellError, RtbuildError
 from builder.facts.base import has_own_python
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
+from builder.facts.framework import CellFramework
+from builder.facts.stack import Stack
 from builder.facts.versions import at_least, canonical, contains, key, requirement
 from builder.index.target import glibc_of, takes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builder.facts.framework import CellFramework
-    from builder.facts.stack import Stack
-
 
 _STANDALONE_GLIBC = "2.17"
 _RUNNING = Source(
