@@ -163,10 +163,6 @@ def _say_import(imported: Imported, matrix: Matrix, terminal: Terminal) -> None:
     for match in matching.found:
         if match.detail:
             terminal.say(f"note: {match.package.name} {match.package.version}: {match.detail}")
-    for conflict in imported.conflicts:
-        terminal.say(f"note: the list contradicts itself: {conflict}")
-    if imported.unread:
-        terminal.say(f"note: {imported.unread} wheels would not be read; they may contradict the list, too")
     for reason in imported.no_base:
         terminal.say(f"note: {reason}")
     found = len(matching.found)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import canonicalize_name
 
 from builder.colab.bases import BaseChoice, choose_bases, standalone_version
-from builder.colab.conflicts import Conflict, conflicts
 from builder.colab.match import Match, Matching, match_packages
 from builder.colab.runtimes import REPOSITORY, Runtime
 from builder.colab.sources import build_missing
@@ -49,9 +48,6 @@ class Imported:
     no_base: tuple[str, ...]
     """Why a kind of base is not among :attr:`choices`."""
     matching: Matching
-    conflicts: tuple[Conflict, ...]
-    unread: int
-    """Wheels whose metadata would not be read, and whose conflicts are so not known."""
     apt: tuple[str, ...]
     runtime_apt: tuple[str, ...] = ()
     """Debian packages beside :attr:`apt` that what was compiled loads libraries of."""
@@ -122,13 +118,6 @@ def import_runtime(
             suite=next((c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")), None),
             progress=stage("building"),
         )
-    found, unread = conflicts(
-        matching.found,
-        {package.key: package.version for package in runtime.packages},
-        index=index,
-        target=target,
-        progress=stage("reading"),
-    )
     asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
     apt = tuple(sorted({*asked, _COMPILER}))
     imported = Imported(
@@ -136,8 +125,6 @@ def import_runtime(
         choices=choices,
         no_base=no_base,
         matching=matching,
-        conflicts=found,
-        unread=unread,
         apt=apt,
         runtime_apt=_loaded(matching, choices, apt, debian, standalone=standalone is not None)
         if debian is not None
@@ -303,8 +290,6 @@ def record(imported: Imported) -> dict[str, Any]:
         "unasked": matching.unasked,
         "remarks": {m.package.name: m.detail for m in matching.found if m.detail},
         **({"compiled": compiled} if compiled else {}),
-        "conflicts": [str(conflict) for conflict in imported.conflicts],
-        "unread": imported.unread,
         "apt": {"listed": len(runtime.apt), "taken": list(imported.apt)},
         "unreadable_lines": [str(problem) for problem in runtime.problems],
         "silent_indexes": len(matching.silent),

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.errors import PackageIndexError
 from builder.facts.assigned import assignments
 from builder.facts.wheelmeta import read_listed
 from builder.index import target as targets
+from builder.lock.sources import sdist_version
 from builder.model import Compilation
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class _Asker:
         best = self._best(same)
         if best is None:
             return self._why_not(package, version, files, same)
-        if wanted.local is not None and parse_wheel_filename(best.name)[1].local != wanted.local:
+        if wanted.local is not None and not _is(best, version, local=True):
             return self._by_its_word(package, wanted, best)
         return Match(
             package=package,
@@ -266,10 +267,10 @@ class _Asker:
         self, package: PipPackage, version: str, files: Sequence[IndexFile], same: Sequence[IndexFile]
     ) -> Match:
         if not same:
-            if any(_is_source(file, package, version) for file in files):
+            if any(sdist_version(file, package.name) == version for file in files):
                 return _no(package, "source-only", f"the index has only the sources of {version}, no wheel")
             return _no(package, "vanished", f"the index no longer has {version}")
-        tags = {tag for file in same for tag in parse_wheel_filename(file.name)[3]}
+        tags = {tag for file in same if (wheel := targets.wheel_name(file.name)) for tag in wheel.tags}
         ours = [tag for tag in tags if "linux" in tag.platform or tag.platform == "any"]
         if not ours:
             systems = sorted({tag.platform.split("_")[0] for tag in tags})
@@ -331,16 +332,8 @@ def _remark(package: PipPackage, file: IndexFile) -> str:
 
 def _is(file: IndexFile, version: str, *, local: bool = False) -> bool:
     """Whether a file is a wheel of this version; without ``local`` a label after '+' does not count."""
-    if not file.name.endswith(".whl"):
+    wheel = targets.wheel_name(file.name)
+    if wheel is None:
         return False
-    try:
-        found = parse_wheel_filename(file.name)[1]
-    except InvalidWheelFilename:
-        return False
-    return found == Version(version) if local else Version(found.public) == Version(version)
-
-
-def _is_source(file: IndexFile, package: PipPackage, version: str) -> bool:
-    name, _, rest = file.name.rpartition("-")
-    bare = re.sub(r"\.(tar\.gz|tar\.bz2|zip)$", "", rest)
-    return bare != rest and canonicalize_name(name) == package.key and bare == version
+    found = wheel.version if local else Version(wheel.version.public)
+    return found == Version(version)

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import unquote, urldefrag, urlsplit
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
+
+from builder.index.target import wheel_name
 
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PINNED = re.compile(rf"(?P<name>{_NAME})==(?P<version>[^\s;#]+)")
@@ -120,10 +122,10 @@ def _direct(name: str, url: str, number: int) -> PipPackage | str:
 
 def _version_of(file: str) -> str | None:
     """``2.6.0+cu124`` of ``torch-2.6.0+cu124-cp311-cp311-linux_x86_64.whl``, ``1.0.0`` of an sdist."""
-    try:
-        return str(parse_wheel_filename(file)[1])
-    except InvalidWheelFilename:
-        sdist = re.fullmatch(r".+-(\d[^-]*)\.(?:tar\.gz|zip)", file)
+    wheel = wheel_name(file)
+    if wheel is not None:
+        return str(wheel.version)
+    sdist = re.fullmatch(r".+-(\d[^-]*)\.(?:tar\.gz|zip)", file)
     try:
         return str(Version(sdist[1])) if sdist else None
     except InvalidVersion:

@@ -149,7 +149,7 @@ def test_only_the_debian_cell_has_it(
     matching, _ = run(runtime, monkeypatch)
     choices, no_base = choose_bases(runtime, any_python=False)
     imported = Imported(
-        runtime=runtime, choices=choices, no_base=no_base, matching=matching, conflicts=(), unread=0,
+        runtime=runtime, choices=choices, no_base=no_base, matching=matching,
         apt=("git",), runtime_apt=("libpq5",), profile="plain",
     )  # fmt: skip
     path = tmp_path / "colab-2025.07.yaml"

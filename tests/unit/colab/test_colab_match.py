@@ -7,7 +7,6 @@ import pytest
 
 from builder.colab import match as matching
 from builder.colab.bases import choose_bases
-from builder.colab.conflicts import Conflict, conflicts
 from builder.colab.imports import import_runtime, matrix_text, record_text
 from builder.colab.match import further_indexes, match_packages
 from builder.colab.parse import parse_freeze
@@ -176,30 +175,6 @@ def test_an_index_that_is_down_ends_the_import():
         match_packages(packages, index=FakeIndex({"a": [wheel("a-1")], "b": DOWN}), target=TARGET)
 
 
-def test_contradictions_are_noted(monkeypatch):
-    packages, _ = parse_freeze("a==1\nb==1\n", "f")
-    found = match_packages(
-        packages, index=FakeIndex({"a": [wheel("a-1")], "b": [wheel("b-1")]}), target=TARGET
-    )
-    wants = ["b>=2", "missing", "extra-only; extra == 'x'", "old; python_version < '3'", "opaque==3"]
-
-    class Read:
-        metadata = (
-            "Metadata-Version: 2.1\nName: a\n" + "".join(f"Requires-Dist: {w}\n" for w in wants)
-        ).encode()
-
-    monkeypatch.setattr("builder.colab.conflicts.read_listed", lambda *_, **__: Read())
-    rows, unread = conflicts(
-        found.matches[:1], {"a": "1", "b": "1", "opaque": None}, index=FakeIndex({}), target=TARGET
-    )
-    assert unread == 0
-    assert rows == (
-        Conflict(package="a", requires="b>=2", found="1"),
-        Conflict(package="a", requires="missing", found=None),
-    )
-    assert str(rows[0]) == "a wants b>=2, the list has 1"
-
-
 @pytest.fixture
 def runtime(tmp_path):
     (tmp_path / "pip-freeze.txt").write_text(
@@ -222,19 +197,10 @@ def index_of(runtime):
     )
 
 
-@pytest.fixture
-def unread(monkeypatch):
-    """No wheel lets itself be read."""
-    nothing = type("Nothing", (), {"metadata": None})
-    monkeypatch.setattr("builder.colab.conflicts.read_listed", lambda *_, **__: nothing)
-
-
-@pytest.mark.usefixtures("unread")
 def test_a_matrix_and_its_record(runtime, tmp_path):
     seen = []
     imported = import_runtime(runtime, index=index_of(runtime), progress=lambda *row: seen.append(row))
-    assert imported.unread == 6
-    assert seen[-1][1:] == (6, 6)
+    assert seen[-1][1:] == (8, 8)
     path = tmp_path / f"{imported.name}.yaml"
     path.write_text(matrix_text(imported))
     matrix = load(path)
@@ -255,7 +221,6 @@ def test_a_matrix_and_its_record(runtime, tmp_path):
     assert document["packages"]["Pillow"] == "11.2.1"
 
 
-@pytest.mark.usefixtures("unread")
 def test_without_a_framework_there_is_nothing_to_build(runtime):
     with pytest.raises(CellError, match=r"none of tensorflow, torch, jax .* the index has no project"):
         import_runtime(runtime, index=FakeIndex({"pillow": [wheel("pillow-11.2.1")]}))
