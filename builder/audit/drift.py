@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from builder.audit.finding import AuditFinding, AuditOutcome
+from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.evidence.contents import python_packages
 from builder.evidence.verification import timestamp
@@ -38,27 +38,20 @@ def base(registry: Registry, image: Staged) -> AuditFinding:
     """Whether the tag of the base still leads to the digest that the image was built on."""
     name, digest = image.label(_BASE_NAME), image.label(_BASE_DIGEST)
     if not name or not digest:
-        return AuditFinding(
-            "base", AuditOutcome.NOT_RUN, "the base is no registry image: its Debian packages are in the SBOM"
-        )
+        return not_run("base", "the base is no registry image: its Debian packages are in the SBOM")
     try:
         now = _digest(registry, name, image.platform)
     except ImageMissingError:
-        return AuditFinding(
-            "base",
-            AuditOutcome.MIND,
-            f"{name} was removed from its registry: the image cannot be built again on it",
-        )
+        return mind("base", f"{name} was removed from its registry: the image cannot be built again on it")
     except (RegistryError, UsageError) as error:
-        return AuditFinding("base", AuditOutcome.NOT_RUN, f"{name} could not be asked for: {error.message}")
+        return not_run("base", f"{name} could not be asked for: {error.message}")
     if now != digest:
-        return AuditFinding(
+        return mind(
             "base",
-            AuditOutcome.MIND,
             f"{name} was pushed again since: now {now[:19]}…, and the image stands on {digest[:19]}…",
             hint="the image is what it was; to have the base's fixes: rtbuild lock --upgrade, and all anew",
         )
-    return AuditFinding("base", AuditOutcome.PASSES, f"{name} is what it was")
+    return passes("base", f"{name} is what it was")
 
 
 def _digest(registry: Registry, name: str, platform: str) -> str:
@@ -73,7 +66,7 @@ def cudnn(verified: JudgedReport, facts: Facts) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
     loaded = loaded_cudnn(verified)
     if not loaded:
-        return AuditFinding("cudnn-patch", AuditOutcome.NOT_RUN, "the report names no cuDNN that was loaded")
+        return not_run("cudnn-patch", "the report names no cuDNN that was loaded")
     packages = python_packages(verified.document) or {}
     names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in facts.wheels)
     toolkits = {short(version, 2) for version in loaded_cuda(verified)}
@@ -86,12 +79,9 @@ def cudnn(verified: JudgedReport, facts: Facts) -> AuditFinding:
         if agree(short(v, 2), short(version, 2)) and not at_least(short(version, 3), short(v, 3))
     ]
     if not newer:
-        return AuditFinding(
-            "cudnn-patch", AuditOutcome.PASSES, f"no newer patch of cuDNN {', '.join(loaded)} is known"
-        )
-    return AuditFinding(
+        return passes("cudnn-patch", f"no newer patch of cuDNN {', '.join(loaded)} is known")
+    return mind(
         "cudnn-patch",
-        AuditOutcome.MIND,
         f"cuDNN {max(newer, key=key)} is out; the image loads {', '.join(loaded)}",
         hint="lock, build and verify anew: rtbuild lock --upgrade",
     )
@@ -117,25 +107,19 @@ def known_bad(
     gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
     seen: set[str] = set()
     if not any(_measured(verified) for verified in verifications):
-        yield AuditFinding(
-            what="known-bad", outcome=AuditOutcome.NOT_RUN, message="no report names a version to look up"
-        )
+        yield not_run("known-bad", "no report names a version to look up")
         return
     for verified in verifications:
         for found in bad_pairs(_measured(verified), gpus, facts):
             if found.message in seen:
                 continue
             seen.add(found.message)
-            fails = found.outcome is Outcome.IMPOSSIBLE
             source = found.values[-1].source if found.values else None
-            yield AuditFinding(
-                "known-bad",
-                AuditOutcome.FAILS if fails else AuditOutcome.MIND,
-                found.message,
-                hint=f"see {source.reference}" if source else None,
+            yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)(
+                "known-bad", found.message, hint=f"see {source.reference}" if source else None
             )
     if not seen:
-        yield AuditFinding("known-bad", AuditOutcome.PASSES, "nothing in it is listed as a bad combination")
+        yield passes("known-bad", "nothing in it is listed as a bad combination")
 
 
 def _measured(verified: JudgedReport) -> dict[str, Value]:
@@ -159,12 +143,9 @@ def rollback(verifications: Sequence[JudgedReport], seen: datetime) -> AuditFind
     """
     newest = max(verified.when for verified in verifications)
     if newest >= seen:
-        return AuditFinding(
-            "rollback", AuditOutcome.PASSES, f"verified {timestamp(newest)}, not before {timestamp(seen)}"
-        )
-    return AuditFinding(
+        return passes("rollback", f"verified {timestamp(newest)}, not before {timestamp(seen)}")
+    return fails(
         "rollback",
-        AuditOutcome.FAILS,
         f"verified {timestamp(newest)}, and {timestamp(seen)} has been seen: an older image is back",
         hint="somebody moved the tag back; name the image by its digest",
     )
@@ -176,10 +157,9 @@ def age(verifications: Sequence[JudgedReport], now: datetime) -> AuditFinding:
     days = (now - newest).days
     text = "today" if days < 1 else f"{days} day{'s' if days != 1 else ''} ago"
     if now - newest > OLD:
-        return AuditFinding(
+        return mind(
             "age",
-            AuditOutcome.MIND,
             f"last verified {text}: drivers and cards have moved on",
             hint="verify it anew: rtbuild verify --from; --max-age makes this a no",
         )
-    return AuditFinding("age", AuditOutcome.PASSES, f"last verified {text}")
+    return passes("age", f"last verified {text}")

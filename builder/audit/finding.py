@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ class AuditFinding:
     """``what`` is a stable id, listed in ``docs/evidence.md``: ``base``, ``cudnn-patch``, ``machine`` …"""
 
     what: str
-    outcome: AuditOutcome
     message: str
+    outcome: AuditOutcome
     hint: str | None = None
+
+
+passes = partial(AuditFinding, outcome=AuditOutcome.PASSES)
+mind = partial(AuditFinding, outcome=AuditOutcome.MIND)
+fails = partial(AuditFinding, outcome=AuditOutcome.FAILS)
+not_run = partial(AuditFinding, outcome=AuditOutcome.NOT_RUN)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from builder.audit.finding import AuditFinding, AuditOutcome, Question
+from builder.audit.finding import AuditFinding, Question, fails, mind
 from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
 from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
@@ -55,25 +55,22 @@ class Weighed:
     def findings(self, question: Question) -> Iterator[AuditFinding]:
         """The findings of an audit about them."""
         for found in broken(self.against):
-            yield AuditFinding(
+            yield fails(
                 found.verdict,
-                AuditOutcome.FAILS,
                 f"it was found {found.text}",
                 hint="use another digest; its publisher can mend it, or verify it again where it was found",
             )
         left = any(found.claims for found in self.verified)
         for found in self.denied:
             mine = question.gpu == found.gpu_class or not left
-            yield AuditFinding(
+            yield (fails if mine else mind)(
                 found.verdict,
-                AuditOutcome.FAILS if mine else AuditOutcome.MIND,
                 f"it is no longer known to work on {found.gpu_class}: found {found.text}",
                 hint="use another digest on this GPU",
             )
         for found in self.unheard:
-            yield AuditFinding(
+            yield mind(
                 found.verdict,
-                AuditOutcome.MIND,
                 f"a statement says {found.text}; it is not signed by {question.verifier}, and does not count",
                 hint="ask the publisher; without the check of signatures it counts",
             )

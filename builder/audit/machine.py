@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
-from builder.audit.finding import AuditFinding, AuditOutcome
+from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
 from builder.facts import BaseTruth, Truth, WheelTruth, check
 from builder.facts.finding import Outcome
 from builder.facts.versions import at_least, key, major
@@ -36,9 +36,8 @@ def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | N
         elsewhere = sorted({name for v in verifications for name in v.claims})
         ran = {v.gpu_class for v in verifications}
         taken = f"; it ran on {gpu}, but is not published for it" if gpu in ran else ""
-        return AuditFinding(
+        return fails(
             "machine",
-            AuditOutcome.FAILS,
             f"not verified on {mine}, only on {', '.join(elsewhere) or 'no known class'}{taken}",
             hint="run cudnn-verify in it on your machine: docker run --rm --gpus all IMAGE cudnn-verify",
         )
@@ -47,17 +46,15 @@ def seen(verifications: Sequence[JudgedReport], gpu: str | None, driver: str | N
         fitting = [v for v, other in drivers if major(driver) == major(other) or at_least(driver, other)]
         if not fitting:
             older = ", ".join(sorted({v.driver or "" for v in of_class}, key=key))
-            return AuditFinding(
+            return fails(
                 "machine",
-                AuditOutcome.FAILS,
                 f"driver {driver} is older than every driver that it was verified with ({older})",
                 hint="install a newer driver, or run cudnn-verify in it on your machine",
             )
         of_class = fitting
     best = max(of_class, key=lambda v: v.when)
-    return AuditFinding(
+    return passes(
         "machine",
-        AuditOutcome.PASSES,
         f"verified on {best.gpu} with driver {best.driver}"
         + (f"; {driver} is of the same branch or newer" if driver is not None else ""),
     )
@@ -74,11 +71,7 @@ def ruled(
     """The findings of the compatibility rules about this machine."""
     made = cell_of(provenance) if provenance is not None else None
     if made is None:
-        yield AuditFinding(
-            "rules",
-            AuditOutcome.NOT_RUN,
-            "no provenance says what is in the image, so the rules cannot be asked",
-        )
+        yield not_run("rules", "no provenance says what is in the image, so the rules cannot be asked")
         return
     cell, wheels = made
     asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
@@ -86,18 +79,13 @@ def ruled(
     try:
         findings = check(asked, truth, driver=driver, facts=facts, suggest=False)
     except (ValueError, LookupError, TypeError) as error:  # anyone who can push can write anything into it
-        yield AuditFinding(
-            "rules", AuditOutcome.NOT_RUN, f"the provenance holds values that no rule understands: {error}"
-        )
+        yield not_run("rules", f"the provenance holds values that no rule understands: {error}")
         return
     told = [f for f in findings if f.rule in _RULES and f.outcome not in (Outcome.POSSIBLE, Outcome.UNKNOWN)]
     for found in told:
-        fails = found.outcome is Outcome.IMPOSSIBLE
-        yield AuditFinding(
-            f"rules:{found.rule}", AuditOutcome.FAILS if fails else AuditOutcome.MIND, found.message
-        )
+        yield (fails if found.outcome is Outcome.IMPOSSIBLE else mind)(f"rules:{found.rule}", found.message)
     if not told:
-        yield AuditFinding("rules", AuditOutcome.PASSES, "no rule speaks against this machine")
+        yield passes("rules", "no rule speaks against this machine")
 
 
 def cell_of(predicate: Mapping[str, Any]) -> tuple[Cell, tuple[WheelTruth, ...]] | None:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from builder.audit import drift, machine
-from builder.audit.finding import AuditFinding, AuditOutcome, Question
+from builder.audit.finding import AuditFinding, AuditOutcome, Question, fails, mind, passes
 from builder.audit.judged import Held, judge_all
 from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
@@ -142,15 +142,13 @@ def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...])
     tests = [piece for piece in signed if piece.statement.predicate_type == TEST_RESULT]
     if not tests:
         why = next((text.partition(": ")[2] for text in reasons if text.startswith(TEST_RESULT)), "")
-        return AuditFinding(
+        return fails(
             "signature",
-            AuditOutcome.FAILS,
             f"no verification is signed by {verifier}" + (f" ({why})" if why else ""),
             hint="without --key or --certificate-identity, unsigned evidence is shown and judged as such",
         )
-    return AuditFinding(
+    return (mind if reasons else passes)(
         "signature",
-        AuditOutcome.PASSES if not reasons else AuditOutcome.MIND,
         f"{len(signed)} statements are signed by {verifier}" + "".join(f"; {text}" for text in reasons),
     )
 
@@ -158,9 +156,7 @@ def _signature(gathered: Gathered, verifier: Verifier, reasons: tuple[str, ...])
 def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Iterator[AuditFinding]:
     if verified:
         cards = sorted({found.gpu for found in verified})
-        yield AuditFinding(
-            "verification", AuditOutcome.PASSES, f"a convolution ran on {', '.join(cards)} in this very image"
-        )
+        yield passes("verification", f"a convolution ran on {', '.join(cards)} in this very image")
         return
     tests = [row for row in held if row.kind == "verification"]
     reasons = dict.fromkeys(row.reason for row in tests)
@@ -169,9 +165,8 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
         if tests
         else "there is no verification of this image in its registry"
     )
-    yield AuditFinding(
+    yield fails(
         "verification",
-        AuditOutcome.FAILS,
         message,
         hint="verify it on a GPU and publish it anew: rtbuild verify --from, rtbuild publish",
     )
@@ -180,11 +175,10 @@ def _verification(held: Sequence[Held], verified: Sequence[JudgedReport]) -> Ite
 def _unread(gathered: Gathered, question: Question) -> Iterator[AuditFinding]:
     """What a registry lists and does not give may be the word against the image."""
     if gathered.unread:
-        yield AuditFinding(
-            what="unread",
-            # What counts by its signature alone, cosign has read by itself.
-            outcome=AuditOutcome.FAILS if question.verifier is None else AuditOutcome.MIND,
-            message=f"{gathered.unread} of the documents beside it could not be read, and may be against it",
+        # What counts by its signature alone, cosign has read by itself.
+        yield (fails if question.verifier is None else mind)(
+            "unread",
+            f"{gathered.unread} of the documents beside it could not be read, and may be against it",
             hint="ask again when its registry answers; entries that it never gives have to be deleted there",
         )
 
