@@ -31,18 +31,8 @@ def digest_of(document: object) -> str:
 
 
 _CONFIG_KEYS = (
-    "Cmd",
-    "Entrypoint",
-    "Env",
-    "ExposedPorts",
-    "Healthcheck",
-    "Labels",
-    "OnBuild",
-    "Shell",
-    "StopSignal",
-    "User",
-    "Volumes",
-    "WorkingDir",
+    *("Cmd", "Entrypoint", "Env", "ExposedPorts", "Healthcheck", "Labels"),
+    *("OnBuild", "Shell", "StopSignal", "User", "Volumes", "WorkingDir"),
 )
 """The parts of an image's config that say how it behaves
 (https://github.com/opencontainers/image-spec/blob/main/config.md). The rest an engine fills in itself."""

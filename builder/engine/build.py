@@ -20,19 +20,8 @@ from builder.errors import CancelledError, CellError, CommandError
 if TYPE_CHECKING:
     from builder.engine.facts import EngineFacts
 
-PREDEFINED_PROXY_ARGS = frozenset(
-    {
-        "HTTP_PROXY",
-        "http_proxy",
-        "HTTPS_PROXY",
-        "https_proxy",
-        "FTP_PROXY",
-        "ftp_proxy",
-        "NO_PROXY",
-        "no_proxy",
-    }
-    | {"ALL_PROXY", "all_proxy"}
-)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
+PREDEFINED_PROXY_ARGS = frozenset({*_PROXIES, *map(str.lower, _PROXIES)})
 """Build arguments that need no ``ARG`` and stay out of the image's history
 (https://docs.docker.com/reference/dockerfile/#predefined-args)."""
 

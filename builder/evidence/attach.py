@@ -238,9 +238,9 @@ def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | No
         who = ci_identity(os.environ)
         if who is None:
             return None
-        return Verifier(identity=who[0], issuer=who[1], transparency_log=signer.transparency_log)
+        return Verifier(identity=who[0], issuer=who[1])
     public.write_bytes(cosign.public_key(signer.key))
-    return Verifier(key=str(public), transparency_log=signer.transparency_log)
+    return Verifier(key=str(public))
 
 
 def _unsigned(

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 from builder.digests import canonical_json
@@ -39,12 +40,11 @@ class Signer:
 
     key: str | None = None
     """A key's file, or a key service's URI (``awskms://…``): private to sign, public to verify."""
-    transparency_log: bool | None = None
-    """Whether sigstore's public log has the signature. None: not for a key, always for an identity."""
 
     @property
     def logs(self) -> bool:
-        return self.key is None if self.transparency_log is None else self.transparency_log
+        """Whether sigstore's public log has the signature: that of an identity, not that of a key."""
+        return self.key is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +121,7 @@ class Cosign:
             command = [self.program, "attest", "--yes", "--type", statement.predicate_type]
             done = self._run([*command, "--predicate", str(predicate), *_signing(signer), image])
         if done.returncode != 0:
-            raise _refused(
-                f"cosign did not sign the evidence of {image}", done, hint=_hint(done.stderr, signer.key)
-            )
+            raise _refused(f"cosign did not sign the evidence of {image}", done, signer.key)
 
     def sign_text(self, text: bytes, signer: Signer) -> str:
         """A signature that stands beside ``text``, as cosign's own JSON. Raises CommandError."""
@@ -133,7 +131,7 @@ class Cosign:
             command = [self.program, "sign-blob", "--yes", "--bundle", str(bundle), *_signing(signer)]
             done = self._run([*command, str(blob)])
             if done.returncode != 0:
-                raise _refused("cosign did not sign", done, hint=_hint(done.stderr, signer.key))
+                raise _refused("cosign did not sign", done, signer.key)
             return bundle.read_text("utf-8")
 
     def verify_text(self, text: bytes, signature: str, verifier: Verifier) -> str:
@@ -153,8 +151,8 @@ class Cosign:
         """The public half of a private key. Raises CommandError."""
         done = self._run([self.program, "public-key", "--key", key])
         if done.returncode != 0:
-            raise _refused(f"cosign cannot read the key {key}", done, hint=_hint(done.stderr, key))
-        return done.stdout
+            raise _refused(f"cosign cannot read the key {key}", done, key)
+        return bytes(done.stdout)
 
     def verify(self, image: str, predicate_type: str, verifier: Verifier) -> Signed:
         """The statements of that type about the image whose signature holds. Never raises over a bad one."""
@@ -170,10 +168,11 @@ class Cosign:
             return Signed(statements=(), reason=f"what cosign verified is no statement: {error.message}")
         return Signed(statements=tuple(s for s in statements if s.predicate_type == predicate_type))
 
-    def _run(self, command: Sequence[str]) -> _Done:
+    def _run(self, command: Sequence[str]) -> CompletedProcess[Any]:
+        """The end of a command: its output as bytes, its complaints as text without credentials."""
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
-                process = subprocess.run(
+                done = subprocess.run(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
@@ -182,26 +181,15 @@ class Cosign:
                     check=False,
                     env={**os.environ, "COSIGN_YES": "true"},  # the answer to every question at a terminal
                 )
-                returncode = process.returncode
             except subprocess.TimeoutExpired:
-                return _Done(
-                    command=command, returncode=-1, stdout=b"", stderr=f"no end within {TIMEOUT:.0f} s"
-                )
+                return CompletedProcess(command, -1, b"", f"no end within {TIMEOUT:.0f} s")
             out.seek(0)
             err.seek(0)
             content = out.read(_LARGEST_OUTPUT + 1)
             if len(content) > _LARGEST_OUTPUT:
-                return _Done(command=command, returncode=-1, stdout=b"", stderr="it printed without end")
-            stderr = redact(err.read(1 << 20).decode("utf-8", "replace"))
-        return _Done(command=command, returncode=returncode, stdout=content, stderr=stderr)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Done:
-    command: Sequence[str]
-    returncode: int
-    stdout: bytes
-    stderr: str
+                return CompletedProcess(command, -1, b"", "it printed without end")
+            said = redact(err.read(1 << 20).decode("utf-8", "replace"))
+        return CompletedProcess(command, done.returncode, content, said)
 
 
 def _signing(signer: Signer) -> list[str]:
@@ -221,13 +209,13 @@ def _payload(envelope: Any) -> Statement:
         raise EvidenceError("its payload is not base64") from error
 
 
-def _refused(message: str, done: _Done, *, hint: str) -> CommandError:
+def _refused(message: str, done: CompletedProcess[Any], key: str | None) -> CommandError:
     return CommandError(
         message,
-        command=done.command,
+        command=done.args,
         returncode=done.returncode,
         tail=done.stderr.splitlines()[-10:],
-        hint=hint,
+        hint=_hint(done.stderr, key),
     )
 
 

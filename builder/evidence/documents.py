@@ -29,8 +29,6 @@ class Evidence:
     """The matrix file; empty if it is not known."""
     lock: bytes = b""
     """The lock file; empty if it is not known."""
-    unpacked: int | None = None
-    """The image's size unpacked, in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,32 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal[
-    "missing",
-    "unverified",
-    "host",
-    "busy",
-    "broken",
-    "unsupported-gpu",
-    "test-double",
-    "no-proof",
-    "old",
-    "future",
-    "digest",
-    "content",
-    "probe",
-    "edited",
-    "differs",
-    "claim",
-    "unknown-gpu",
-    "clock",
-    "not-staged",
-    "unproven",
-    "unsigned",
-    "moved",
-    "other-image",
-    "tag",
-    "evidence",
-]
+    "missing", "unverified", "host", "busy", "broken", "unsupported-gpu", "test-double", "no-proof",
+    "old", "future", "digest", "content", "probe", "edited", "differs", "claim", "unknown-gpu", "clock",
+    "not-staged", "unproven", "unsigned", "moved", "other-image", "tag", "evidence",
+]  # fmt: skip
 """The table in docs/publish.md says what each means."""
 
 

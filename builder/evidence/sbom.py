@@ -212,6 +212,4 @@ def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
     }
     if isinstance(pinned.base, RegistryBase):
         rows["rtbuild:base"] = f"{pinned.base.reference}@{pinned.base.digest}"
-    if evidence.unpacked is not None:
-        rows["rtbuild:unpacked-bytes"] = str(evidence.unpacked)
     return [{"name": name, "value": value} for name, value in sorted(rows.items())]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import queue
-import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -42,10 +42,8 @@ class BlobWriter:
         self._unpacked = 0
         self._pieces: list[bytes] = []
         self._held = 0
-        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=_AHEAD)
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, name="layer-compressor", daemon=True)
-        self._thread.start()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="layer-compressor")
+        self._waiting: deque[Future[None]] = deque()
 
     def write(self, data: bytes) -> None:
         """Take the next piece. Raises what went wrong with an earlier one, as a full disk."""
@@ -61,9 +59,9 @@ class BlobWriter:
     def finish(self) -> Written:
         """Write what is left and wait for the compressor."""
         self._send(b"".join(self._pieces))
-        self.close()
-        if self._problem is not None:
-            raise self._problem
+        while self._waiting:
+            self._waiting.popleft().result()
+        self._emit(self._stream.flush())
         return Written(
             digest="sha256:" + self._digest.hexdigest(),
             diff_id="sha256:" + self._diff_id.hexdigest(),
@@ -73,30 +71,17 @@ class BlobWriter:
 
     def close(self) -> None:
         """End the thread; the blob is of no use unless :meth:`finish` was called."""
-        if self._thread.is_alive():
-            self._chunks.put(None)
-            self._thread.join()
+        self._pool.shutdown(cancel_futures=True)
 
     def _send(self, chunk: bytes) -> None:
-        if self._problem is not None:
-            raise self._problem
-        self._chunks.put(chunk)
+        if len(self._waiting) > _AHEAD:
+            self._waiting.popleft().result()
+        self._waiting.append(self._pool.submit(self._take, chunk))
 
-    def _work(self) -> None:
-        while (chunk := self._chunks.get()) is not None:
-            if self._problem is not None:
-                continue  # drain, so that the caller never waits for a queue that nobody empties
-            try:
-                self._unpacked += len(chunk)
-                self._diff_id.update(chunk)
-                self._emit(self._stream.compress(chunk))
-            except BaseException as problem:  # noqa: BLE001 - raised again in the caller's thread
-                self._problem = problem
-        if self._problem is None:
-            try:
-                self._emit(self._stream.flush())
-            except BaseException as problem:  # noqa: BLE001 - raised again in the caller's thread
-                self._problem = problem
+    def _take(self, chunk: bytes) -> None:
+        self._unpacked += len(chunk)
+        self._diff_id.update(chunk)
+        self._emit(self._stream.compress(chunk))
 
     def _emit(self, data: bytes) -> None:
         self._digest.update(data)
