@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from builder.errors import RtbuildError
 from builder.facts.versions import canonical
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from builder.index.client import Index
     from builder.index.simple_api import IndexFile
 
-    Files = tuple[IndexFile, ...] | str
-    """A project's files, or why they are not known."""
-
+Files: TypeAlias = "tuple[IndexFile, ...] | str"
+"""A project's files, or why they are not known."""
 MACHINES = ("x86_64", "any")
 _THREADS = 4
 
