@@ -66,7 +66,7 @@ def plan_of(site: sessions.Site) -> dict[str, Callable[[], dict[str, Any]]]:
 def prepare(site: sessions.Site) -> None:
     """Download what is missing, before the network goes."""
     cache = resources.cache()
-    index, debian = Index.from_user(), Debian.from_user(cache=cache)
+    index, debian = Index.from_user(), Debian(cache=cache)
     for name in {site.plan.family, site.plan.matrix, "small"}:
         for pinned in site.cells(name):
             index.fetch_all(pinned.wheels, cache=cache)

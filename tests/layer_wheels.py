@@ -15,7 +15,7 @@ import pytest
 from builder.image.compose import base_image, write_layout
 from builder.image.missing import MissingLayers
 from builder.image.stack import check_collisions, plan
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.layers.types import BaseLayers
 from builder.model import Base, Cell, Cuda, Options, Pinned, RootfsBase, Wheel
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.image.stack import Plan
-    from builder.layers import Layer
     from builder.layers.store import Lease
+    from builder.layers.types import Layer
 
 PLAIN = 0o100644
 PROGRAM = 0o100755

@@ -10,7 +10,7 @@ from builder import resources
 from builder.cli import options as opt
 from builder.console import human_bytes, print_json, show
 from builder.errors import UsageError
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.pipeline.settings import Settings
 
 _CONTENTS = {

@@ -123,7 +123,7 @@ def import_(
 
 def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: bool) -> Imported:
     began = time.monotonic()
-    debian = Debian.from_user()
+    debian = Debian()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
         report(RunStarted(cells=(name,), stages=(stage,)))

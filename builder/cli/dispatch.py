@@ -12,8 +12,7 @@ from typing import Annotated, Any
 from builder.cli import options as opt
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import print_json, say, show
-from builder.console.case import Case, CaseStatus
-from builder.console.job import junit_xml
+from builder.console.job import Case, CaseStatus, junit_xml
 from builder.dispatch.builds import building
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.follow import Follower, TaskState, exit_code

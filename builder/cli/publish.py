@@ -66,8 +66,7 @@ def publish(
     from builder.console import print_json, reporter
     from builder.console.publication import cases, summary
     from builder.evidence.cosign import Signer
-    from builder.publish.publication import Order
-    from builder.publish.record import publication_document
+    from builder.publish.publication import Order, publication_document
     from builder.publish.run import publish as publish_cells
 
     if key and keyless:

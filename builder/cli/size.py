@@ -12,7 +12,7 @@ from builder.console import counted, human_bytes, print_json, show
 from builder.errors import StaleLockError
 from builder.image.sizes import CellSize, LayerSize, PackageSize, measure
 from builder.index.client import cache_path
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.locks import LockKeeper
 

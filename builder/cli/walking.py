@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from builder.cli.boundary import INTERRUPTED, command_line
 from builder.console import Terminal, print_json, reporter, run_summary
-from builder.console.case import Case, case_of
-from builder.console.job import write_job_files
+from builder.console.job import Case, case_of, write_job_files
 from builder.pipeline.events import CellOutcome, CellResult
 from builder.pipeline.record import run_document, write_record
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from builder.console.case import Case, CaseStatus
+from builder.console.job import Case, CaseStatus
 from builder.console.terminal import Terminal, counted
 
 if TYPE_CHECKING:

@@ -59,23 +59,19 @@ class Debian:
         self,
         archives: Mapping[Archive, str] | None = None,
         *,
-        cache: Path,
+        cache: Path | None = None,
         client: Client | None = None,
         keyring: Path | None = None,
         note: Callable[[str], None] | None = None,
     ) -> None:
         """``archives`` are the roots of ``debian`` and ``debian-security``; by default the host's."""
         self._given = archives
-        self._cache = cache
+        self._cache = cache or resources.cache()
         self._client = client
         self._keyring = keyring
         self._note = note
         self._guard = threading.RLock()
         self._updated: dict[tuple[str, str], Apt] = {}
-
-    @classmethod
-    def from_user(cls, *, cache: Path | None = None, note: Callable[[str], None] | None = None) -> Debian:
-        return cls(cache=cache or resources.cache(), note=note)
 
     def resolve(
         self, suite: str, *, platform: str, packages: Sequence[str] = (), python: bool = True

@@ -47,18 +47,9 @@ def in_waves(layers: Mapping[Task, frozenset[str]]) -> tuple[Task, ...]:
     return tuple(sorted(found))
 
 
-def render(tasks: Sequence[Task], fleet: Fleet, files: Files, array: int = 1000) -> dict[str, str]:
-    """The batch scripts, ``wave.part``: each wave waits for the one before. Raises UsageError."""
-    return {name: script(part, fleet, files) for name, part in _arrays(tasks, array).items()}
-
-
-def _arrays(tasks: Sequence[Task], most: int) -> dict[str, Sequence[Task]]:
-    found: dict[str, Sequence[Task]] = {}
-    for wave in sorted({task.wave for task in tasks}):
-        mine = [task for task in tasks if task.wave == wave]
-        for first in range(0, len(mine), most):
-            found[f"{wave}.{first // most}"] = mine[first : first + most]
-    return found
+def render(tasks: Sequence[Task], fleet: Fleet, files: Files) -> dict[str, str]:
+    """The batch scripts by the names of their arrays. Raises UsageError."""
+    return {name: script(part, fleet, files) for name, part in slurm.arrays(tasks).items()}
 
 
 def _lane(fleet: Fleet) -> BuildLane:
@@ -141,7 +132,7 @@ def building(
         new = slurm.Submission(script=lambda part: script(part, fleet, files), attempt=attempt)
         before = list(slurm.jobs_named(BUILD))
         waves: dict[int, list[str]] = {}
-        for part in _arrays(fresh, slurm.array_limit()).values():
+        for part in slurm.arrays(fresh, slurm.array_limit()).values():
             wave = part[0].wave
             after = [*before, *(job for number, jobs in waves.items() if number < wave for job in jobs)]
             made = new.submit(part, after)

@@ -39,10 +39,14 @@ _ENDED = frozenset(
 
 
 def arrays(tasks: Sequence[Task], most: int = _ARRAY) -> dict[str, Sequence[Task]]:
-    """The tasks of each array by its name: ``T4``, and ``T4.2`` if one array does not hold a class."""
+    """The tasks of each array by its name: ``T4``, and ``T4.2`` if one array does not hold a class.
+
+    Builds of different waves are in different arrays: ``build``, ``build wave 2``.
+    """
     found: dict[str, Sequence[Task]] = {}
-    for name in sorted({task.column for task in tasks}):
-        mine = [task for task in tasks if task.column == name]
+    for wave, column in sorted({(task.wave, task.column) for task in tasks}):
+        name = f"{column} wave {wave + 1}" if wave else column
+        mine = [task for task in tasks if (task.wave, task.column) == (wave, column)]
         for first in range(0, len(mine), most):
             found[f"{name}.{first // most + 1}" if first else name] = mine[first : first + most]
     return found

@@ -99,7 +99,6 @@ def _gpu_remedy(gpu: GpuFacts) -> str | None:
 
 
 def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
-    containerd = facts.store == "containerd"
     return [
         DoctorCheck(
             name="engine",
@@ -107,25 +106,28 @@ def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
             found=f"Docker Engine {facts.version} at {facts.host}",
             required=True,
         ),
-        DoctorCheck(
-            name="image store",
-            outcome="passed" if containerd else "failed",
-            found=f"{facts.store} ({facts.driver})",
-            remedy=None
-            if containerd
-            else 'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
+        _check(
+            "image store",
+            f"{facts.store} ({facts.driver})",
+            'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
             " the engine; without it builds work, but the same lock does not give the same digest",
+            passed=facts.store == "containerd",
         ),
         _disk("engine disk", facts.root, facts.disk_free, ROOM_FOR_AN_IMAGE, "docker system df"),
     ]
 
 
+def _check(name: str, found: str, remedy: str, *, passed: bool) -> DoctorCheck:
+    """A check that ran; it has a remedy if it failed."""
+    outcome: Outcome = "passed" if passed else "failed"
+    return DoctorCheck(name=name, outcome=outcome, found=found, remedy=None if passed else remedy)
+
+
 def _buildx(engine: Engine) -> DoctorCheck:
     try:
-        return DoctorCheck(name="buildx", outcome="passed", found=engine.buildx)
+        return _check("buildx", engine.buildx, "", passed=True)
     except MissingToolError as lack:
-        remedy = f"{lack.hint}   (for bases out of a registry)"
-        return DoctorCheck(name="buildx", outcome="failed", found=lack.message, remedy=remedy)
+        return _check("buildx", lack.message, f"{lack.hint}   (for bases out of a registry)", passed=False)
 
 
 def _cache_disk(cache: Path) -> DoctorCheck:
@@ -139,20 +141,14 @@ def _cache_disk(cache: Path) -> DoctorCheck:
 def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> DoctorCheck:
     if free is None:
         return DoctorCheck(name=name, outcome="not_run", found=f"{place} is not on this machine")
-    enough = free >= room
-    return DoctorCheck(
-        name=name,
-        outcome="passed" if enough else "failed",
-        found=f"{free / 1e9:.0f} GB free at {place}",
-        remedy=None if enough else f"an image takes about {room / 1e9:.0f} GB: {remedy}",
-    )
+    remedy = f"an image takes about {room / 1e9:.0f} GB: {remedy}"
+    return _check(name, f"{free / 1e9:.0f} GB free at {place}", remedy, passed=free >= room)
 
 
 def _tools() -> list[DoctorCheck]:
+    mmdebstrap = "sudo apt-get install mmdebstrap   (for rootfs bases)"
     return [
-        _tool(
-            "mmdebstrap", shutil.which("mmdebstrap"), "sudo apt-get install mmdebstrap   (for rootfs bases)"
-        ),
+        _tool("mmdebstrap", shutil.which("mmdebstrap"), mmdebstrap),
         _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
         _sandbox(),
     ]
@@ -163,35 +159,25 @@ def _sandbox() -> DoctorCheck:
     try:
         require()
     except MissingToolError as problem:
-        return DoctorCheck(
-            name="sandbox",
-            outcome="failed",
-            found=problem.message,
-            remedy=f"{problem.hint}   (for sources, and --engine none)",
-        )
+        remedy = f"{problem.hint}   (for sources, and --engine none)"
+        return _check("sandbox", problem.message, remedy, passed=False)
     group = control_group(1 << 30, 64)
     by = "looking, five times a second" if group is None else f"a control group, version {group.version}"
     if group is not None:
         group.remove()
-    found = f"bubblewrap runs a program; memory in sum is bounded by {by}"
-    return DoctorCheck(name="sandbox", outcome="passed", found=found)
+    return _check("sandbox", f"bubblewrap runs a program; memory in sum is bounded by {by}", "", passed=True)
 
 
 def _tool(name: str, program: str | None, remedy: str) -> DoctorCheck:
     if program is None:
-        return DoctorCheck(name=name, outcome="failed", found="not installed", remedy=remedy)
+        return _check(name, "not installed", remedy, passed=False)
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=20)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return DoctorCheck(name=name, outcome="failed", found=str(error), remedy=remedy)
+        return _check(name, str(error), remedy, passed=False)
     first = (done.stdout or done.stderr).strip().partition("\n")[0]
-    worked = done.returncode == 0
-    return DoctorCheck(
-        name=name,
-        outcome="passed" if worked else "failed",
-        found=first or f"{program} ended with status {done.returncode}",
-        remedy=None if worked else remedy,
-    )
+    found = first or f"{program} ended with status {done.returncode}"
+    return _check(name, found, remedy, passed=done.returncode == 0)
 
 
 def _uv() -> str | None:

@@ -27,12 +27,11 @@ from builder.layers.codec import codec
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
-from builder.sandbox import environment
+from builder.sandbox import environment, require, run_script
 from builder.temporary import disk_errors
 from builder.wheels.excerpt import excerpt_of, is_library
 
 if TYPE_CHECKING:
-    from builder.image.runner import Runner
     from builder.image.stack import Elsewhere, Plan
     from builder.layers.pack import Pack
     from builder.recipe.values import Recipe, RecipeFile, RecipeStep
@@ -44,6 +43,24 @@ _EXPANSION = 4
 _LOOKED_AT = 512 << 20
 """Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
 _NO_SYSTEM = SystemLayers()
+
+
+class Runner:
+    """Runs steps of recipes: in namespaces on this machine, or as a subclass does."""
+
+    def check(self) -> None:
+        """Raise :class:`~builder.errors.MissingToolError` if no step can be run."""
+        require()
+
+    def run(
+        self, script: str, root: Path, *, what: str, env: Mapping[str, str], cancel: threading.Event
+    ) -> None:
+        """Run ``script`` as root, with ``root`` as the root folder and without network.
+
+        Raises :class:`~builder.errors.CommandError` if the script fails, and
+        :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
+        """
+        run_script(script, root, what=what, env=env, cancel=cancel)
 
 
 @dataclass(frozen=True, kw_only=True)

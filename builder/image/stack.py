@@ -20,9 +20,8 @@ from builder.model import Pinned, RootfsBase, Wheel
 from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
-from builder.wheels.collide import refuse_collisions
 from builder.wheels.convert import LAYOUT
-from builder.wheels.fits import check_tags
+from builder.wheels.fits import check_tags, refuse_collisions
 
 if TYPE_CHECKING:
     from builder.layers.store import LayerStore, Lease, Record
@@ -63,7 +62,7 @@ class Plan:
     groups: tuple[Group, ...]
     """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
-    see :mod:`builder.wheels.collide`."""
+    see :mod:`builder.wheels.fits`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, if the base is a rootfs and its layer is known."""

@@ -2,8 +2,3 @@
 
 Nothing is compressed or hashed twice.
 """
-
-from builder.layers.store import LayerStore
-from builder.layers.types import BaseLayers, Layer
-
-__all__ = ["BaseLayers", "Layer", "LayerStore"]

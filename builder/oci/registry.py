@@ -21,12 +21,13 @@ from builder.net.http import Client
 from builder.oci import answers, upload
 from builder.oci import spec as oci
 from builder.oci.auth import Login, docker_login
-from builder.oci.spec import Reference, parse_mirrors
+from builder.oci.spec import Place, Reference, parse_mirrors
 from builder.oci.wire import MIRROR_VARIABLE, Wire
 
 if TYPE_CHECKING:
     import requests
 
+_ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
 _TAGS_A_PAGE = 1000
 _MOST_TAGS = 1_000_000
 
@@ -132,10 +133,7 @@ class Registry:
             RegistryError: as :meth:`inspect`.
         """
         name, place = self._wire.place(reference)
-        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
-        response = self._wire.call("GET", place, f"manifests/{name.selector}", headers={"Accept": accept})
-        if response.status_code != 200:
-            raise answers.refusal(response, name, place)
+        response = self._ask("GET", name, place, f"manifests/{name.selector}", headers=_ACCEPT)
         content = answers.read(response, name, place)
         digest = sha256_of(content)
         expected = name.digest or response.headers.get("Docker-Content-Digest") or digest
@@ -173,9 +171,7 @@ class Registry:
         last = ""
         while True:
             query = urlencode({"n": _TAGS_A_PAGE} | ({"last": last} if last else {}))
-            response = self._wire.call("GET", place, f"tags/list?{query}")
-            if response.status_code != 200:
-                raise answers.refusal(response, name, place)
+            response = self._ask("GET", name, place, f"tags/list?{query}")
             more = "next" in response.links
             try:
                 page = [str(tag) for tag in parse_object(answers.read(response, name, place))["tags"] or []]
@@ -191,20 +187,15 @@ class Registry:
     def exists(self, reference: str | Reference, digest: str) -> bool:
         """Whether the reference's repository has this blob."""
         name, place = self._wire.place(reference)
-        response = self._wire.call("HEAD", place, f"blobs/{digest}")
-        if response.status_code not in (200, 404):
-            raise answers.refusal(response, name, place)
-        return response.status_code == 200
+        return self._ask("HEAD", name, place, f"blobs/{digest}", missing=404).status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:
         """The digest that a tag points at; None if there is no such tag."""
         name, place = self._wire.place(reference)
-        accept = ", ".join((*oci.INDEXES, *oci.MANIFESTS))
-        response = self._wire.call("HEAD", place, f"manifests/{name.selector}", headers={"Accept": accept})
+        path = f"manifests/{name.selector}"
+        response = self._ask("HEAD", name, place, path, missing=404, headers=_ACCEPT)
         if response.status_code == 404:
             return None
-        if response.status_code != 200:
-            raise answers.refusal(response, name, place)
         stated = response.headers.get("Docker-Content-Digest")
         if stated and not oci.is_digest(stated):
             raise answers.no_registry(name, place, f"the digest {shown(stated)}")
@@ -225,9 +216,7 @@ class Registry:
 
         def addresses() -> list[str]:
             # Also obtains the token that the download then carries.
-            response = self._wire.call("HEAD", place, path)
-            if response.status_code != 200:
-                raise answers.refusal(response, name.at(digest), place)
+            self._ask("HEAD", name.at(digest), place, path)
             return [self._wire.url(place, path)]
 
         def headers(_url: str) -> dict[str, str]:
@@ -279,11 +268,17 @@ class Registry:
     def blob(self, reference: str | Reference, digest: str) -> bytes:
         """A small blob, such as a config, checked against its digest."""
         name, place = self._wire.place(reference)
-        response = self._wire.call("GET", place, f"blobs/{digest}")
-        if response.status_code != 200:
-            raise answers.refusal(response, name, place)
-        content = answers.read(response, name, place)
+        content = answers.read(self._ask("GET", name, place, f"blobs/{digest}"), name, place)
         found = sha256_of(content)
         if found != digest:
             raise answers.altered(f"{digest} of {name}", place, digest, found)
         return content
+
+    def _ask(
+        self, method: str, name: Reference, place: Place, path: str, *, missing: int = 200, **options: Any
+    ) -> requests.Response:
+        """The answer with status 200, or ``missing``; any other is raised as RegistryError."""
+        response = self._wire.call(method, place, path, **options)
+        if response.status_code not in (200, missing):
+            raise answers.refusal(response, name, place)
+        return response

@@ -25,15 +25,15 @@ from builder.errors import CellError
 from builder.image.base import tar_layer
 from builder.image.compose import base_image, write_layout
 from builder.image.differ import SavedImage
+from builder.image.finish import Runner
 from builder.layers.codec import codec
-from builder.layers.types import SystemLayers
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Cell, RegistryBase
 from builder.recipe.quote import env_name, value
 from builder.recipe.write import write
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
-    from builder.layers import BaseLayers, Layer
     from builder.layers.store import LayerStore, Lease, Record
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -54,8 +54,8 @@ COPY --from=system /out/ /out/
 """
 
 
-class EngineSteps:
-    """A :class:`~builder.image.runner.Runner`: the root folder is sent to the engine, ``/out`` comes back."""
+class EngineSteps(Runner):
+    """In an engine: the root folder is sent there, ``/out`` comes back."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

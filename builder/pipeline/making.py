@@ -10,26 +10,23 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
 from builder.image.compose import ComposedImage, archive_parts, compose_image, write_layout
-from builder.image.finish import Assembly, Workbench
+from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.missing import MissingLayers
-from builder.image.runner import Namespaces, Runner
 from builder.image.stack import Elsewhere, Plan, plan
-from builder.layers.types import SystemLayers
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.model import Image
 from builder.oci.copying import push_image
 from builder.oci.spec import MANIFEST
 from builder.oci.staging import Staged, staged_tag
 from builder.pipeline.events import Stage
-from builder.pipeline.feeding import EngineFeed
+from builder.pipeline.feeding import EngineFeed, Uploads, sign_pushed
 from builder.pipeline.sharing import share_composed
 from builder.pipeline.stacking import fetch_wheels, python_tar, rootfs_tar
 from builder.pipeline.stages import image_of, refuse_large
-from builder.pipeline.uploads import Uploads, sign_pushed
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
     from builder.engine.images import StoredImage
-    from builder.layers import BaseLayers, Layer
     from builder.layers.store import Lease
     from builder.pipeline.schedule import Walk
     from builder.pipeline.site import Site
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
 
 def runner_for(engine: Engine | None) -> Runner:
     """This machine's namespaces; the engine if the machine refuses them."""
-    here = Namespaces()
+    here = Runner()
     if engine is None:
         return here
     try:

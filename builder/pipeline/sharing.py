@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from builder.digests import sha256_of
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Signer, Verifier
-from builder.layers import Layer, LayerStore, shared
+from builder.layers import shared
 from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
-    from builder.layers.store import Lease, Record
+    from builder.layers.store import LayerStore, Lease, Record
+    from builder.layers.types import Layer
     from builder.oci.registry import Registry
     from builder.pipeline.schedule import Walk
 

@@ -82,7 +82,7 @@ class Site:
     def debian(self) -> Debian:
         from builder.debian.archive import Debian
 
-        return Debian.from_user(cache=self.settings.cache, note=self._note)
+        return Debian(cache=self.settings.cache, note=self._note)
 
     @_Door
     def index(self) -> Index:

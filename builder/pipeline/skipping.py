@@ -144,7 +144,7 @@ def reuse(walk: Walk, site: Site, there: StoredImage, staged: Staged | None) -> 
         return image_of(walk.cell, name, there, reused=True)
     with walk.stage(Stage.PUSH):
         if site.own is not None:
-            from builder.pipeline.uploads import sign_pushed
+            from builder.pipeline.feeding import sign_pushed
 
             sign_pushed(site, staged.reference)
         walk.done(f"there already, {staged.digest[:19]}")

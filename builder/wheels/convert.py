@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from builder.layers import tar
 from builder.layers.blob import BlobWriter, Written
-from builder.wheels.collide import Listing, refuse_collisions
+from builder.wheels.fits import Listing, refuse_collisions
 from builder.wheels.wheel import File, Tree, parents
 
 if TYPE_CHECKING:

@@ -81,7 +81,7 @@ def available() -> Iterator[None]:
 
 def debian(*, python: bool = True) -> Path:
     """The tar of a bullseye; without Python as NVIDIA's images are, but with archives for apt-get."""
-    archive = Debian.from_user()
+    archive = Debian()
     base = archive.resolve("bullseye", platform="linux/amd64")
     if not python:
         base = dataclasses.replace(
@@ -97,7 +97,7 @@ def sources_list() -> str:
     """What bullseye's ``sources.list`` says on a machine with this one's mirrors."""
     return "".join(
         f"deb [check-valid-until=no] {source.uri} {source.suite} main\n"
-        for source in Debian.from_user()._sources("bullseye")
+        for source in Debian()._sources("bullseye")
         if source.suite != "bullseye-updates"
     )
 

@@ -46,7 +46,7 @@ def empty_cache(folder: Path) -> Path:
 
 
 def workshop(cache: Path) -> Workshop:
-    return Workshop(debian=Debian.from_user(cache=cache), cache=cache)
+    return Workshop(debian=Debian(cache=cache), cache=cache)
 
 
 def locked(cell: Cell, cache: Path, previous: Pinned | None = None) -> Pinned:

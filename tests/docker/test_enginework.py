@@ -12,11 +12,10 @@ import tiny
 from builder.engine.engine import Engine
 from builder.errors import CommandError, MissingToolError
 from builder.image.compose import compose_image
-from builder.image.finish import Assembly, Workbench
+from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.missing import MissingLayers
-from builder.image.runner import Namespaces
 from builder.image.stack import plan
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.pipeline import making
 from builder.pipeline.enginework import WORKING, EngineSteps
 from builder.recipe.values import RecipeFile, RecipeStep
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.image.compose import ComposedImage
-    from builder.image.runner import Runner
 
 pytestmark = pytest.mark.docker
 
@@ -91,7 +89,7 @@ def composed(folder: Path, system: Path, runner: Runner, steps: tuple[RecipeStep
 
 
 def test_an_engine_makes_the_same_layers(engine: Engine, system: Path, tmp_path: Path) -> None:
-    here = composed(tmp_path / "here", system, Namespaces(), STEPS)
+    here = composed(tmp_path / "here", system, Runner(), STEPS)
     there = composed(tmp_path / "there", system, EngineSteps(engine), STEPS)
     assert (here.made, there.made) == (2, 2)
     assert there.layers == here.layers
@@ -110,10 +108,10 @@ def test_a_step_that_fails_in_the_engine_shows_its_words(
 def test_it_is_chosen_where_the_machine_has_no_sandbox(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_self: Namespaces) -> None:
+    def refused(_self: Runner) -> None:
         raise MissingToolError("no namespaces")
 
-    monkeypatch.setattr(making.Namespaces, "check", refused)
+    monkeypatch.setattr(making.Runner, "check", refused)
     assert isinstance(making.runner_for(engine), EngineSteps)
     with pytest.raises(MissingToolError):
         making.runner_for(None).check()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from layer_wheels import Builder, Made, paths, pinned, stack, tricky
 
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.recipe import render
 from builder.resources import cache
 

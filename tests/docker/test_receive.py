@@ -21,7 +21,8 @@ from builder.engine.engine import Engine
 from builder.errors import CancelledError, CommandError
 from builder.image.base import tar_layer
 from builder.image.compose import ComposedImage, archive_parts, base_image
-from builder.layers import BaseLayers, LayerStore
+from builder.layers.store import LayerStore
+from builder.layers.types import BaseLayers
 from builder.pipeline import feeding
 from builder.pipeline.feeding import EngineFeed
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from builder.engine.images import StoredImage
-    from builder.layers import Layer
+    from builder.layers.types import Layer
 
 pytestmark = pytest.mark.docker
 

@@ -55,7 +55,7 @@ class Context:
 
 def context(cell: Cell, folder: Path) -> Context:
     """Lock, render and write ``cell``, with this machine's index and mirror."""
-    index, debian = Index.from_user(), Debian.from_user()
+    index, debian = Index.from_user(), Debian()
     with cuda_base.available():
         pinned = pin(cell, index=index, registry=Registry.from_user(), debian=debian)
         recipe = render(pinned, probe=PROBE, version="0.1.0")

@@ -31,7 +31,7 @@ PYTHON = {"bullseye": "3.9", "bookworm": "3.11", "trixie": "3.13"}
 @pytest.fixture(scope="module", params=PYTHON)
 def system(request):
     """(suite, tar)"""
-    archive = Debian.from_user()
+    archive = Debian()
     with cuda_base.available():
         base = archive.resolve(request.param, platform="linux/amd64")
         return request.param, cached_rootfs(base, cache=resources.cache(), fetch=archive.fetch)
@@ -43,7 +43,7 @@ def members(tar: Path) -> dict[str, tarfile.TarInfo]:
 
 
 def test_two_runs_give_the_same_bytes(tmp_path):
-    archive = Debian.from_user()
+    archive = Debian()
     with cuda_base.available():
         base = archive.resolve("bullseye", platform="linux/amd64")
         debs = archive.fetch(base.debs)
@@ -79,7 +79,7 @@ def test_what_is_in_it(system):
 def test_no_time_is_later_than_the_release(system):
     suite, tar = system
     newest = max(member.mtime for member in members(tar).values())
-    assert newest == Debian.from_user().resolve(suite, platform="linux/amd64").epoch
+    assert newest == Debian().resolve(suite, platform="linux/amd64").epoch
 
 
 def test_nothing_of_this_machine_is_in_it(system):

@@ -8,7 +8,7 @@ import pytest
 from publish_doubles import Project
 
 from builder.cli.publish import exit_code
-from builder.console.case import CaseStatus
+from builder.console.job import CaseStatus
 from builder.console.publication import cases
 from builder.errors import RegistryError
 from builder.evidence.refusal import Refusal

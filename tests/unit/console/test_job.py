@@ -11,8 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import xmlschema
 
-from builder.console.case import Case, CaseStatus, case_of
-from builder.console.job import SUMMARY_VARIABLE, junit_xml, page, write_job_files
+from builder.console.job import SUMMARY_VARIABLE, Case, CaseStatus, case_of, junit_xml, page, write_job_files
 from builder.errors import CellError
 from builder.model import Base, Cell, Cuda, Image, Report, Verdict
 from builder.pipeline.events import CellOutcome, CellResult, Stage

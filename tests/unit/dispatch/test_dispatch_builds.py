@@ -85,10 +85,10 @@ def test_in_no_wave_a_cell_needs_what_another_of_it_makes(layers: list[frozenset
 
 def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
     scripts = render(in_waves(CELLS), FLEET, FILES)
-    assert list(scripts) == ["0.0", "1.0", "2.0"]
-    golden("dispatch/build.sh", scripts["0.0"])
+    assert list(scripts) == ["build", "build wave 2", "build wave 3"]
+    golden("dispatch/build.sh", scripts["build"])
     path = tmp_path / "build.sh"
-    path.write_text(scripts["0.0"])
+    path.write_text(scripts["build"])
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     assert shellcheck is not None
     done = subprocess.run([shellcheck, str(path)], capture_output=True, text=True, check=False)
@@ -96,7 +96,7 @@ def test_scripts_of_builds(golden: Golden, tmp_path: Path) -> None:
 
 
 def test_a_node_calls_commands_with_options_that_they_have() -> None:
-    build = render(in_waves(CELLS), FLEET, FILES)["0.0"]
+    build = render(in_waves(CELLS), FLEET, FILES)["build"]
     for name, text in (("build", build), ("verify-digest", slurm.render(TASKS, FLEET)["T4"])):
         (line,) = (line for line in text.splitlines() if f"rtbuild {name} " in line)
         known = {option for parameter in loaded(name).params for option in parameter.opts}

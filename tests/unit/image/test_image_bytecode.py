@@ -26,8 +26,8 @@ from builder.image.bytecode import (
     parts_of,
 )
 from builder.image.scratch import Scratch
-from builder.layers import LayerStore
 from builder.layers.pack import Pack, keep_pack
+from builder.layers.store import LayerStore
 from builder.layers.tar import MTIME
 from builder.recipe import render
 from builder.wheels.excerpt import Excerpt

@@ -22,11 +22,11 @@ from layer_wheels import Builder, make_missing, pinned
 from builder.errors import CellError, MissingToolError, UsageError
 from builder.image.compose import ComposedImage, compose_image, write_layout
 from builder.image.config import go_json
-from builder.image.finish import Assembly, Workbench
-from builder.image.runner import Namespaces
+from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.scratch import Scratch
 from builder.image.stack import plan
-from builder.layers import LayerStore, memory
+from builder.layers import memory
+from builder.layers.store import LayerStore
 from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 from builder.sandbox import require
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from builder.layers import Layer
+    from builder.layers.types import Layer
     from builder.model import Pinned
 
 STEPS = (
@@ -128,7 +128,7 @@ class Bench:
                     blob=self.blob,
                     cancel=threading.Event(),
                     bench=bench,
-                    runner=Namespaces(),
+                    runner=Runner(),
                 )
             )
         lease.release()

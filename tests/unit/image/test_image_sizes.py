@@ -11,7 +11,7 @@ from layer_wheels import Builder, make_missing, pinned
 
 from builder.image.sizes import CellSize, measure
 from builder.image.stack import LARGE, plan
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.pipeline.stages import refuse_large
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from builder.errors import CancelledError, CellError, MissingToolError
 from builder.image.config import final_config
 from builder.image.missing import MissingLayers
 from builder.image.stack import LARGE, plan
-from builder.layers import LayerStore
 from builder.layers import codec as codec_module
+from builder.layers.store import LayerStore
 from builder.layers.types import SystemLayers
 from builder.model import Pinned, RegistryBase
 from builder.oci.registry import Manifest

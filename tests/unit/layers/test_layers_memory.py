@@ -18,7 +18,7 @@ from builder.layers.memory import MemoryFullError, available, roomy, sweep, work
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from builder.layers import LayerStore
+    from builder.layers.store import LayerStore
 
 CHILD = """
 import sys

@@ -14,8 +14,8 @@ import layer_wheels
 import pytest
 
 from builder.image.stack import plan
-from builder.layers import Layer, LayerStore
-from builder.layers.store import Record
+from builder.layers.store import LayerStore, Record
+from builder.layers.types import Layer
 from builder.pipeline.events import Stage, StageFinished
 from builder.pipeline.schedule import Walk
 from builder.recipe import render

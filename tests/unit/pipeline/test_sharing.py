@@ -16,9 +16,9 @@ from registry_double import RegistryDouble, serve
 
 from builder.errors import RegistryError, UsageError
 from builder.evidence.cosign import Cosign, Signer, Verifier
-from builder.layers import Layer, LayerStore, shared
-from builder.layers.store import Record
-from builder.layers.types import MEDIA_TYPES
+from builder.layers import shared
+from builder.layers.store import LayerStore, Record
+from builder.layers.types import MEDIA_TYPES, Layer
 from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
 from builder.pipeline.settings import Settings

@@ -12,7 +12,7 @@ from registry_double import RegistryDouble, serve
 from builder.errors import RegistryError
 from builder.net.http import Client
 from builder.oci.registry import Registry
-from builder.pipeline.uploads import Uploads
+from builder.pipeline.feeding import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,7 @@ from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.oci.staging import staged_tag
 from builder.pipeline.events import Note
-from builder.publish.publication import Order
-from builder.publish.record import publication_document
+from builder.publish.publication import Order, publication_document
 from builder.publish.run import publish
 from builder.verify.document import parse
 from builder.verify.entry import key_of, read_entry, seal

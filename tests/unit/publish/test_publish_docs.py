@@ -14,8 +14,7 @@ from publish_doubles import Project, entry, image_of, policy
 from builder.evidence.refusal import Kind, Refusal
 from builder.oci.copying import Tally
 from builder.publish.gate import decide
-from builder.publish.publication import Publication
-from builder.publish.record import publication_document
+from builder.publish.publication import Publication, publication_document
 from builder.publish.run import MAX_AGE
 from builder.publish.tags import ImageTag, TagStep
 

@@ -16,7 +16,7 @@ from layer_wheels import Builder, Content, make_missing, pinned
 from builder.errors import CancelledError, CellError
 from builder.image.scratch import Scratch
 from builder.image.stack import LARGE, Plan, plan
-from builder.layers import LayerStore
+from builder.layers.store import LayerStore
 from builder.wheels.elf import Skeleton
 from builder.wheels.excerpt import excerpt_of
 
