@@ -24,7 +24,9 @@ ELF_MACHINES = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183, "ppc64l
 DT_STRTAB, DT_STRSZ = 5, 10
 _DT_NEEDED, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 14, 15, 29
 _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
-_LONGEST_NAME = 1 << 16
+_LONGEST_NAME = 1 << 14
+_MOST_SEGMENTS, _MOST_NAMES = 256, 4096
+"""Of real libraries a few dozen and a few hundred. A table may refer to one name a million times."""
 
 
 def reader_of(content: bytes) -> "Callable[..., bytes]":
@@ -49,7 +51,7 @@ def elf_segments(read: "Callable[..., bytes]") -> "list[Segment]":
     """The table of segments."""
     (table,) = _unpack("<Q", read(32, 8))
     row, count = _unpack("<HH", read(54, 4))
-    data = read(table, row * count)
+    data = read(table, row * count) if count <= _MOST_SEGMENTS else b""
     if row != ELF_SEGMENT or len(data) < row * count:
         raise ValueError("a table of segments that is cut off, or of another kind")
     rows = struct.iter_unpack("<IIQQQQ16x", data)
@@ -81,7 +83,10 @@ def elf_links(read: "Callable[..., bytes]", segments: "list[Segment]") -> "Links
     if DT_STRTAB not in values:
         return None
     names = place_in_file(values[DT_STRTAB], segments)
-    needed = [_name_at(read, names + value) for tag, value in entries if tag == _DT_NEEDED]
+    places = [names + value for tag, value in entries if tag == _DT_NEEDED]
+    if len(places) > _MOST_NAMES:
+        raise ValueError("names without an end")
+    needed = [_name_at(read, place) for place in places]
     soname, rpath, runpath = [
         _name_at(read, names + values[tag]) if tag in values else None
         for tag in (_DT_SONAME, _DT_RPATH, _DT_RUNPATH)
@@ -110,6 +115,8 @@ def _versions_asked(
         for _ in range(count):
             name, onward = _unpack("<II", read(one + 8, 8))
             found.append(_name_at(read, names + name))
+            if len(found) > _MOST_NAMES:
+                raise ValueError("versions without an end")
             one += onward
         if not further:
             break

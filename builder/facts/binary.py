@@ -18,7 +18,7 @@ from builder.elf import LOAD_SEGMENT, elf_segments, reader_of
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2
-_FLAGS = re.compile(rb"((?:sm|compute)_\d+[a-f]?(?: (?:sm|compute)_\d+[a-f]?)+)\0")
+_FLAGS = re.compile(rb"(?<! )((?:sm|compute)_\d+[a-f]?(?: (?:sm|compute)_\d+[a-f]?)+)\0")
 
 
 def order(architecture: str) -> tuple[int, str]:
@@ -41,29 +41,29 @@ def fatbin_architectures(content: bytes) -> tuple[str, ...] | None:
 def _containers(content: bytes) -> Iterator[frozenset[str]]:
     at = content.find(_MAGIC)
     while at >= 0:
-        entries = _entries(content, at)
+        entries, after = _entries(content, at)
         if entries:
             yield frozenset(entries)
-        at = content.find(_MAGIC, at + 4)
+        at = content.find(_MAGIC, max(at + 4, after))
 
 
-def _entries(content: bytes, start: int) -> list[str]:
-    """The architectures of one container; empty if it is cut off or no container."""
+def _entries(content: bytes, start: int) -> tuple[list[str], int]:
+    """The architectures of one container, empty if it is cut off or no container, and where reading ended."""
     if start + 16 > len(content):
-        return []
+        return [], start
     version, header, size = struct.unpack_from("<HHQ", content, start + 4)
     at, end = start + header, start + header + size
     found: list[str] = []
     if version != 1 or header != 16 or end > len(content):
-        return []
+        return [], start
     while at + 64 <= end:
         kind, _, header, size = struct.unpack_from("<HHIQ", content, at)
         (capability,) = struct.unpack_from("<I", content, at + 28)
         if kind not in {_PTX, _CUBIN} or not 20 <= capability < 1000 or header + size == 0:
-            return []
+            return [], at
         found.append(f"{'compute' if kind == _PTX else 'sm'}_{capability}")
         at += header + size
-    return found
+    return found, at
 
 
 def arch_flags(content: bytes) -> tuple[str, ...] | None:
@@ -122,6 +122,8 @@ _STORE = re.compile(
 )
 _WIDE = re.compile(rb"\x48[\xb8-\xbf](....)(....)", re.DOTALL)
 _ARGUMENTS = re.compile(rb"\xbf(.)\0\0\0.{1,24}?\xbf(.)\0\0\0.{1,36}?\xbf(.)\0\0\0", re.DOTALL)
+_SEGMENTS, _REFERENCES = 8, 64
+"""Loaded segments of a library, and places in it that load one text, as far as they are looked at."""
 _BEFORE = 1500
 """Bytes of code before the message in which its three numbers are put together."""
 
@@ -132,9 +134,10 @@ def tensorflow_cudnn(content: bytes) -> str | None:
     ``cuda_dnn.cc`` puts major, minor and patch into a structure right before it; compilers store them as two
     numbers in one, as three, or hand them over one by one. Found by the instruction that loads the message.
     """
-    found = {version for at in _references(content, _SAID) for version in _stored(content[at - _BEFORE : at])}
+    places = list(itertools.islice(_references(content, _SAID), _REFERENCES))
+    found = {version for at in places for version in _stored(content[max(0, at - _BEFORE) : at])}
     if not found:
-        found = {version for at in _references(content, _SAID) for version in _passed(content[at - 400 : at])}
+        found = {version for at in places for version in _passed(content[max(0, at - 400) : at])}
     return found.pop() if len(found) == 1 else None
 
 
@@ -143,7 +146,10 @@ def _references(content: bytes, text: bytes) -> Iterator[int]:
     at = content.find(text)
     if at < 0 or content[:4] != b"\x7fELF":
         return
-    loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT]
+    try:
+        loaded = [one for one in elf_segments(reader_of(content)) if one.kind == LOAD_SEGMENT][:_SEGMENTS]
+    except ValueError:
+        return
     segments = [(one.offset, one.address, one.length, one.flags & 1) for one in loaded]
     starts = {content.rfind(b"\0", 0, at) + 1, at, at - 1}
     wanted = {

@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from builder.documents import shown
 from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
 from builder.facts.elf import needs_of
@@ -40,7 +41,7 @@ def loaded(
             place = _find(library, needs.paths, root, machine)
             package = owners.get(place) if place is not None else None
             if package is None:
-                absent.append(f"{library}, which {name} loads")
+                absent.append(f"{shown(library, most=80)}, which {shown(name, most=80)} loads")
             else:
                 found.add(package)
     if absent:
@@ -65,9 +66,12 @@ def _real(path: str, root: Path) -> str | None:
     for _ in range(_MOST_LINKS):
         path = _merged(posixpath.normpath(path))
         here = root / path.lstrip("/")
-        if not here.is_symlink():
-            return path if here.is_file() else None
-        path = posixpath.join(posixpath.dirname(path), str(here.readlink()))
+        try:
+            if not here.is_symlink():
+                return path if here.is_file() else None
+            path = posixpath.join(posixpath.dirname(path), str(here.readlink()))
+        except OSError:  # a name that is longer than a system takes
+            return None
     return None
 
 

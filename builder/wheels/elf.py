@@ -13,6 +13,8 @@ _PROPERTY = 0x6474E553
 _KEPT = frozenset({elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, _PROPERTY})
 _HEAD = 32 << 20
 """Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
+_LARGEST_PART, _LARGEST_NAMES = 1 << 20, 128 << 20
+"""Bytes of a library's dynamic section and notes, and of its names: 20 MiB in PyTorch's."""
 
 Range = tuple[int, int]
 """Offset and length, in bytes."""
@@ -65,7 +67,7 @@ class Skeleton:
             self._wanted = [(0, min(elf.ELF_HEADER, len(head)))]
             return
         segments = _segments(head)
-        if segments is None:
+        if segments is None or sum(one.length for one in segments if one.kind in _KEPT) > _LARGEST_PART:
             self._given_up = True
             return
         self._segments = segments
@@ -82,7 +84,8 @@ class Skeleton:
             self._found += _overlap(self._dynamic, self._position, piece)
             if len(self._found) == self._dynamic[1]:
                 names = _names(self._found, self._segments)
-                if names is None or (sum(names) > len(self._head) and names[0] < self._position):
+                behind = names is not None and sum(names) > len(self._head) and names[0] < self._position
+                if names is None or names[1] > _LARGEST_NAMES or behind:
                     self._given_up = True
                     return
                 self._names = names

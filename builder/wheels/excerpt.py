@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from builder.documents import shown
 from builder.errors import CancelledError, CellError
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.layers.untar import open_layer
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 """Only folders of this name are told to the loader."""
 _RECORD = re.compile(rf"{SITE}/([^/]+\.dist-info)/RECORD")
+_MOST = 2 << 30
+"""Bytes of a layer's sources and of libraries that are kept whole: they are in memory for a moment."""
 
 
 def is_source(path: str) -> bool:
@@ -70,12 +73,18 @@ class Excerpt:
     whole: frozenset[str] = frozenset()
     """Libraries of which a skeleton was not enough."""
     _taken: list[_Taken] = field(default_factory=list)
+    _left: int = _MOST
 
     def take(self, path: str, mode: int, size: int) -> Callable[[bytes], None] | None:
         """The function to call with each piece of this file, if the steps read it; else None."""
         self.folders.update(parents(path))
         if is_source(path) or path in self.whole:
             part: Skeleton | _Whole = _Whole()
+            self._left -= size
+            if self._left < 0:
+                raise CellError(
+                    f"a layer with /{shown(path)} has more than {_MOST >> 30} GiB of Python files"
+                )
         elif is_library(path):
             part = Skeleton(size)
         else:

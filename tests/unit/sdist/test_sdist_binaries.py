@@ -70,6 +70,12 @@ def test_a_library_that_no_package_has(root: Path, name: str) -> None:
         run(root, a=library(name))
 
 
+@pytest.mark.parametrize(("name", "paths"), [("x" * 5000, None), ("x", "/" + "y/" * 5000), ("\x1b[2J", None)])
+def test_names_that_no_system_takes(root: Path, name: str, paths: str | None) -> None:
+    with pytest.raises(CellError, match=r"neither the wheel nor a Debian package has (x|\uFFFD)"):
+        run(root, a=library(name, paths=paths))
+
+
 @pytest.mark.parametrize("data", [library(machine=183), b"\x7fELF\x01\x01\x01" + bytes(60)])
 def test_code_of_another_machine(root: Path, data: bytes) -> None:
     with pytest.raises(CellError, match=r"tiny/a\.so is code of another machine than x86_64"):
