@@ -21,8 +21,11 @@ LARGEST = 64 << 20
 DEEPEST = 64
 """Lists and objects in one another."""
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 """Moves a terminal's cursor, or turns the order of letters."""
+_ORDER = re.compile(r"^\s*:(?=:)|##(?=\[)", re.MULTILINE)
 _LONG_NUMBER = re.compile(r"[0-9]{19}")
 _LARGEST_NUMBER = 1 << 63
 
@@ -108,6 +111,14 @@ def shown(text: str, *, most: int = 400) -> str:
     """One line of foreign text for people: without what a terminal obeys, and cut."""
     line = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", " ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def harmless(text: str) -> str:
+    """Foreign lines for people: without what a terminal obeys, or GitHub among the lines of a job's log.
+
+    https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions; ``##[`` is older.
+    """
+    return _ORDER.sub(r"\g<0> ", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
 def _refuse_deep(document: Any) -> None:

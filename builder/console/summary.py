@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from builder.console.terminal import Terminal, counted, human_bytes, human_seconds
+from builder.documents import harmless
 from builder.errors import CommandError, MatrixError, RtbuildError
 from builder.pipeline.events import CellOutcome, CellResult
 
@@ -38,7 +39,7 @@ def result_line(result: CellResult, terminal: Terminal) -> str:
 def error_text(error: RtbuildError) -> str:
     """An error in three parts: the event, the evidence, the remedy."""
     if isinstance(error, MatrixError):
-        return error.message
+        return harmless(error.message)
     parts = [f"error: {error.message}"]
     if isinstance(error, CommandError):
         if error.tail:
@@ -47,7 +48,7 @@ def error_text(error: RtbuildError) -> str:
         parts.append(f"  exit status {error.returncode}" + (f", full log: {error.log}" if error.log else ""))
     if error.hint is not None:
         parts.append(f"hint: {error.hint}")
-    return "\n".join(parts)
+    return harmless("\n".join(parts))
 
 
 def failure_text(result: CellResult) -> str:
@@ -60,7 +61,7 @@ def failure_text(result: CellResult) -> str:
     lines = [f"verdict: {report.verdict}" + (f", cause: {report.cause}" if report.cause else "")]
     lines += [text for text in (report.summary, report.remedy) if text]
     lines += [f"asked for {d.what} {d.asked}, found {d.found}" for d in report.differences]
-    return textwrap.indent("\n".join(dict.fromkeys(lines)), "  ")
+    return textwrap.indent(harmless("\n".join(dict.fromkeys(lines))), "  ")
 
 
 def run_summary(results: Sequence[CellResult], terminal: Terminal) -> str:

@@ -27,6 +27,8 @@ LARGEST = 32 << 20
 PATIENCE = 90.0
 """Seconds that any answer may take; a longer one must bring :data:`SLOWEST` bytes per further second."""
 SLOWEST = 4 << 10
+AROUND = 8 << 20
+"""Most bytes that come without a piece of the body: headers, ``100 Continue``, trailers, empty blocks."""
 _PIECE = 1 << 16
 
 
@@ -42,14 +44,19 @@ class _Paced(io.RawIOBase):
         self._sock = sock
         self._began = time.monotonic()
         self._received = 0
+        self._taken = 0
+
+    def taken(self) -> None:
+        """A piece of the body has come out of the bytes so far."""
+        self._taken = self._received
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
         left = PATIENCE + self._received / SLOWEST - (time.monotonic() - self._began)
-        if left <= 0:
-            raise TimeoutError("timed out: the server answers too slowly")
+        if left <= 0 or self._received - self._taken > AROUND:
+            raise TimeoutError("timed out: the server answers too slowly, or without an end")
         silence = self._sock.gettimeout()
         if silence is None or silence > left:
             self._sock.settimeout(left)
@@ -68,7 +75,8 @@ class _Paced(io.RawIOBase):
 class _PacedAnswer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        self.fp = io.BufferedReader(_Paced(self.fp.detach(), sock), _PIECE)
+        self.paced = _Paced(self.fp.detach(), sock)
+        self.fp = io.BufferedReader(self.paced, _PIECE)
 
 
 class _Http(HTTPConnection):
@@ -106,8 +114,11 @@ class _Answer(requests.Response):
     """``content`` has at most :data:`LARGEST` bytes; readers of pieces count them."""
 
     def iter_content(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        answer: Any = self.raw._original_response  # noqa: SLF001 - requests takes cookies from it, too
         try:
-            yield from super().iter_content(*arguments, **options)
+            for piece in super().iter_content(*arguments, **options):
+                answer.paced.taken()
+                yield piece
         except requests.RequestException:
             raise
         except ValueError as problem:  # of urllib3, for a chunk of less than nothing

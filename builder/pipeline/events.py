@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from builder.documents import harmless
 from builder.errors import RtbuildError
 from builder.model import Cell, Image, Report
 
@@ -98,12 +99,21 @@ class StageStarted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageProgress:
+class _Said:
+    """What is said to people: lines of programs, servers and images among it."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", harmless(self.text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageProgress(_Said):
     """The progress of a stage: a line of text, and ``done`` of ``total`` bytes if that is known."""
 
     cell: str
     stage: Stage
-    text: str
     done: int | None = None
     total: int | None = None
     quiet: bool = False
@@ -111,11 +121,10 @@ class StageProgress:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StageFinished:
+class StageFinished(_Said):
     cell: str
     stage: Stage
     seconds: float
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,10 +133,9 @@ class CellFinished:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Note:
+class Note(_Said):
     """Something worth saying that belongs to no stage; ``cell`` is empty if it concerns all."""
 
-    text: str
     cell: str = ""
     warning: bool = False
 

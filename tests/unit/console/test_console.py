@@ -216,3 +216,15 @@ def test_a_long_list_is_one_document_with_an_entry_a_line(capsys) -> None:
     ]
     print_json_rows({"cells": []}, "cells")
     assert json.loads(capsys.readouterr().out) == {"cells": []}
+
+
+def test_what_foreign_lines_say_is_not_obeyed() -> None:
+    """Neither by a terminal nor by GitHub, which looks for its commands behind blanks, too."""
+    said = ("\x1b]52;c;AAAA\x07\u202ex", "::add-mask::a", "x ##[add-mask]b", "\tint x = a::b;")
+    event = Note(text="\n".join(said), cell="a")
+    error = CommandError("\x1b[2J", command=["make", said[0]], returncode=2, tail=said, hint="\n::error::x")
+    for text in (event.text, error_text(error), failure_text(result(CellOutcome.FAILED, error=error))):
+        assert not [c for c in text if not c.isprintable() and c not in "\n\t"]
+        assert "##[" not in text
+        assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
+        assert said[-1] in text

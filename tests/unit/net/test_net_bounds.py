@@ -118,6 +118,37 @@ def test_nor_a_bomb() -> None:
         client().get(f"http://{host}/")
 
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+NOTHING = b"\x1f\x8b\x08" + bytes(7)  # the head of a gzip file; then blocks of no bytes
+
+
+@pytest.mark.usefixtures("grown")
+@pytest.mark.parametrize(
+    ("start", "again"),
+    [
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (CHUNKED, b"T: x\r\n"),
+        (ENDLESS % (200, b"Content-Encoding: gzip\r\n") + NOTHING, b"\x00\x00\x00\xff\xff"),
+    ],
+    ids=["continue", "trailers", "gzip"],
+)
+def test_what_is_no_body_has_an_end(start: bytes, again: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "AROUND", 1 << 20)
+    sent = 0
+
+    def speak(connection: socket.socket) -> None:
+        nonlocal sent
+        connection.sendall(start)
+        for _ in range(100):
+            connection.sendall(again * ((1 << 20) // len(again)))
+            sent += 1  # MiB
+
+    once = Client(retries=0, backoff=0.01)
+    with speaking(speak) as host, pytest.raises(requests.RequestException):
+        assert not once.get(f"http://{host}/").content
+    assert sent < 50
+
+
 def dripping(in_headers: bool) -> Speak:
     def speak(connection: socket.socket) -> None:
         connection.sendall(
