@@ -21,7 +21,6 @@ _CONTENTS = {
     "rootfs": "operating systems put together from them",
     "apt": "package lists of Debian's archives",
     "pages": "lists of package indexes, asked for again each time",
-    "wheelmeta": "metadata of wheels",
     "basemeta": "metadata of bases in registries",
     "configs": "configs of images that are in a repository to push to",
     "pythons": "standalone Pythons, as downloaded",
@@ -30,7 +29,7 @@ _CONTENTS = {
     "made": "digests of images that were made here",
     "received": "layers that engines have",
     "probe": "the one-file probe",
-    "wheelfacts": "values read deep inside wheels",
+    "wheelfacts": "metadata of wheels, and values read in them",
     "lockfail": "cells that could not be locked, and why",
     "up": "matrices of rtbuild up",
 }

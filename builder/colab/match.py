@@ -15,8 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from builder.errors import PackageIndexError
-from builder.facts.assigned import assignments
-from builder.facts.wheelmeta import read_listed
+from builder.facts.wheelread import read_wheel
 from builder.index import target as targets
 from builder.lock.sources import sdist_version
 from builder.model import Compilation
@@ -222,7 +221,7 @@ class _Asker:
                 file=best,
                 detail=f"Colab's has CUDA inside; the index has it beside, as {' and '.join(plugins)}",
             )
-        declared = self._declared(package, best)
+        declared = self._declared(best)
         if declared != str(wanted):
             says = f"says {declared}" if declared else "does not say for which CUDA it is"
             return _no(package, "other-build", f"the index's wheel of {wanted.public} {says}")
@@ -279,11 +278,9 @@ class _Asker:
         place = f"Python {self.target.python}, {self.target.machine}, glibc {self.target.glibc}"
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
 
-    def _declared(self, package: PipPackage, file: IndexFile) -> str | None:
+    def _declared(self, file: IndexFile) -> str | None:
         """The version in the package's own code, with its CUDA: ``2.6.0+cu124``."""
-        member = f"{package.key.replace('-', '_')}/version.py"
-        remote = read_listed(file, self.index.client, member)
-        said = assignments(remote.member(member) or b"").get("__version__")
+        said = read_wheel(file, self.index.client).values.get("version")
         return said if isinstance(said, str) else None
 
 

@@ -1,7 +1,7 @@
 """Members of frameworks' wheels that have deciding values, and the readers of these members.
 
-``check --read`` reads the small ones (:mod:`.wheel`); a refresh of the facts and ``check --read --deep`` read
-all of these, each value from the first member that tells it.
+``check --read`` reads small ones, a refresh of the facts and ``check --read --deep`` nearly all of them; each
+value is of the first member that tells it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any
 
 from builder.facts import binary
 from builder.facts.assigned import assignments, version_text
-from builder.facts.elf import Needs, needs_of
-from builder.facts.versions import canonical, more_exact
+from builder.facts.elf import needs_of
+from builder.facts.told import Kind
+from builder.facts.versions import more_exact
+from builder.index.target import wheel_name
 
 Values = dict[str, Any]
-"""``cuda``, ``cudnn``, ``numpy_abi``, ``glibc``: text; ``architectures``: tuple of text; ``gpu``: bool. An
-absent value was not told."""
+"""``cuda``, ``cudnn``, ``numpy_abi``, ``version``, ``glibc``, ``linked_glibc``: text; ``architectures``,
+``needed``: several texts; ``gpu``: bool. An absent value was not told."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +36,27 @@ class WheelPart:
     """Packed bytes of it that are enough, if the whole would be too much."""
     largest: int | None = None
     """It is left out if it has more packed bytes: the value lies too deep in it."""
-    other: bool = False
-    """True if it is read of another wheel of the same release, because both are too much of one."""
+    kinds: tuple[Kind, ...] = ("deep",)
+    """Readings that look for it. What is too much for one wheel is in ``other``, of a second one."""
+    since: tuple[int, int] = (0, 0)
+    before: tuple[int, int] = (1 << 31, 0)
+    """Releases of which a small reading looks for it: in others the whole directory would be read in vain."""
     gpu_only: bool = False
     """True if it is of no use in a wheel that says that it has no CUDA."""
 
 
-def parts_of(distribution: str, *, other: bool = False) -> tuple[WheelPart, ...]:
-    """The parts to read of a distribution's wheel, in the order in which they are believed."""
-    name = canonical(distribution)
-    for pattern, parts in _PARTS.items():
-        if re.fullmatch(pattern, name):
-            return tuple(part for part in parts if part.other is other)
-    return ()
+def parts_of(file: str, kind: Kind) -> tuple[WheelPart, ...]:
+    """The parts to read of the wheel with this file name, in the order in which they are believed."""
+    wheel = wheel_name(file)
+    if wheel is None:
+        return ()
+    name, release = wheel.name, wheel.version.release[:2]
+    parts = next((parts for pattern, parts in _PARTS.items() if re.fullmatch(pattern, name)), ())
+    return tuple(
+        part
+        for part in parts
+        if kind in part.kinds and (kind != "small" or part.since <= release < part.before)
+    )
 
 
 def _architectures(listed: Any) -> tuple[str, ...]:
@@ -56,16 +66,6 @@ def _architectures(listed: Any) -> tuple[str, ...]:
         if isinstance(arch, str):
             found |= dict.fromkeys([arch.replace("compute_", "sm_"), arch])
     return tuple(found)
-
-
-def values_of(distribution: str, members: Mapping[str, bytes]) -> Values:
-    """The values in members of a wheel, each from the first part that has it."""
-    found: Values = {}
-    for part in (*parts_of(distribution), *parts_of(distribution, other=True)):
-        for name, content in members.items():
-            if re.fullmatch(part.pattern, name):
-                add(found, part.read(content))
-    return found
 
 
 def add(known: Values, found: Values) -> tuple[str, ...]:
@@ -188,34 +188,43 @@ def _ctranslate2(content: bytes) -> Values:
 
 
 def _linked(content: bytes) -> Values:
+    """What a library is linked with: cuDNN's major version is in the name of its library."""
     linked = needs_of(content)
-    return _told(cudnn=linked_cudnn(linked) if linked else None)
-
-
-def linked_cudnn(linked: Needs) -> str | None:
-    """The major version of the cuDNN that a library is linked with, out of that library's name."""
+    if linked is None:
+        return {}
     found = {m[1] for name in linked.libraries if (m := re.fullmatch(r"libcudnn\.so\.(\d+)", name))}
-    return found.pop() if len(found) == 1 else None
+    return _told(
+        cudnn=found.pop() if len(found) == 1 else None,
+        needed=sorted(name for name in linked.libraries if re.match(r"lib(cu|nvrtc)\w+\.so\.", name)),
+        linked_glibc=linked.glibc,
+    )
 
 
 _MIB = 1 << 20
 _CODE, _ABI = ("architectures",), ("numpy_abi",)
+_BOTH: tuple[Kind, ...] = ("small", "deep")
+_TENSORRT = r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so"
 _TENSORFLOW = (
     WheelPart(
         r"(?:.*/)?tensorflow(?:_core)?/python/platform/build_info\.py",
         _build_info,
         ("gpu", "cuda", "cudnn", "architectures"),
+        kinds=_BOTH,
     ),
     WheelPart(
         r".*/local_config_cuda/cuda/cuda/cuda_config\.h",
         _cuda_config,
         ("cuda", "cudnn", "architectures"),
+        kinds=_BOTH,
+        before=(2, 3),
         gpu_only=True,
     ),
     WheelPart(
         r".*/include/external/cuda_cudnn/include/cudnn_version\.h",
         _cudnn_header,
         ("cudnn patch",),
+        kinds=_BOTH,
+        since=(2, 18),
         gpu_only=True,
     ),
     WheelPart(r".*/numpy_include/numpy/_numpyconfig\.h", _numpy_header, _ABI),
@@ -230,27 +239,34 @@ _TENSORFLOW = (
     ),
 )
 _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
-    r"tensorflow(-gpu)?": _TENSORFLOW,
+    r"tensorflow(-gpu|-cpu)?": _TENSORFLOW,
     r"torch": (
-        WheelPart(r"torch/version\.py", _version_module, ("gpu", "cuda")),
+        WheelPart(r"torch/version\.py", _version_module, ("gpu", "cuda"), kinds=_BOTH),
+        WheelPart(r"torch/lib/libtorch_global_deps\.so", _linked, ("needed",), kinds=("small",)),
         WheelPart(r"torch/lib/libtorch_python\.so", _torch_python, ("architectures", "numpy_abi", "cudnn")),
     ),
+    r"torch\w+": (WheelPart(r"torch\w+/version\.py", _version_module, ("version",), kinds=("small",)),),
     r"jax-cuda\d+-plugin": (
-        WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn")),
-        WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE),
+        WheelPart(r"jax_cuda\d+_plugin/_versions\.so", _jax, ("cuda", "cudnn"), kinds=_BOTH),
+        WheelPart(r"jax_cuda\d+_plugin/_prng\.so", _fatbin, _CODE, kinds=_BOTH),
     ),
     r"onnxruntime-gpu": (
-        WheelPart(r"onnxruntime/capi/build_and_package_info\.py", _version_module, ("cuda", "cudnn")),
-        WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, other=True),
-        WheelPart(r"onnxruntime/capi/libonnxruntime_providers_tensorrt\.so", _linked, ("cudnn",)),
+        WheelPart(
+            r"onnxruntime/capi/build_and_package_info\.py", _version_module, ("cuda", "cudnn"), kinds=_BOTH
+        ),
+        WheelPart(r"onnxruntime/capi/onnxruntime_pybind11_state\..*\.so", _numpy, _ABI, kinds=("other",)),
+        WheelPart(_TENSORRT, _linked, ("cudnn",)),
+        WheelPart(_TENSORRT, _linked, ("needed",), kinds=("small",)),
         WheelPart(r"onnxruntime/capi/libonnxruntime_providers_cuda\.so", _fatbin, _CODE, most=16 * _MIB),
     ),
     r"paddlepaddle-gpu": (
-        WheelPart(r"paddle/version(?:/__init__)?\.py", _version_module, ("gpu", "cuda", "cudnn")),
+        WheelPart(
+            r"paddle/version(?:/__init__)?\.py", _version_module, ("gpu", "cuda", "cudnn"), kinds=_BOTH
+        ),
         WheelPart(r"paddle/libs/libwarpctc\.so", _glibc, ("glibc",)),
     ),
     r"ctranslate2": (
-        WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, other=True),
+        WheelPart(r"ctranslate2/_ext\..*\.so", _numpy, _ABI, most=15 * _MIB, kinds=("other",)),
         WheelPart(
             r"ctranslate2\.libs/libctranslate2-.*",
             _ctranslate2,
@@ -259,7 +275,7 @@ _PARTS: Mapping[str, tuple[WheelPart, ...]] = {
         ),
     ),
     r"cupy-cuda\d+x?": (
-        WheelPart(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",)),
+        WheelPart(r"cupy/\.data/_wheel\.json", _cupy, ("cuda",), kinds=_BOTH),
         WheelPart(r"cupy/random/_generator_api\..*\.so", _fatbin, _CODE),
         WheelPart(r"cupy/cuda/(?:cub|thrust)\..*\.so", _fatbin, _CODE, most=12 * _MIB),
     ),

@@ -12,8 +12,8 @@ from typing import Any
 
 from builder import resources
 from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_pinned
+from builder.facts.told import kept, place_of
 from builder.facts.versions import canonical, requirement
-from builder.facts.wheelcache import cached_truth
 from builder.files import read_cached, write_cached
 from builder.model import Cell, Pinned, RegistryBase, Wheel
 from builder.oci.spec import parse_reference
@@ -31,8 +31,7 @@ class Memory:
     def __init__(self, *, mirrors: Mapping[str, str] | None = None, cache: Path | None = None) -> None:
         """``mirrors`` as :class:`Registry` has them: an answer holds for the place that gave it."""
         folder = cache or resources.cache()
-        self.wheel_folder = folder / "wheelmeta"
-        self.deep_folder = folder / "wheelfacts"
+        self.wheel_folder = folder / "wheelfacts"
         self._base_folder = folder / "basemeta"
         self._mirrors = dict(mirrors or {})
         self._wheels: dict[str, WheelTruth | None] = {}
@@ -54,17 +53,19 @@ class Memory:
 
     def wheel(self, wheel: Wheel) -> WheelTruth | None:
         if wheel.sha256 not in self._wheels:
-            known = cached_truth(wheel.file, wheel.sha256, cache=self.wheel_folder)
-            self._wheels[wheel.sha256] = self._deep(known) if known is not None else None
+            self._wheels[wheel.sha256] = self._recall(wheel)
         return self._wheels[wheel.sha256]
 
-    def _deep(self, known: WheelTruth) -> WheelTruth:
-        """The truth with what a deep reading of the same wheel told, if there was one."""
-        from builder.facts.told import kept, place_of
-        from builder.facts.wheel import with_deep
+    def _recall(self, wheel: Wheel) -> WheelTruth | None:
+        """The truth by a small reading of this very wheel, and a deep one if there was one."""
+        told = kept(place_of(wheel.sha256, "small", self.wheel_folder))
+        if told is None:
+            return None
+        from builder.facts.wheel import truth_of, with_deep  # with all that looks into binaries
 
-        told = kept(place_of(known.sha256, self.deep_folder, "deep"))
-        return with_deep(known, told.values) if told is not None else known
+        truth = truth_of(wheel.file, told, sha256=wheel.sha256)
+        deep = kept(place_of(wheel.sha256, "deep", self.wheel_folder))
+        return with_deep(truth, deep.values) if deep is not None else truth
 
     def base(self, reference: str, platform: str) -> BaseTruth | None:
         key = (reference, platform)

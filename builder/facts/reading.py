@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 from builder.errors import ImageMissingError, RtbuildError
 from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.availability import Files, page
-from builder.facts.deep import read_deep
 from builder.facts.memory import Memory, base_reference, framework_wheels, together
 from builder.facts.unlocked import choose, distributions
 from builder.facts.versions import canonical
-from builder.facts.wheel import with_deep
-from builder.facts.wheelmeta import truth_of_wheel
+from builder.facts.wheel import truth_of, with_deep
+from builder.facts.wheelread import read_wheel
 from builder.model import Cell, Pinned, Wheel
 
 if TYPE_CHECKING:
@@ -153,14 +152,15 @@ def _wheel(
     if not offered:
         return known, (f"{wheel.file} with the locked hash is no longer on the package index",), 0
     file = offered[0]
-    unread: tuple[str, ...] = ()
+    unread: list[str] = []
     size = 0
     if known is None:
         locked = replace(file, sha256=wheel.sha256 or None, size=wheel.size)
-        known, remote = truth_of_wheel(locked, index.client, cache=memory.wheel_folder)
-        unread, size = remote.unknown, remote.transferred
+        told = read_wheel(locked, index.client, cache=memory.wheel_folder)
+        known = truth_of(file.name, told, sha256=locked.sha256)
+        unread, size = told.unread, told.transferred
     if deep:
-        told = read_deep(file, known.name, index.client, cache=memory.deep_folder)
-        unread += tuple(f"{file.name}: {reason}" for reason in told.unread)
-        known, size = with_deep(known, told.values), size + told.transferred
-    return replace(known, yanked=file.yanked), unread, size
+        told = read_wheel(file, index.client, "deep", cache=memory.wheel_folder)
+        known = with_deep(known, told.values)
+        unread, size = unread + told.unread, size + told.transferred
+    return replace(known, yanked=file.yanked), tuple(f"{file.name}: {reason}" for reason in unread), size

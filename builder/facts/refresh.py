@@ -18,8 +18,8 @@ from builder.facts.base import TAG
 from builder.facts.edit import Change, Origin, Plain
 from builder.facts.tables import FRAMEWORKS
 from builder.facts.versions import canonical, key, requirement, short
-from builder.facts.wheel import truth_from_members
-from builder.facts.wheelmeta import read_listed
+from builder.facts.wheel import metadata_of
+from builder.facts.wheelread import read_wheel
 from builder.index.target import environment
 
 if TYPE_CHECKING:
@@ -123,11 +123,11 @@ def _companion(
         return
     files = {file.name: file for file in listed}
     for version, name in wanted.items():
-        metadata = read_listed(files[name], index.client).metadata if name in files else None
+        metadata = read_wheel(files[name], index.client, "metadata").metadata if name in files else None
         if metadata is None:
             found.note(f"{name} was not read")
             continue
-        asked = [requirement(text) for text in truth_from_members(name, metadata, {}).requires or ()]
+        asked = [requirement(text) for text in metadata_of(metadata).requires]
         lines += [
             f"{version} {canonical(one.name)}{one.specifier}"
             for one in asked

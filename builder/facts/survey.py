@@ -19,9 +19,9 @@ from packaging.version import Version
 
 from builder.facts.assemble import Raw, WheelRelease, releases, total
 from builder.facts.availability import pages
-from builder.facts.deep import read_deep
 from builder.facts.families import FAMILIES, Family
 from builder.facts.told import Kind, Told
+from builder.facts.wheelread import read_wheel
 
 if TYPE_CHECKING:
     from builder.index.client import Index
@@ -304,5 +304,4 @@ class _Reader:
     def _one(self, job: Job) -> Told | None:
         if self._found.transferred > self._budget.bytes or time.monotonic() > self._end:
             return None
-        name = job.release.distribution
-        return read_deep(job.file, name, self._index.client, kind=job.kind, cache=self._cache)
+        return read_wheel(job.file, self._index.client, job.kind, cache=self._cache)

@@ -1,4 +1,4 @@
-"""Results of deep readings of wheels, kept in the user's cache by the wheel's hash. Asks no network."""
+"""Results of readings of wheels, kept in the user's cache by the wheel's hash. Asks no network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from builder import resources
 from builder.files import read_cached, write_cached
 
 _SCHEMA = 1
-Kind = Literal["deep", "other", "metadata"]
+Kind = Literal["small", "deep", "other", "metadata"]
 """``other``: the parts that are read of a second wheel; ``metadata``: none."""
 
 
@@ -32,8 +32,9 @@ class Told:
     transferred: int = 0
 
 
-def place_of(sha256: str | None, cache: Path | None, kind: Kind) -> Path | None:
-    if sha256 is None:
+def place_of(sha256: str | None, kind: Kind, cache: Path | None = None) -> Path | None:
+    """The file of one reading, below ``cache`` or the user's; None for a wheel without a hash."""
+    if not sha256:
         return None
     return (cache or resources.cache() / "wheelfacts") / sha256[:2] / f"{sha256}.{kind}.json"
 

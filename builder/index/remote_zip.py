@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -48,32 +48,29 @@ class RemoteZip:
     transferred: int = 0
     _end: bytes = field(default=b"", repr=False)
 
-    def members(
-        self, names: Sequence[str], optional: Collection[str] = ()
-    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """Contents of the members that could be read, and the reasons why others could not.
+    def find(
+        self, patterns: Sequence[str], *, first: bool = False
+    ) -> tuple[dict[str, list[ZipEntry]], str | None]:
+        """The entries by the pattern that their whole name matches, and why not all of them were seen.
 
-        ``optional`` members are read after the others, and fail without a reason.
-
-        Raises:
-            UnknownError: Not even the directory could be found.
-        """
-        entries, why = self._find(names, optional)
-        found: dict[str, bytes] = {}
-        for name in sorted(entries, key=lambda name: (name in optional, list(names).index(name))):
-            try:
-                found[name] = self._content(entries[name])
-            except UnknownError as problem:
-                why = why if name in optional else (*why, str(problem))
-        return found, why
-
-    def entries(self) -> tuple[ZipEntry, ...]:
-        """The whole directory.
+        With ``first`` no more of the directory is read than holds one for each pattern.
 
         Raises:
-            UnknownError: It could not be read, or takes more than the limit.
+            UnknownError: None of them was found, because the directory could not be read.
         """
-        return tuple(self._entries())
+        found: dict[str, list[ZipEntry]] = {pattern: [] for pattern in patterns}
+        try:
+            for entry in self.entries():
+                for pattern, entries in found.items():
+                    if re.fullmatch(pattern, entry.name):
+                        entries.append(entry)
+                if first and all(found.values()):
+                    break
+        except UnknownError as problem:
+            if not any(found.values()):
+                raise
+            return found, str(problem)
+        return found, None
 
     def content(self, entry: ZipEntry, most: int | None = None) -> bytes:
         """A member unpacked, or the beginning of it that ``most`` packed bytes hold.
@@ -81,34 +78,28 @@ class RemoteZip:
         Raises:
             UnknownError: It is not where the directory says, or does not unpack, or the limit is reached.
         """
-        if most is None or entry.packed <= most:
-            return self._content(entry)
-        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + most)
-        packed = _packed(data, entry.name)
+        length = entry.packed if most is None else min(entry.packed, most)
+        # the local header repeats the name and may carry another extra field, hence the room
+        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + length, cut=True)
+        packed = _packed(data, entry.name)[: entry.packed]
+        if len(packed) < length:
+            raise UnknownError(f"{entry.name} is cut short")
         try:
             unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-            return packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
+            content = packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
         except zlib.error as problem:
             raise UnknownError(f"{entry.name} does not unpack") from problem
+        whole = length == entry.packed
+        if entry.method not in {0, 8} or (whole and zlib.crc32(content) != entry.crc):
+            raise UnknownError(f"{entry.name} does not have the checksum that its directory gives")
+        return content
 
-    def _find(
-        self, names: Sequence[str], optional: Collection[str]
-    ) -> tuple[dict[str, ZipEntry], tuple[str, ...]]:
-        entries: dict[str, ZipEntry] = {}
-        try:
-            for entry in self._entries():
-                if entry.name in names:
-                    entries[entry.name] = entry
-                    if len(entries) == len(names):
-                        break
-        except UnknownError as problem:
-            if not entries:
-                raise
-            return entries, () if set(names) <= {*entries, *optional} else (str(problem),)
-        return entries, ()
+    def entries(self) -> Iterator[ZipEntry]:
+        """Entries of the directory, from its start, then from its end; each part is read when needed.
 
-    def _entries(self) -> Iterator[ZipEntry]:
-        """Entries of the directory, from its start, then from its end; each part is read when needed."""
+        Raises:
+            UnknownError: It could not be read, or not within the limit.
+        """
         self._end, total = self._get(f"bytes=-{TAIL}", None, TAIL)
         start, length = _directory(self._end, total)
         first = total - len(self._end)
@@ -133,21 +124,6 @@ class RemoteZip:
     def _part(self, start: int, length: int, first: int) -> bytes:
         """The part of the directory in the tail that was read already."""
         return self._end[: max(0, start + length - first)]
-
-    def _content(self, entry: ZipEntry) -> bytes:
-        # the local header repeats the name and may carry another extra field, hence the room
-        data = self._range(entry.offset, 30 + len(entry.name.encode()) + 512 + entry.packed, cut=True)
-        packed = _packed(data, entry.name)[: entry.packed]
-        if len(packed) < entry.packed:
-            raise UnknownError(f"{entry.name} is cut short")
-        try:
-            unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-            content = packed if entry.method == 0 else unpacker.decompress(packed, UNPACKED)
-        except zlib.error as problem:
-            raise UnknownError(f"{entry.name} does not unpack") from problem
-        if entry.method not in {0, 8} or zlib.crc32(content) != entry.crc:
-            raise UnknownError(f"{entry.name} does not have the checksum that its directory gives")
-        return content
 
     def _range(self, start: int, length: int, *, cut: bool = False) -> bytes:
         if length <= 0:

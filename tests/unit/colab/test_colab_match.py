@@ -12,6 +12,7 @@ from builder.colab.match import further_indexes, match_packages
 from builder.colab.parse import parse_freeze
 from builder.colab.runtimes import read_runtime
 from builder.errors import CellError, PackageIndexError
+from builder.facts.told import Told
 from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.matrix import load
@@ -147,11 +148,8 @@ PLAIN = wheel("torch-2.6.0", "cp311-cp311-manylinux1_x86_64")
     ],
 )
 def test_a_wheel_without_a_label_is_believed_by_its_own_code(monkeypatch, said, requirement, index):
-    class Read:
-        def member(self, _name):
-            return f"__version__ = '{said}'\n".encode()
-
-    monkeypatch.setattr(matching, "read_listed", lambda *_, **__: Read())
+    told = Told(file=PLAIN.name, values={"version": said})
+    monkeypatch.setattr(matching, "read_wheel", lambda *_: told)
     labelled = wheel("torch-2.6.0+cu124", "cp311-cp311-linux_x86_64")
     found = one(TORCH, [PLAIN], {"https://wheels.invalid/whl/cu124": {"torch": [labelled]}})
     assert (found.requirement, found.index) == (requirement, index)

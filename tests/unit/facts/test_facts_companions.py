@@ -20,8 +20,8 @@ def read(monkeypatch: pytest.MonkeyPatch, requires: str) -> Refresh:
     listed = [SimpleNamespace(name=WHEELS["0.99.0"][0])]
     index: Any = SimpleNamespace(offers=lambda _name: listed, client=None)
     text = f"Metadata-Version: 2.1\nName: torchvision\nVersion: 0.99.0\nRequires-Dist: {requires}\n"
-    remote = SimpleNamespace(metadata=text.encode())
-    monkeypatch.setattr(refresh, "read_listed", lambda _file, _client: remote)
+    told = SimpleNamespace(metadata=text)
+    monkeypatch.setattr(refresh, "read_wheel", lambda _file, _client, _kind: told)
     found = Refresh()
     refresh._companion(0, ROW, WHEELS, index, found)
     return found

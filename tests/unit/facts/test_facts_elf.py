@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from builder.facts import Outcome, Truth, WheelTruth, check, summary
 from builder.facts.elf import Needs, needs_of
-from builder.facts.wheel import truth_from_members
+from builder.facts.inside import parts_of
+from builder.facts.told import Told
+from builder.facts.wheel import truth_of as truth_of_reading
 
 ORT = "onnxruntime_gpu-1.99.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
 LIBRARY = "onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
@@ -76,8 +79,9 @@ def test_a_part_of_a_library_is_none(length: int) -> None:
 
 
 def truth_of(*needed: str, glibc: tuple[str, ...] = ()) -> WheelTruth:
-    members = {LIBRARY: library(*needed, glibc=glibc)}
-    return truth_from_members(ORT, b"Name: x\n", members, sha256="a" * 64)
+    (linked,) = (part for part in parts_of(ORT, "small") if re.fullmatch(part.pattern, LIBRARY))
+    told = Told(file=ORT, metadata="Name: x\n", values=linked.read(library(*needed, glibc=glibc)))
+    return truth_of_reading(ORT, told, sha256="a" * 64)
 
 
 def test_a_wheel_tells_what_it_is_linked_with() -> None:

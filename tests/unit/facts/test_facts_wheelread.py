@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import requests
 
-from builder.facts.wheelmeta import read_listed, truth_of_wheel
+from builder.facts.wheel import truth_of
+from builder.facts.wheelread import read_wheel
 from builder.index import remote_zip
 from builder.index.simple_api import IndexFile
 from builder.net.http import Client
@@ -28,6 +29,7 @@ Requires-Dist: numpy; extra == "opt"
 
 A description. Requires-Dist: nothing
 """
+HEAD = METADATA.decode().partition("\n\n")[0]
 VERSION = b"from typing import Optional\n__version__ = '2.9.1+cu128'\ncuda: Optional[str] = '12.8'\n"
 
 
@@ -140,9 +142,14 @@ def client():
     return Client(retries=0)
 
 
+def truth_of_wheel(file: IndexFile, client: Client, cache):
+    told = read_wheel(file, client, cache=cache)
+    return truth_of(file.name, told, sha256=file.sha256), told
+
+
 def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
     server = serve()
-    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
+    truth, told = truth_of_wheel(listed(server.url), client, cache=tmp_path)
     assert (truth.name, truth.version, truth.cuda, truth.cudnn) == (
         "torch",
         "2.9.1+cu128",
@@ -153,18 +160,18 @@ def test_truth_of_a_wheel(serve, client, tmp_path) -> None:
     assert truth.tags == ("cp312-cp312-manylinux_2_28_x86_64",)
     assert len(truth.requires) == 2
     assert truth.gpu is True
-    assert remote.unknown == ()
-    assert remote.members["torch/version.py"] == VERSION
-    assert 0 < remote.transferred < len(server.content)
+    assert told.unread == []
+    assert told.read == dict.fromkeys(("gpu", "cuda", "version"), "torch/version.py")
+    assert 0 < told.transferred < len(server.content)
 
 
 @pytest.mark.parametrize("version_at", [3, 3000, 7000, 11_000])
 def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_path, version_at) -> None:
     server = serve(wheel(12_000, version_at=version_at))
-    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
-    assert remote.transferred <= remote_zip.LIMIT
-    if remote.unknown:
-        assert "is larger than what is read of one" in remote.unknown[0]
+    truth, told = truth_of_wheel(listed(server.url), client, cache=tmp_path)
+    assert told.transferred <= remote_zip.LIMIT
+    if told.unread:
+        assert "is larger than what is read of one" in told.unread[0]
         assert truth.cuda is None
     else:
         assert truth.cuda == "12.8"
@@ -174,39 +181,39 @@ def test_a_directory_of_a_megabyte_stays_within_the_limit(serve, client, tmp_pat
 def test_the_metadata_sibling_is_used_and_its_hash_checked(serve, client, tmp_path) -> None:
     server = serve()
     good = hashlib.sha256(METADATA).hexdigest()
-    remote = read_listed(listed(server.url, metadata=good), client, cache=tmp_path)
-    assert remote.metadata == METADATA
+    told = read_wheel(listed(server.url, metadata=good), client, "metadata", cache=tmp_path)
+    assert told.metadata == HEAD
     assert server.asked == [f"/files/{FILE}.metadata"]
-    wrong = read_listed(listed(server.url, metadata="0" * 64), client, cache=tmp_path)
-    assert wrong.metadata == METADATA
+    wrong = read_wheel(listed(server.url, metadata="0" * 64), client, "metadata", cache=tmp_path)
+    assert wrong.metadata == HEAD
     assert f"/files/{FILE}" in server.asked  # from the wheel itself instead
 
 
 def test_a_sibling_that_is_not_there_after_all(serve, client, tmp_path) -> None:
     server = serve()
     server.fault = "no sibling"
-    remote = read_listed(listed(server.url, metadata=True), client, cache=tmp_path)
-    assert remote.metadata == METADATA
+    told = read_wheel(listed(server.url, metadata=True), client, "metadata", cache=tmp_path)
+    assert told.metadata == HEAD
 
 
 def test_what_was_read_once_is_not_read_again(serve, client, tmp_path) -> None:
     server = serve()
     sha256 = hashlib.sha256(server.content).hexdigest()
-    first, _ = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
+    first, _ = truth_of_wheel(listed(server.url, sha256=sha256), client, tmp_path)
     asked = len(server.asked)
-    again, remote = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
+    again, told = truth_of_wheel(listed(server.url, sha256=sha256), client, tmp_path)
     assert again == first
-    assert (remote.transferred, len(server.asked)) == (0, asked)
+    assert (told.transferred, len(server.asked)) == (0, asked)
     next(tmp_path.rglob("*.json")).write_text("{damaged")
-    assert truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)[0] == first
+    assert truth_of_wheel(listed(server.url, sha256=sha256), client, tmp_path)[0] == first
 
 
 def test_redirects_are_followed(serve, client, tmp_path) -> None:
     server = serve()
     server.fault = "redirect"
-    truth, remote = truth_of_wheel(listed(server.url), client, cache=tmp_path)
+    truth, told = truth_of_wheel(listed(server.url), client, tmp_path)
     assert truth.cuda == "12.8"
-    assert remote.unknown == ()
+    assert told.unread == []
 
 
 @pytest.mark.parametrize(
@@ -228,11 +235,11 @@ def test_a_server_that_spoils_it_makes_it_unknown_with_the_reason(
     server = serve()
     server.fault = fault
     sha256 = hashlib.sha256(server.content).hexdigest()
-    truth, remote = truth_of_wheel(listed(server.url, sha256=sha256), client, cache=tmp_path)
+    truth, told = truth_of_wheel(listed(server.url, sha256=sha256), client, tmp_path)
     assert (truth.cuda, truth.cudnn, truth.gpu, truth.requires) == (None, None, None, ())
-    assert len(remote.unknown) == 1
-    assert reason in remote.unknown[0] or fault == "short"  # requests may notice first
-    assert remote.transferred < len(server.content)
+    assert len(told.unread) == 1
+    assert reason in told.unread[0] or fault == "short"  # requests may notice first
+    assert told.transferred < len(server.content)
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -240,29 +247,29 @@ def test_a_zip_that_is_no_wheel(serve, client, tmp_path) -> None:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         archive.writestr("hello.txt", "no wheel")
-    _, remote = truth_of_wheel(listed(serve(out.getvalue()).url), client, cache=tmp_path)
-    assert "holds no torch-2.9.1.dist-info/METADATA" in remote.unknown[0]
+    _, told = truth_of_wheel(listed(serve(out.getvalue()).url), client, cache=tmp_path)
+    assert "it holds no METADATA" in told.unread[0]
 
 
 def test_a_size_that_the_index_does_not_give(serve, client, tmp_path) -> None:
     server = serve()
-    _, remote = truth_of_wheel(listed(server.url, size=12), client, cache=tmp_path)
-    assert "the index says 12" in remote.unknown[0]
+    _, told = truth_of_wheel(listed(server.url, size=12), client, cache=tmp_path)
+    assert "the index says 12" in told.unread[0]
 
 
 def test_a_server_that_is_not_there(client, tmp_path) -> None:
-    truth, remote = truth_of_wheel(listed(f"http://127.0.0.1:9/{FILE}"), client, cache=tmp_path)
+    truth, told = truth_of_wheel(listed(f"http://127.0.0.1:9/{FILE}"), client, tmp_path)
     assert truth.cuda is None
-    assert remote.unknown
+    assert told.unread
 
 
 def test_a_damaged_member_is_not_believed(serve, client, tmp_path) -> None:
     content = bytearray(wheel())
     at = content.find(b"PK\x03\x04", content.find(b"torch/version.py") - 64)
     content[at + 30 + len("torch/version.py") + 12] ^= 0xFF
-    truth, remote = truth_of_wheel(listed(serve(bytes(content)).url), client, cache=tmp_path)
+    truth, told = truth_of_wheel(listed(serve(bytes(content)).url), client, tmp_path)
     assert truth.cuda is None
-    assert "torch/version.py" in remote.unknown[0]
+    assert "torch/version.py" in told.unread[0]
     assert truth.requires_python == ">=3.10"
 
 

@@ -1,0 +1,122 @@
+"""Reading values of a wheel on its server, by HTTP ranges.
+
+``check --read`` reads at most 1 MiB of a wheel: its metadata and small members. A deep reading has 16 MiB,
+down to the code in its libraries. Values (:mod:`.inside`) are kept in the user's cache by the wheel's hash:
+an interrupted refresh continues, and nothing is read twice.
+
+The metadata file beside a wheel is used if the index offers one: PEP 658 and PEP 714, now in
+https://packaging.python.org/en/latest/specifications/simple-repository-api/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import requests
+
+from builder.facts.inside import WheelPart, add, parts_of
+from builder.facts.told import Kind, Told, keep, kept, place_of
+from builder.index.remote_zip import DEEP_LIMIT, LIMIT, RemoteZip, UnknownError, ZipEntry, is_html
+from builder.net.http import Client, explain
+
+if TYPE_CHECKING:
+    from builder.index.simple_api import IndexFile
+
+_METADATA = r"[^/]+\.dist-info/METADATA"
+
+
+def read_wheel(file: IndexFile, client: Client, kind: Kind = "small", *, cache: Path | None = None) -> Told:
+    """Read one wheel, or take it from the cache. Nothing that a server does is an error: see ``unread``.
+
+    A wheel without a hash is not kept, and a small reading only if it is complete.
+    """
+    place = place_of(file.sha256, kind, cache)
+    known = kept(place)
+    if known is not None:
+        return known
+    told = Told(file=file.name)
+    limit = DEEP_LIMIT if kind in {"deep", "other"} else LIMIT
+    archive = RemoteZip(url=file.url, session=client, size=file.size, limit=limit)
+    try:
+        told.metadata = _sibling(archive, file.metadata) if file.metadata else None
+        _members(archive, parts_of(file.name, kind), told, small=kind == "small")
+    except UnknownError as problem:
+        told.unread.append(str(problem))
+    except requests.RequestException as problem:
+        told.unread.append(explain(problem))
+        place = None  # a line that broke says nothing about the wheel
+    told.transferred = archive.transferred
+    if place is not None and told.metadata is not None and not (told.unread and kind == "small"):
+        keep(place, told)
+    return told
+
+
+def _sibling(archive: RemoteZip, expected: str | bool) -> str | None:
+    """The metadata file beside the wheel; None if it is not there after all, or differs."""
+    headers = {"Accept-Encoding": "identity"}
+    parts = urlsplit(archive.url)
+    beside = parts._replace(path=f"{parts.path}.metadata", fragment="").geturl()
+    with archive.session.get(beside, stream=True, headers=headers) as answer:
+        if answer.status_code != 200 or is_html(answer):
+            return None
+        content = archive.body(answer, LIMIT // 2)
+    matches = isinstance(expected, bool) or hashlib.sha256(content).hexdigest() == expected
+    return _head(content) if matches and content.startswith(b"Metadata-Version:") else None
+
+
+def _head(metadata: bytes) -> str:
+    """The metadata up to the description."""
+    return re.split(r"\r?\n\r?\n", metadata.decode("utf-8", "replace"), maxsplit=1)[0]
+
+
+def _members(archive: RemoteZip, parts: Sequence[WheelPart], told: Told, *, small: bool) -> None:
+    """Read metadata and parts. In a small reading libraries and data may be missing without a reason.
+
+    Raises:
+        UnknownError: The directory cannot be read.
+    """
+    patterns = [part.pattern for part in parts]
+    if told.metadata is None:
+        patterns.append(_METADATA)
+    if not patterns:
+        return
+    found, why = archive.find(patterns, first=small or not parts)
+    if told.metadata is None:
+        try:
+            told.metadata = _head(archive.content(found[_METADATA][0]))
+        except IndexError:
+            told.unread.append(why or "it holds no METADATA")
+        except UnknownError as problem:
+            told.unread.append(str(problem))
+    needed = [part for part in parts if not small or part.pattern.endswith(r"\.py")]
+    for part in parts:
+        reasons = _part(archive, found[part.pattern], part, told)
+        told.unread += reasons if part in needed else ()
+    if why is not None and not all(found[part.pattern] for part in needed):
+        told.unread.append(why)
+
+
+def _part(archive: RemoteZip, entries: Sequence[ZipEntry], part: WheelPart, told: Told) -> list[str]:
+    """Read one part, if it is there and may have a value that is not known yet; why it could not be read."""
+    if all(name in told.values for name in part.tells) or (part.gpu_only and told.values.get("gpu") is False):
+        return []
+    entry = next((entry for entry in entries if entry.packed <= (part.largest or entry.packed)), None)
+    if entry is None:
+        return []
+    room = archive.limit - archive.transferred - (4 << 10)
+    most = min(part.most or entry.packed, entry.packed)
+    if most > room and part.most is None:
+        return [f"{entry.name} has {entry.packed >> 20} MiB, more than is left to read of one wheel"]
+    try:
+        found = part.read(archive.content(entry, min(most, room)))
+    except UnknownError as problem:
+        return [str(problem)]
+    told.read |= dict.fromkeys(add(told.values, found), entry.name)
+    if min(most, room) < entry.packed:
+        told.beyond += [name for name in part.tells if name not in told.values]
+    return []
