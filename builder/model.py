@@ -314,6 +314,15 @@ class Pinned:
         )
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class DebianPackage:
+    """A package of the distribution that is installed in an image."""
+
+    name: str
+    version: str
+    architecture: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Image:
     """A built image in an engine's store."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
-import fcntl
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from builder.errors import MissingToolError, PackageIndexError
+from builder.model import Deb
 from builder.net.http import redact
+from builder.temporary import locked
 
 _RELEASE_MISSING = re.compile(r"The repository '(\S+) (\S+) (?:In)?Release' does not have a Release file")
 
@@ -40,18 +41,6 @@ class AptSource:
         return f"deb [{' '.join(options)}] {self.uri} {self.suite} main"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Download:
-    """A package that apt would download."""
-
-    uri: str
-    package: str
-    version: str
-    architecture: str
-    sha256: str
-    size: int
-
-
 class Apt:
     """apt with everything of its own below ``folder``, which is kept so that a later update is quick."""
 
@@ -70,8 +59,7 @@ class Apt:
     def alone(self) -> Iterator[None]:
         """Keep other processes out: two apts in one folder would overwrite each other's sources."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / "rtbuild.lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self._folder / "rtbuild.lock"):
             yield
 
     def update(self, sources: Sequence[AptSource]) -> tuple[AptSource, ...]:
@@ -94,8 +82,11 @@ class Apt:
                 raise self._failure("the package lists could not be fetched", done.stderr)
             remaining = kept
 
-    def plan(self, packages: Sequence[str]) -> tuple[Download, ...]:
-        """The downloads that install ``packages`` (names or apt patterns) into an empty system, by name."""
+    def plan(self, packages: Sequence[str], place: Callable[[str], tuple[str, str]]) -> tuple[Deb, ...]:
+        """The downloads that install ``packages`` (names or apt patterns) into an empty system, by name.
+
+        ``place`` gives the archive of an address, and the path in it.
+        """
         done = self._run(
             "install", "--print-uris", "--yes", "-q", "-o", "Acquire::ForceHash=SHA256", "--", *packages
         )
@@ -103,7 +94,8 @@ class Apt:
             # apt explains unmet dependencies on stdout.
             raise self._failure(f"apt cannot install {' '.join(packages)}", done.stdout + done.stderr)
         addresses = (line for line in done.stdout.splitlines() if line.startswith("'"))
-        return tuple(sorted(map(_download, addresses), key=lambda d: (d.package, d.architecture)))
+        debs = (_deb(line, place) for line in addresses)
+        return tuple(sorted(debs, key=lambda deb: (deb.package, deb.architecture)))
 
     def dates(self) -> tuple[int, ...]:
         """The ``Date`` of each Release file, in seconds since 1970."""
@@ -213,7 +205,7 @@ def parse_host_source(line: str) -> HostSource:
     )
 
 
-def _download(line: str) -> Download:
+def _deb(line: str, place: Callable[[str], tuple[str, str]]) -> Deb:
     match = re.fullmatch(
         r"'([^']+)' ([^_ ]+)_([^_ ]+)_([^_ ]+)\.deb (\d+) SHA256:([0-9a-f]{64})", line.strip()
     )
@@ -223,11 +215,13 @@ def _download(line: str) -> Download:
             hint="rtbuild needs apt 2.0 or later, and an archive that lists SHA256",
         )
     uri, package, version, architecture, size, sha256 = match.groups()
-    return Download(
-        uri=unquote(uri),
+    archive, file = place(unquote(uri))
+    return Deb(
         package=package,
         version=unquote(version),
         architecture=architecture,
+        file=file,
         sha256=sha256,
         size=int(size),
+        archive=archive,
     )

@@ -94,22 +94,8 @@ class Debian:
             with apt.alone():
                 own = _PYTHON.get(suite, ("python3",)) if python else ()
                 wanted = [*MINIMUM, *own, *_MERGED_USR.get(suite, ()), *packages]
-                plan = apt.plan(wanted)
-                dates = apt.dates()
-        debs = [
-            Deb(
-                package=item.package,
-                version=item.version,
-                architecture=item.architecture,
-                file=file,
-                sha256=item.sha256,
-                size=item.size,
-                archive=archive,
-            )
-            for item in plan
-            for archive, file in [self._place(item.uri)]
-        ]
-        return RootfsBase(suite=suite, debs=tuple(debs), epoch=max(dates))
+                debs, dates = apt.plan(wanted, self._place), apt.dates()
+        return RootfsBase(suite=suite, debs=debs, epoch=max(dates))
 
     def fetch(
         self,

@@ -57,10 +57,10 @@ class NodeResult:
     """What came of one task on one node."""
 
     exit_code: int
-    verdict: str | None
-    card: str | None
-    """The class of the GPU that the report saw."""
     message: str
+    verdict: str | None = None
+    card: str | None = None
+    """The class of the GPU that the report saw."""
     attached: bool = False
 
 
@@ -92,12 +92,8 @@ def verify_digest(
     staged = _patiently(lambda: read_image(registry, repository, digest))
     there = _patiently(lambda: _verdict_there(registry, staged, card, own))
     if there is not None:
-        return NodeResult(
-            exit_code=EXIT_CODES[there],
-            verdict=there,
-            card=card,
-            message=f"{there}, by a report that is there",
-        )
+        told = f"{there}, by a report that is there"
+        return NodeResult(exit_code=EXIT_CODES[there], message=told, verdict=there, card=card)
     used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
     if used is None:
         raise MissingToolError(
@@ -109,12 +105,8 @@ def verify_digest(
     code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
     if code == PROBE_FAILED or code not in {*EXIT_CODES.values(), 0}:
         tail = text.decode("utf-8", "replace").splitlines()[-5:]
-        return NodeResult(
-            exit_code=PROBE_FAILED,
-            verdict=None,
-            card=None,
-            message=f"{used} ended with {code} and no report" + "".join(f"\n  {line}" for line in tail),
-        )
+        told = "\n  ".join([f"{used} ended with {code} and no report", *tail])
+        return NodeResult(exit_code=PROBE_FAILED, message=told)
     report = printed_report(text.decode("utf-8", "replace")).encode()
     return _report(registry, staged, report, code, card=card, signer=signer)
 
@@ -190,21 +182,10 @@ def _report(
         raise CellError(f"the probe says {verdict} and ended with {code}")
     # the same report at each attempt, of which one may have arrived
     attached = bool(_patiently(lambda: share(registry, staged, reports)))
+    told = f"{verdict} on {seen or 'no GPU'}"
     if wrong_card(card, seen):
-        return NodeResult(
-            exit_code=2,
-            verdict=verdict,
-            card=seen,
-            attached=attached,
-            message=f"the fleet says {card}, and this node has {seen}: mend the fleet file",
-        )
-    return NodeResult(
-        exit_code=code,
-        verdict=verdict,
-        card=seen,
-        attached=attached,
-        message=f"{verdict} on {seen or 'no GPU'}",
-    )
+        code, told = 2, f"the fleet says {card}, and this node has {seen}: mend the fleet file"
+    return NodeResult(exit_code=code, message=told, verdict=verdict, card=seen, attached=attached)
 
 
 def _given(environment: Mapping[str, str]) -> str:

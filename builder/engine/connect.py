@@ -257,13 +257,7 @@ def _root_cause(error: BaseException) -> str:
 
 def buildx_version(command: tuple[str, ...]) -> str:
     """The version of buildx. MissingToolError if there is none, or an old one."""
-    done = subprocess.run(
-        [*command, "buildx", "version"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_SECONDS_TO_ANSWER,
-    )
+    done = _run([*command, "buildx", "version"])
     hint = "sudo apt-get install docker-buildx-plugin   (Debian's own package: docker-buildx)"
     if done.returncode != 0:
         raise MissingToolError("the docker client has no buildx plugin, which builds images", hint=hint)

@@ -46,13 +46,13 @@ _TRANSPORT_ERRORS = (docker.errors.DockerException, requests.RequestException)
 class ProbeRun:
     """One run of a program in a container."""
 
-    returncode: int
+    returncode: int = -1
     """The program's exit status, 128 + N if signal N ended it; -1 if it never ran or was stopped."""
-    stdout: str
-    stderr: str
+    stdout: str = ""
+    stderr: str = ""
     seconds: float
-    started: bool
-    daemon_error: str | None
+    started: bool = True
+    daemon_error: str | None = None
     """Why the engine could not start the container, in its own words; None if it started."""
     timed_out: bool = False
     truncated: bool = False
@@ -210,19 +210,11 @@ def _follow(
         stdout=output.text(STDOUT),
         stderr=output.text(STDERR),
         seconds=time.monotonic() - began,
-        started=True,
-        daemon_error=None,
         timed_out=timed_out,
         truncated=output.truncated,
     )
 
 
 def _not_started(error: docker.errors.APIError, began: float) -> ProbeRun:
-    return ProbeRun(
-        returncode=-1,
-        stdout="",
-        stderr="",
-        seconds=time.monotonic() - began,
-        started=False,
-        daemon_error=str(error.explanation or error),
-    )
+    said = str(error.explanation or error)
+    return ProbeRun(seconds=time.monotonic() - began, started=False, daemon_error=said)

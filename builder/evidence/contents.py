@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from builder.errors import CellError, EvidenceError
 from builder.layers.untar import open_layer
+from builder.model import DebianPackage
 from builder.oci.spec import parse_reference
 
 if TYPE_CHECKING:
@@ -29,15 +30,6 @@ LARGE = 150_000_000
 _LARGEST_STATUS = 64 << 20
 _LARGEST_LAYER = 8 << 30
 """Unpacked bytes after which reading stops, against decompression bombs."""
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class DebianPackage:
-    """A Debian package that is installed."""
-
-    name: str
-    version: str
-    architecture: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,10 @@ from packaging.utils import canonicalize_name
 from builder import __version__
 from builder.errors import EvidenceError
 from builder.evidence import purl
-from builder.evidence.contents import DebianPackage, DpkgList, python_packages, system_packages
+from builder.evidence.contents import DpkgList, python_packages, system_packages
 from builder.evidence.verification import timestamp
 from builder.facts.versions import equal
-from builder.model import Pinned, RegistryBase, RootfsBase, WheelSource
+from builder.model import DebianPackage, Pinned, RegistryBase, RootfsBase, WheelSource
 
 if TYPE_CHECKING:
     from builder.evidence.documents import Evidence

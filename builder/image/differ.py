@@ -51,16 +51,10 @@ _HEX = re.compile(rb"[0-9a-f]{12,}")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComparedEntry:
-    """One entry of a layer. ``mtime`` is in seconds since 1970, with its fraction; sizes are in bytes."""
+    """One entry of a layer."""
 
-    kind: str
-    mode: int
-    owner: str
-    mtime: float
-    size: int
-    link: str
-    sha256: str
-    attributes: tuple[tuple[str, str], ...]
+    aspects: Mapping[str, str]
+    """All that is compared, in words: sizes in bytes, times in seconds since 1970, the whole digest."""
     sample: bytes
 
 
@@ -200,17 +194,18 @@ def entries(image: SavedImage, number: int) -> dict[str, ComparedEntry]:
                     digest.update(piece)
                     if len(sample) < _SAMPLE:
                         sample += piece[: _SAMPLE - len(sample)]
-            found[member.name.removeprefix("./").rstrip("/")] = ComparedEntry(
-                kind=member.type.decode("ascii", "replace"),
-                mode=member.mode,
-                owner=f"{member.uid}:{member.gid}",
-                mtime=member.mtime,
-                size=member.size,
-                link=member.linkname,
-                sha256=digest.hexdigest(),
-                attributes=tuple(sorted((k, v) for k, v in member.pax_headers.items() if "xattr" in k)),
-                sample=sample,
-            )
+            attributes = sorted((key, text) for key, text in member.pax_headers.items() if "xattr" in key)
+            aspects = {
+                "kind": f"type {member.type.decode('ascii', 'replace')}",
+                "content": f"{member.size} bytes, sha256 {digest.hexdigest()}",
+                "link": f"-> {member.linkname}",
+                "mode": f"mode {member.mode:04o}",
+                "owner": f"owner {member.uid}:{member.gid}",
+                "time": f"time {member.mtime:.9f}".rstrip("0").rstrip("."),
+                "attributes": " ".join(f"{key}={text}" for key, text in attributes) or "no attributes",
+            }
+            path = member.name.removeprefix("./").rstrip("/")
+            found[path] = ComparedEntry(aspects=aspects, sample=sample)
     return found
 
 
@@ -218,33 +213,15 @@ def _what(a: ComparedEntry | None, b: ComparedEntry | None) -> tuple[str, ...]:
     """In which respects two entries differ; empty if they are the same."""
     if a is None or b is None:
         return ("missing",)
-    pairs = {
-        "kind": a.kind != b.kind,
-        "content": a.sha256 != b.sha256 or a.size != b.size,
-        "link": a.link != b.link,
-        "mode": a.mode != b.mode,
-        "owner": a.owner != b.owner,
-        "time": a.mtime != b.mtime,
-        "attributes": a.attributes != b.attributes,
-    }
-    return tuple(name for name, differs in pairs.items() if differs)
+    return tuple(name for name, text in a.aspects.items() if text != b.aspects[name])
 
 
 def _say(entry: ComparedEntry | None, what: tuple[str, ...]) -> str:
     """The entry in those respects, for people."""
     if entry is None:
         return "not there"
-    texts = {
-        "missing": "there",
-        "kind": f"type {entry.kind}",
-        "content": f"{entry.size} bytes, sha256 {entry.sha256[:12]}",
-        "link": f"-> {entry.link}",
-        "mode": f"mode {entry.mode:04o}",
-        "owner": f"owner {entry.owner}",
-        "time": f"time {entry.mtime:.9f}".rstrip("0").rstrip("."),
-        "attributes": " ".join(f"{name}={text}" for name, text in entry.attributes) or "no attributes",
-    }
-    return ", ".join(texts[name] for name in what)
+    texts = ", ".join(entry.aspects.get(name, "there") for name in what)
+    return re.sub(r"(sha256 [0-9a-f]{12})[0-9a-f]+", r"\1", texts)
 
 
 def _compare_documents(first: Any, second: Any, place: str = "") -> Iterator[tuple[str, str, str]]:

@@ -31,7 +31,6 @@ FOLDER = "opt/python"
 _TOP = "python"
 _MOST_FILES, _MOST_BYTES = 50_000, 1 << 30
 """The largest archive of 2026 has 6,000 files and 0.3 GiB."""
-"""The segment that names a program's loader."""
 _LOADERS = {
     62: ("linux/amd64", "/lib64/ld-linux-x86-64.so.2"),
     183: ("linux/arm64", "/lib/ld-linux-aarch64.so.1"),

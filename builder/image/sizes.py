@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,9 +111,8 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     packages: list[PackageSize] = []
     files: list[FileSize] = []
     for group in planned.groups:
-        inside = [_wheel(wheel, pinned, place(wheel)) for wheel in group]
-        files += [file for one in inside for file in one.files]
-        packed = sum(one.packed for one in inside)
+        inside = [_package(wheel, pinned, place(wheel), files) for wheel in group]
+        packed = sum(one.compressed for one in inside)
         known = planned.known.get(group)
         layer = _layer(
             known.record.layer.title if known else _title(group),
@@ -123,13 +123,7 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         )
         layers.append(layer)
         packages += [
-            PackageSize(
-                name=one.wheel.name,
-                version=one.wheel.version,
-                unpacked=one.unpacked,
-                compressed=round(layer.compressed * one.packed / packed) if packed else 0,
-                known=one.known,
-            )
+            replace(one, compressed=round(layer.compressed * one.compressed / packed) if packed else 0)
             for one in inside
         ]
     return CellSize(
@@ -140,32 +134,18 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Inside:
-    wheel: Wheel
-    unpacked: int
-    packed: int
-    known: bool
-    files: tuple[FileSize, ...]
-
-
-def _wheel(wheel: Wheel, pinned: Pinned, path: Path) -> _Inside:
+def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) -> PackageSize:
+    """A wheel by itself, ``compressed`` as in its archive; its files go into ``files`` if it is at hand."""
+    size = partial(PackageSize, name=wheel.name, version=wheel.version)
     if not path.is_file():
-        return _Inside(
-            wheel=wheel, unpacked=round(wheel.size * UNPACKED), packed=wheel.size, known=False, files=()
-        )
+        return size(unpacked=round(wheel.size * UNPACKED), compressed=wheel.size, known=False)
     cell = pinned.cell
     style = scripts.style(pip_of(pinned).version)
     with Archive(path) as archive:
         found = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+    files += [FileSize(path=f"/{file.path}", size=file.size, package=wheel.name) for file in found.files]
     packed = sum(f.content.compressed if isinstance(f.content, Member) else f.size for f in found.files)
-    return _Inside(
-        wheel=wheel,
-        unpacked=found.size,
-        packed=packed,
-        known=True,
-        files=tuple(FileSize(path=f"/{f.path}", size=f.size, package=wheel.name) for f in found.files),
-    )
+    return size(unpacked=found.size, compressed=packed, known=True)
 
 
 def _base(pinned: Pinned, made: Known | None) -> LayerSize:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -287,7 +286,6 @@ class LayerStore:
         for path in self.folder("hashed").iterdir():
             if not self.blob(path.name).exists():
                 path.unlink(missing_ok=True)
-        shutil.rmtree(self.root / "layouts", ignore_errors=True)  # of an rtbuild that built through BuildKit
         self._sweep_unfinished(leased)
 
     def _sweep_unfinished(self, leased: set[str]) -> None:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.files import write_whole
-from builder.model import Cell, Image
-from builder.pipeline.events import InstalledPackage
+from builder.model import Cell, DebianPackage, Image
 
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
@@ -26,20 +25,20 @@ _NAMED = 6
 """Differences that are written out; the files have all of them."""
 
 
-def read_packages(engine: Engine, image: Image) -> tuple[InstalledPackage, ...]:
+def read_packages(engine: Engine, image: Image) -> tuple[DebianPackage, ...]:
     """The packages that apt brought in; none if no step had to install any. Raises CellError."""
     content = engine.read_file(image.digest, LIST, limit=4 << 20)
     if content is None:
         return ()
     try:
         rows = (line.split(" ") for line in content.decode().splitlines())
-        found = [InstalledPackage(name=row[0], version=row[1], architecture=row[2]) for row in rows]
+        found = [DebianPackage(name=row[0], version=row[1], architecture=row[2]) for row in rows]
         return tuple(sorted(found))
     except (ValueError, IndexError) as problem:
         raise CellError(f"{image.reference}: {LIST} is not as rtbuild wrote it: {problem}") from problem
 
 
-def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[InstalledPackage]) -> str | None:
+def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[DebianPackage]) -> str | None:
     """Keep ``packages`` below ``folder`` for the next time; what drifted since the last, in one line.
 
     Raises OSError if the folder cannot be written.
@@ -56,7 +55,7 @@ def remember(folder: Path, cell: Cell, image: Image, packages: Sequence[Installe
     return drift(before, packages) if before is not None else None
 
 
-def drift(before: Sequence[InstalledPackage], now: Sequence[InstalledPackage]) -> str | None:
+def drift(before: Sequence[DebianPackage], now: Sequence[DebianPackage]) -> str | None:
     """``libssl3 3.0.14-1 is now 3.0.15-1``: all that differs, in one line; None if nothing does."""
     old, new = ({(one.name, one.architecture): one.version for one in packages} for packages in (before, now))
     parts = []
@@ -74,10 +73,10 @@ def drift(before: Sequence[InstalledPackage], now: Sequence[InstalledPackage]) -
     return "the distribution's packages drifted: " + ", ".join(parts[:_NAMED]) + more
 
 
-def _last(path: Path) -> list[InstalledPackage] | None:
+def _last(path: Path) -> list[DebianPackage] | None:
     try:
         document = json.loads(path.read_bytes())
-        return [InstalledPackage(**entry) for entry in document["packages"]]
+        return [DebianPackage(**entry) for entry in document["packages"]]
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, LookupError):

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, UsageError
-from builder.model import Cell, Image, Matrix, Pinned
+from builder.model import Cell, DebianPackage, Image, Matrix, Pinned
 from builder.pipeline import stages
 from builder.pipeline.events import (
     BUILDING,
     CellOutcome,
     CellResult,
-    InstalledPackage,
     RunStarted,
     Stage,
 )
@@ -154,7 +153,7 @@ def _finished(
 ) -> CellResult:
     """The end of a cell: its image, the packages in it, its verification."""
     image = None
-    packages: tuple[InstalledPackage, ...] = ()
+    packages: tuple[DebianPackage, ...] = ()
     try:
         image = image_of_cell()
         if site.engine is None:
@@ -170,7 +169,7 @@ def _finished(
     return walk.ended(stages.outcome_of(report), image=image, report=report, log=log, packages=packages)
 
 
-def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[InstalledPackage, ...]:
+def _packages(walk: Walk, site: Site, image: Image, recipe: Recipe) -> tuple[DebianPackage, ...]:
     """The packages that apt brought into the image, with a note if they differ from the last time."""
     if site.engine is None or not recipe.pinned.installs:
         return ()  # a rootfs is made of the lock's own packages

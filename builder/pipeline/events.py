@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from builder.documents import harmless
 from builder.errors import RtbuildError
-from builder.model import Cell, Image, Report
+from builder.model import Cell, DebianPackage, Image, Report
 
 
 class Stage(enum.StrEnum):
@@ -60,15 +60,6 @@ class CellOutcome(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class InstalledPackage:
-    """A distribution's package in an image."""
-
-    name: str
-    version: str
-    architecture: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
     """The end of one cell. ``stage`` is the last one entered; ``seconds`` has an entry for each."""
@@ -82,7 +73,7 @@ class CellResult:
     error: RtbuildError | None = None
     log: str | None = None
     notes: tuple[str, ...] = ()
-    packages: tuple[InstalledPackage, ...] = ()
+    packages: tuple[DebianPackage, ...] = ()
     """Of the base's distribution, as the build took them from its archives; the lock does not fix them."""
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
-from builder.model import Cell, Image, Report
+from builder.model import Cell, DebianPackage, Image, Report
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
     CellResult,
     Event,
-    InstalledPackage,
     Note,
     Stage,
     StageFinished,
@@ -91,7 +90,7 @@ class Walk:
         report: Report | None = None,
         error: RtbuildError | None = None,
         log: Path | None = None,
-        packages: tuple[InstalledPackage, ...] = (),
+        packages: tuple[DebianPackage, ...] = (),
     ) -> CellResult:
         """The end of the cell; ``log`` is named if it was written."""
         return CellResult(

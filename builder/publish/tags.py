@@ -93,40 +93,26 @@ def steps(
     """
     found, against = [], []
     for tag in tags:
-        was = registry.digest_of(f"{repository}:{tag.name}")
-        step = TagStep(tag=tag, was=was, digest=digest)
+        name = f"{repository}:{tag.name}"
+        step = TagStep(tag=tag, was=registry.digest_of(name), digest=digest)
         found.append(step)
-        if step.action != "move":
+        if step.action != "move" or (overwrite and tag.kind != "immutable"):
             continue
         if tag.kind == "immutable":
+            text = f"names {step.was} and never moves, so it cannot name {digest}"
             against.append(
-                Refusal(
-                    "tag",
-                    f"{repository}:{tag.name} names {was} and never moves, so it cannot name {digest}",
-                    "somebody put it there by hand; delete it in the registry",
-                )
+                Refusal("tag", f"{name} {text}", "somebody put it there by hand; delete it in the registry")
             )
             continue
-        if overwrite:
-            continue
-        matrix, other = _owner(registry, f"{repository}:{tag.name}")
+        matrix, other = _owner(registry, name)
         if matrix != cell.matrix:
-            against.append(
-                Refusal(
-                    "tag",
-                    f"{repository}:{tag.name} is {was}, which "
-                    + (f"the matrix {matrix} published" if matrix else "rtbuild did not publish"),
-                    "publish to another repository, or use --overwrite",
-                )
-            )
+            by = f"the matrix {matrix} published" if matrix else "rtbuild did not publish"
+            hint = "publish to another repository, or use --overwrite"
+            against.append(Refusal("tag", f"{name} is {step.was}, which {by}", hint))
         elif tag.kind != "alias" and other in others:
-            against.append(
-                Refusal(
-                    "tag",
-                    f"{repository}:{tag.name} is {was}, the image of {other}, which has the same tag",
-                    "give one of them a 'variant'; --overwrite moves the tag",
-                )
-            )
+            text = f"is {step.was}, the image of {other}, which has the same tag"
+            hint = "give one of them a 'variant'; --overwrite moves the tag"
+            against.append(Refusal("tag", f"{name} {text}", hint))
     return tuple(found), tuple(against)
 
 

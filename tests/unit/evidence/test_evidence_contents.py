@@ -14,7 +14,8 @@ import zstandard
 
 from builder.errors import EvidenceError
 from builder.evidence import contents as module
-from builder.evidence.contents import DebianPackage, parse_status, read_system
+from builder.evidence.contents import parse_status, read_system
+from builder.model import DebianPackage
 
 if TYPE_CHECKING:
     from pathlib import Path

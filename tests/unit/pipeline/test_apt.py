@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.errors import CellError
-from builder.model import Base, Cell, Cuda, Image
+from builder.model import Base, Cell, Cuda, DebianPackage, Image
 from builder.pipeline.apt import LIST, drift, read_packages, remember
-from builder.pipeline.events import InstalledPackage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +37,8 @@ class Engine:
         return self.content
 
 
-def package(name: str, version: str = "1", architecture: str = "amd64") -> InstalledPackage:
-    return InstalledPackage(name=name, version=version, architecture=architecture)
+def package(name: str, version: str = "1", architecture: str = "amd64") -> DebianPackage:
+    return DebianPackage(name=name, version=version, architecture=architecture)
 
 
 def test_packages_are_read_from_the_image() -> None:
