@@ -7,31 +7,10 @@ import glob
 import os
 import re
 
-from .distributions import read_text, requirement
+from .data import read_frameworks
+from .distributions import packages_of, read_text, requirement
 from .sublibraries import shim_major, shim_name
 from .versions import numbers
-
-# Library of the framework that opens cuDNN, by import name; the first file there is the requester.
-_REQUESTERS = (
-    ("torch", "torch", ("lib/libtorch_cuda.so", "lib/libtorch_cuda_cpp.so", "lib/libtorch_cuda_cu.so")),
-    (
-        "tensorflow",
-        "tensorflow",
-        ("libtensorflow_cc.so.2", "python/_pywrap_tensorflow_internal.so", "libtensorflow_framework.so.*"),
-    ),
-    ("jax", "jax_plugins", ("xla_cuda*/xla_cuda_plugin.so",)),
-    ("onnxruntime", "onnxruntime", ("capi/libonnxruntime_providers_cuda.so",)),
-    ("cupy", "cupy_backends", ("cuda/libs/cudnn*.so",)),
-    ("paddle", "paddle", ("base/libpaddle.so", "fluid/libpaddle.so", "fluid/core_avx.so")),
-    ("mxnet", "mxnet", ("libmxnet.so",)),
-)
-_DISTRIBUTIONS = {
-    "torch": ("torch",),
-    "tensorflow": ("tensorflow", "tensorflow-gpu", "tf-nightly"),
-    "jax": ("jax-cuda13-plugin", "jax-cuda12-plugin", "jax-cuda13-pjrt", "jax-cuda12-pjrt"),
-    "onnxruntime": ("onnxruntime-gpu",),
-    "paddle": ("paddlepaddle-gpu",),
-}
 
 
 def find_consumers(folders, distributions, loader, wheel_folders):
@@ -42,8 +21,8 @@ def find_consumers(folders, distributions, loader, wheel_folders):
     path.
     """
     rows = []
-    for framework, package, patterns in _REQUESTERS:
-        requester = _requester(folders, package, patterns, loader)
+    for framework, known in read_frameworks().items():
+        requester = _requester(folders, known.get("requesters", "").split(), loader)
         if requester is None or (framework == "tensorflow" and not _tensorflow_is_cuda(requester)):
             continue
         majors = _majors(framework, requester, distributions, loader)
@@ -56,9 +35,9 @@ def find_consumers(folders, distributions, loader, wheel_folders):
     return rows
 
 
-def _requester(folders, package, patterns, loader):
+def _requester(folders, patterns, loader):
     for folder in folders:
-        found = [p for pattern in patterns for p in sorted(glob.glob(os.path.join(folder, package, pattern)))]
+        found = [p for pattern in patterns for p in sorted(glob.glob(os.path.join(folder, pattern)))]
         found = [p for p in found if loader.header(p)["problem"] is None]
         if found:
             # JAX takes its plug-in for CUDA 13 if that for CUDA 12 was left beside it
@@ -106,8 +85,9 @@ def _majors(framework, requester, distributions, loader):
         found = re.search(r"cudnn_version['\"]?\s*[,:=]\s*['\"](\d+)", _tensorflow_build_info(requester))
         if found:
             return [int(found.group(1))]
-    for name in _DISTRIBUTIONS.get(framework, ()):
-        for text in distributions.get(name, {}).get("requires", ()):
+    key = "pins" if "pins" in read_frameworks()[framework] else "packages"
+    for row in packages_of(framework, distributions, key):
+        for text in row["requires"]:
             wanted = requirement(text)
             if wanted and wanted["name"].startswith("nvidia-cudnn-cu"):
                 pins = [numbers(v) for op, v in wanted["pins"] if op in ("==", "===", ">=", "~=")]

@@ -156,42 +156,31 @@ class Driver(object):
         if result != 0:
             raise CudaError(symbol, result)
 
-    def version(self):
-        """cuDriverGetVersion: the newest CUDA that this driver serves, as 12040."""
-        number = ctypes.c_int(0)
-        self.call("cuDriverGetVersion", ctypes.byref(number))
-        return number.value
+    def number(self, symbol, *arguments, **options):
+        """The number that a function writes to where its first parameter points; ``kind``: a ctypes type."""
+        value = options.get("kind", ctypes.c_int)(0)
+        self.call(symbol, ctypes.byref(value), *arguments)
+        return value.value
 
-    def device_count(self):
-        number = ctypes.c_int(0)
-        self.call("cuDeviceGetCount", ctypes.byref(number))
-        return number.value
+    def version(self):
+        """The newest CUDA that this driver serves, as 12040."""
+        return self.number("cuDriverGetVersion")
 
     def describe(self, index):
         """{index, name, compute_capability, memory_total, compute_mode} of a device; memory in bytes."""
-        device, total = self.device(index), ctypes.c_size_t(0)
-        name = ctypes.create_string_buffer(256)
+        device, name = self.number("cuDeviceGet", index), ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, 255, device)
-        self.call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
-        capability = [self.attribute(number, device) for number in (ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR)]
-        row = {"index": index, "name": name.value.decode("utf-8", "replace"), "memory_total": total.value}
-        row["compute_capability"] = "%d.%d" % tuple(capability)
-        return dict(row, compute_mode=self.attribute(ATTRIBUTE_COMPUTE_MODE, device))
-
-    def device(self, index):
-        device = ctypes.c_int(0)
-        self.call("cuDeviceGet", ctypes.byref(device), index)
-        return device
-
-    def attribute(self, number, device):
-        value = ctypes.c_int(0)
-        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, device)
-        return value.value
+        numbers = (ATTRIBUTE_MAJOR, ATTRIBUTE_MINOR, ATTRIBUTE_COMPUTE_MODE)
+        major, minor, mode = [self.number("cuDeviceGetAttribute", number, device) for number in numbers]
+        row = {"index": index, "name": name.value.decode("utf-8", "replace"), "compute_mode": mode}
+        row["memory_total"] = self.number("cuDeviceTotalMem_v2", device, kind=ctypes.c_size_t)
+        return dict(row, compute_capability="%d.%d" % (major, minor))
 
     def use(self, index):
         """Retain the primary context of a device and make it current: the one that cuDNN uses, too."""
         context = ctypes.c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), self.device(index))
+        device = self.number("cuDeviceGet", index)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self.call("cuCtxSetCurrent", context)
 
     def memory(self):
@@ -202,9 +191,7 @@ class Driver(object):
 
     def allocate(self, size):
         """A device address of ``size`` bytes."""
-        address = ctypes.c_uint64(0)
-        self.call("cuMemAlloc_v2", ctypes.byref(address), size)
-        return address.value
+        return self.number("cuMemAlloc_v2", size, kind=ctypes.c_uint64)
 
     def upload(self, address, data):
         self.call("cuMemcpyHtoD_v2", address, data, len(data))

@@ -147,29 +147,25 @@ class Cudnn(object):
         names = ["cudnn%sVersionCheck" % part for part in VERSION_CHECKS.get(min(self.major, 9), ())]
         return {name: self.status(name) for name in names if self.has(name)}
 
-    def create(self):
-        handle = ctypes.c_void_p()
-        self.call("cudnnCreate", ctypes.byref(handle))
-        return handle
-
-    def descriptor(self, kind):
-        found = ctypes.c_void_p()
-        self.call("cudnnCreate%sDescriptor" % kind, ctypes.byref(found))
-        return found
+    def create(self, kind=""):
+        """A handle, or a descriptor such as ``TensorDescriptor``."""
+        made = ctypes.c_void_p()
+        self.call("cudnnCreate" + kind, ctypes.byref(made))
+        return made
 
     def tensor(self, shape, data_type):
-        found = self.descriptor("Tensor")
+        found = self.create("TensorDescriptor")
         self.call("cudnnSetTensor4dDescriptor", found, _NCHW, data_type, *shape)
         return found
 
     def filter(self, shape, data_type):
-        found = self.descriptor("Filter")
+        found = self.create("FilterDescriptor")
         self.call("cudnnSetFilter4dDescriptor", found, data_type, _NCHW, *shape)
         return found
 
     def convolution(self):
         """A 2-d cross-correlation with padding 1, stride 1, computed in FP32."""
-        found = self.descriptor("Convolution")
+        found = self.create("ConvolutionDescriptor")
         self.call("cudnnSetConvolution2dDescriptor", found, 1, 1, 1, 1, 1, 1, _CROSS_CORRELATION, FLOAT)
         return found
 

@@ -1,7 +1,7 @@
-"""The data for reading texts: signatures of errors, releases of frameworks, cards.
+"""The data files: frameworks, signatures of errors, releases of frameworks, cards.
 
-``signatures.ini`` and ``patterns.ini`` are written by hand; ``builds.jsonl`` is made from rtbuild's
-compatibility tables, and a test compares. In the one-file form their texts stand here.
+The ``.ini`` files are written by hand; ``builds.jsonl`` is made from rtbuild's compatibility tables, and a
+test compares. In the one-file form their texts stand here.
 """
 
 import configparser
@@ -11,8 +11,7 @@ import os
 import re
 from collections import namedtuple
 
-from .pins import satisfies
-from .versions import numbers
+from .versions import numbers, satisfies
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
 # first; when, unless: [(condition, cause)]
@@ -29,6 +28,7 @@ def beside(name):
 SIGNATURES = beside("signatures.ini")
 BUILDS = beside("builds.jsonl")
 PATTERNS = beside("patterns.ini")
+FRAMEWORKTABLE = beside("frameworks.ini")
 
 
 def read_sections(text):
@@ -36,6 +36,24 @@ def read_sections(text):
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     parser.read_string(text)
     return [parser[name] for name in parser.sections()]
+
+
+@functools.lru_cache(maxsize=1)
+def read_frameworks():
+    """{framework: {key: text}} of ``frameworks.ini``."""
+    return {row.name: dict(row) for row in read_sections(FRAMEWORKTABLE)}
+
+
+def newest_row(framework, key, version):
+    """The text of the newest row that is not newer than ``version`` (numbers), ``""`` if there is none."""
+    lines = read_frameworks()[framework].get(key, "").split("\n")
+    rows = [(numbers(since), text.strip()) for since, _, text in (line.partition(":") for line in lines)]
+    return next((text for since, text in sorted(rows, reverse=True) if () < since <= version), "")
+
+
+def opened_libraries(framework, cuda):
+    """File names that a framework's build for this CUDA (text) opens by itself; [] if that is not known."""
+    return ["lib" + name for name in newest_row(framework, "opens", numbers(cuda)).split()]
 
 
 @functools.lru_cache(maxsize=1)

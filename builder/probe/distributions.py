@@ -4,24 +4,20 @@ import os
 import re
 import stat
 
+from .data import read_frameworks
 from .isolation import user_path
 
-# The distributions that bring the module of a stage; those with "-cpu" in their names are left out.
-FRAMEWORK_PACKAGES = {
-    "torch": "torch",
-    "tensorflow": "tensorflow|tensorflow-gpu|tf-nightly",
-    "jax": "jax",
-    "cupy": r"cupy|cupy-cuda\w+",
-    "onnxruntime": "onnxruntime-gpu",
-    "paddle": "paddlepaddle-gpu",
-    "ctranslate2": "ctranslate2",
-}
 
-
-def packages_of(framework, distributions):
-    """The rows of the installed distributions that bring a framework's module."""
-    pattern = re.compile(r"(%s)$" % FRAMEWORK_PACKAGES[framework])
+def packages_of(framework, distributions, key="packages"):
+    """The rows of the installed distributions that bring a framework's module for a GPU."""
+    pattern = re.compile(r"(%s)$" % read_frameworks()[framework].get(key, ""))
     return [row for name, row in sorted(distributions.items()) if pattern.match(name)]
+
+
+def cudnn_wheels(packages):
+    """{name: CUDA's major version} of NVIDIA's wheels of cuDNN among canonical names, sorted."""
+    found = (re.match(r"nvidia-cudnn-cu(\d+)$", name) for name in sorted(packages))
+    return {wheel.group(0): int(wheel.group(1)) for wheel in found if wheel}
 
 
 def canonical(name):
@@ -38,6 +34,18 @@ def search_folders():
             seen.add(os.path.realpath(folder))
             folders.append(folder)
     return folders
+
+
+def find_wheel_folders():
+    """The ``nvidia/<package>/lib`` folders of NVIDIA's wheels, in the order of ``sys.path``."""
+    found = []
+    for folder in search_folders():
+        root = os.path.join(folder, "nvidia")
+        for package in list_folder(root):
+            lib = os.path.join(root, package, "lib")
+            if os.path.isdir(lib):
+                found.append(lib)
+    return found
 
 
 def list_folder(folder):

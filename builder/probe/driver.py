@@ -3,7 +3,6 @@
 import errno
 import glob
 import os
-import re
 import stat
 
 from .cuda import (
@@ -15,6 +14,7 @@ from .cuda import (
     library_file_version,
     result_name,
 )
+from .distributions import cudnn_wheels
 from .environment import in_container
 from .protocol import stage
 from .resolver import Loader
@@ -215,11 +215,9 @@ def needed_cuda(facts, expect):
     for row in facts.get("consumers", ()):
         if row.get("cuda"):
             found.append((numbers(row["cuda"]), row["framework"]))
-    wheels = {} if found else facts.get("packages", {})  # one that no framework here opens asks for nothing
-    for name, row in wheels.items():
-        wheel = re.match(r"nvidia-cudnn-cu(\d+)$", name)
-        if wheel:
-            found.append(((int(wheel.group(1)),), "%s %s" % (row["name"], row["version"])))
+    packages = {} if found else facts.get("packages", {})  # one that no framework here opens asks for nothing
+    for name, major in cudnn_wheels(packages).items():
+        found.append(((major,), "%(name)s %(version)s" % packages[name]))
     asked = (expect.get("cuda") or {}).get("version") or os.environ.get("CUDA_VERSION")
     if not found and numbers(asked):
         found.append((numbers(asked), "CUDA_VERSION" if not expect.get("cuda") else "the expectation"))
@@ -258,7 +256,7 @@ def _check_age(ctx, number):
 
 
 def _check_devices(ctx, driver):
-    count = driver.device_count()
+    count = driver.number("cuDeviceGetCount")
     if count == 0:
         ctx.fails("D04", "the driver works but shows no device", "no-device", {"count": 0})
         return

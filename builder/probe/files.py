@@ -7,26 +7,126 @@ import errno
 import os
 import re
 
+from .consumers import find_consumers
+from .distributions import find_wheel_folders, list_folder, read_distributions, search_folders
 from .library_files import WAITS
 from .machine_limits import on_noexec_mount
+from .maps import is_cuda_library
 from .protocol import stage
-from .scene import look_around
-from .sublibraries import named_sublibraries, shim_major
+from .resolver import Loader, default_folders, read_cache, toolkit_folders
+from .sublibraries import folder_version, named_sublibraries, required_sublibraries, shim_major, shim_name
 
 
 @stage("files", layer="files", timeout=60)
 def files_stage(ctx):
     """Look at every library without loading one."""
     scene = look_around()
-    for key in ("candidates", "consumers", "copies", "orphans", "wheel_folders"):
-        ctx.fact(key, scene[key])
-    ctx.fact("libraries_found", scene["libraries"])
+    for key, value in scene.items():
+        ctx.fact(key, value)
     _check_inventory(ctx, scene)
-    # opening one of these would wait for ever, and no stage that loads something is to try
-    ctx.fact("waits", [row["path"] for row in scene["libraries"] if row["problem"] == WAITS])
     in_play = copies_in_play(scene)
     _check_integrity(ctx, scene, in_play)
     _check_sets(ctx, scene, in_play)
+
+
+def look_around():
+    """The facts of this stage, by their keys."""
+    folders, wheel_folders, loader = search_folders(), find_wheel_folders(), Loader()
+    libraries = _inventory(_places(folders, wheel_folders, loader), loader)
+    copies, orphans = _copies(libraries)
+    consumers = find_consumers(folders, read_distributions(folders), loader, wheel_folders)
+    return {
+        "libraries_found": libraries,
+        "copies": copies,
+        "orphans": orphans,
+        "wheel_folders": wheel_folders,
+        "consumers": consumers,
+        "candidates": choose_candidates(consumers, copies, loader),
+        # opening one of these would wait for ever, and no stage that loads something is to try
+        "waits": [row["path"] for row in libraries if row["problem"] == WAITS],
+    }
+
+
+def _places(folders, wheel_folders, loader):
+    """(folder, kind) of every place where the CUDA family may lie."""
+    places = [(f, "LD_LIBRARY_PATH") for f in loader.library_path]
+    places += [(os.path.dirname(p), "ld.so.cache") for n, p in read_cache() if is_cuda_library(n)]
+    places += [(f, "default folder") for f in default_folders()]
+    places += [(f, "wheel") for f in wheel_folders]
+    for folder in folders:
+        for inner in ("torch/lib", "cupy/.data/lib", "tensorflow", "paddle/libs"):
+            places.append((os.path.join(folder, inner), "framework"))
+    for prefix in (os.environ.get("CONDA_PREFIX"), os.environ.get("CUDA_HOME")):
+        if prefix:
+            places += [(os.path.join(prefix, "lib"), "prefix"), (os.path.join(prefix, "lib64"), "prefix")]
+    return places + [(f, "toolkit") for f in toolkit_folders()]
+
+
+def _inventory(places, loader):
+    """Rows {name, path, real, kind, size, problem, soname}, one per entry of a folder; each folder once."""
+    rows, seen = [], set()
+    for folder, kind in places:
+        real_folder = os.path.realpath(folder)
+        if real_folder in seen:
+            continue
+        seen.add(real_folder)
+        for name in list_folder(folder):
+            if not is_cuda_library(name):
+                continue
+            path = os.path.join(folder, name)
+            header = loader.header(path)
+            row = {"name": name, "path": path, "real": os.path.realpath(path), "kind": kind}
+            rows.append(dict(row, size=header["size"], problem=loader.problem(path), soname=header["soname"]))
+    return rows
+
+
+def _copies(libraries):
+    """(copies, orphans): the folders with a cuDNN in them, and those with parts of one but no shim."""
+    by_folder = {}
+    for row in libraries:
+        if row["name"].startswith("libcudnn"):
+            by_folder.setdefault(os.path.dirname(row["path"]), []).append(row)
+    copies, orphans = [], []
+    for folder in sorted(by_folder):
+        names = {row["name"]: row for row in by_folder[folder]}
+        shims = {m for m in map(shim_major, names) if m is not None}
+        parts = {int(n.rsplit(".", 1)[1]) for n in names if re.match(r"libcudnn_\w+\.so\.\d+$", n)}
+        for major in sorted(parts - shims):
+            orphans.append({"folder": folder, "major": major, "files": len(names)})
+        for major in sorted(shims):
+            version = folder_version(folder, major)
+            missing = [name for name in required_sublibraries(major, version) if name not in names]
+            copy = {"folder": folder, "major": major, "version": version, "missing": missing}
+            shim = os.path.join(folder, shim_name(major))
+            copies.append(dict(copy, kind=by_folder[folder][0]["kind"], shim=shim))
+    return copies, orphans
+
+
+def choose_candidates(consumers, copies, loader):
+    """The shims that programs here would load: [{path, by, for}], each real file once.
+
+    With frameworks: the file that each gets. Without: the file of the bare name, and those of the wheels,
+    which are made to be opened by their path.
+    """
+    found = [row for row in consumers if row["path"] is not None]
+    rows = [{"path": row["path"], "by": row["by"], "for": row["framework"]} for row in found]
+    if not any(c["path"] is not None or not c["optional"] for c in consumers):
+        for major in (9, 8, 7):
+            found = loader.resolve(shim_name(major))
+            if found["path"] is not None:
+                rows.append({"path": found["path"], "by": found["by"], "for": None})
+        for copy in copies:
+            if copy["kind"] in ("wheel", "framework") or not rows:
+                rows.append({"path": copy["shim"], "by": copy["kind"], "for": None})
+    chosen, seen = [], {}
+    for row in rows:
+        real = os.path.realpath(row["path"])
+        if real in seen:
+            seen[real]["for"] = "/".join(sorted({f for f in (seen[real]["for"], row["for"]) if f})) or None
+        else:
+            seen[real] = row
+            chosen.append(row)
+    return chosen
 
 
 def _check_inventory(ctx, scene):
@@ -34,7 +134,8 @@ def _check_inventory(ctx, scene):
     real = sorted({os.path.realpath(c["folder"]) for c in copies})
     note = len(real) > 1 and "%d copies of cuDNN: which one is loaded depends on who asks" % len(real)
     where = ", ".join(sorted({c["folder"] for c in copies})) or "nowhere"
-    evidence = {"copies": copies, "libraries": len(scene["libraries"]), "candidates": scene["candidates"]}
+    evidence = {"copies": copies, "candidates": scene["candidates"]}
+    evidence["libraries"] = len(scene["libraries_found"])
     ctx.passed("E03", "cuDNN: %s" % where, evidence, note=note)
 
 
@@ -44,12 +145,12 @@ def copies_in_play(scene):
     pairs = set()
     for path in paths:
         folders = os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path))
-        pairs |= {(folder, shim_major(os.path.basename(path))) for folder in folders}
+        pairs |= {(folder, shim_major(path)) for folder in folders}
     return pairs
 
 
 def _check_integrity(ctx, scene, in_play):
-    bad = [row for row in scene["libraries"] if row["problem"]]
+    bad = [row for row in scene["libraries_found"] if row["problem"]]
     evidence = {"bad": bad}
     blocking = [row for row in bad if _blocks(row, scene, in_play)]
     used = [row["path"] for row in scene["candidates"]] + [row["requester"] for row in scene["consumers"]]
@@ -66,7 +167,7 @@ def _check_integrity(ctx, scene, in_play):
         note = "; ".join("%s (%s)" % (row["path"], row["problem"]) for row in bad[:5])
         ctx.passed("E04", "all cuDNN files in use are whole", evidence, "not in use, but unusable: " + note)
     else:
-        count = len(scene["libraries"])
+        count = len(scene["libraries_found"])
         ctx.passed("E04", "%d file%s of the CUDA family, all whole" % (count, "" if count == 1 else "s"))
 
 
@@ -91,7 +192,7 @@ def _check_sets(ctx, scene, in_play):
         copy = broken[0]
         text = "cuDNN %d in %s lacks %s" % (copy["major"], copy["folder"], ", ".join(copy["missing"]))
         # the loader may fill the gap from there, with another version
-        elsewhere = [row["path"] for row in scene["libraries"] if row["name"] in copy["missing"]]
+        elsewhere = [row["path"] for row in scene["libraries_found"] if row["name"] in copy["missing"]]
         evidence = {"copies": broken, "elsewhere": elsewhere}
         ctx.fails("E05", text, "cudnn-sublibrary-missing", evidence)
         return

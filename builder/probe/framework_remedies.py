@@ -4,6 +4,7 @@ import re
 
 from .builds import Builds, Command
 from .causes import commands_by_place
+from .distributions import cudnn_wheels
 from .versions import dotted, numbers
 
 ONNXRUNTIME = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
@@ -83,13 +84,12 @@ class FrameworkRemedies(Builds):
         variant = None if row["default"] else row["variant"]
         if row["default"] and "windows" in self.here.places:
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
-        index = " --index-url https://download.pytorch.org/whl/%s" % variant if variant else ""
-        return Command("pip", "pip install --force-reinstall torch==%s%s" % (row["latest"], index), note)
+        text = "pip install --force-reinstall torch==" + row["latest"]
+        return Command("pip", text + torch_index(variant), note)
 
     def _torch_again(self):
         version, _, local = self.version.partition("+")
-        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
-        return Command("pip", "pip install --force-reinstall torch==%s%s" % (version, index), None)
+        return Command("pip", "pip install --force-reinstall torch==" + version + torch_index(local), None)
 
     def _framework_cpu_build(self):
         if self.framework == "torch":
@@ -121,7 +121,7 @@ class FrameworkRemedies(Builds):
     def _package_overwritten(self):
         if self.framework == "onnxruntime":
             return self._framework_cpu_build()
-        names = sorted(n for n in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", n))
+        names = list(cudnn_wheels(self.here.packages))
         keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
         if keep not in names:
             return []
@@ -164,8 +164,12 @@ class FrameworkRemedies(Builds):
             return []
         # 0.15.0 and 0.11.0 asked for a PyTorch that was never released so
         patch = str(parts[2] + ((major, minor) in ((2, 0), (1, 10)))) if len(parts) > 2 else "*"
-        local = self.version.partition("+")[2]
-        index = " --index-url https://download.pytorch.org/whl/%s" % local if local.startswith("cu") else ""
-        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.%s'%s"
-        wanted = text % (minor + (15 if major == 2 else 1), patch, index)
-        return [Command("pip", wanted, "compiled for PyTorch %s" % dotted(parts))]
+        text = "pip install --force-reinstall --no-deps 'torchvision==0.%d.%s'"
+        text = text % (minor + (15 if major == 2 else 1), patch) + torch_index(self.version.partition("+")[2])
+        return [Command("pip", text, "compiled for PyTorch %s" % dotted(parts))]
+
+
+def torch_index(variant):
+    """The option for PyTorch's own index of a build such as ``cu124``; "" for builds of any other name."""
+    index = " --index-url https://download.pytorch.org/whl/%s"
+    return index % variant if variant and variant.startswith("cu") else ""

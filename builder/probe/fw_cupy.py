@@ -3,19 +3,16 @@
 import json
 import os
 
-from .fw_common import Framework, flat
+from .data import opened_libraries
+from .fw_common import flat
+from .fw_eager import Eager, operands
 from .versions import cudnn_tuple, dotted, numbers
 
-# Opened at the first use of the GPU: cupy_backends/cuda/api/_runtime_softlink.pxi and
-# cupy_backends/cuda/libs/_nvrtc_softlink.pxi in https://github.com/cupy/cupy
-_CUPY_OPENS = {
-    11: ("libcudart.so.11.0", "libnvrtc.so.11.2"),
-    12: ("libcudart.so.12", "libnvrtc.so.12"),
-    13: ("libcudart.so.13", "libnvrtc.so.13"),
-}
+_PLACE = ((1, 1), (1, 1), (1, 1), 1)
+"""Padding, stride, dilation and groups of a convolution."""
 
 
-class Cupy(Framework):
+class Cupy(Eager):
     name, title, module = "cupy", "CuPy", "cupy"
     dtypes = ("float32", "float16")
     trains = False
@@ -52,9 +49,8 @@ class Cupy(Framework):
 
     def wanted(self):
         compiled = self.compiled()
-        cuda, cudnn = numbers(compiled["cuda"]), numbers(compiled["cudnn"])
-        names = list(_CUPY_OPENS.get(cuda[0], ())) if cuda else []
-        return names + (["libcudnn.so.%d" % cudnn[0]] if cudnn else []), []
+        shims = ["libcudnn.so.%d" % major for major in numbers(compiled["cudnn"])[:1]]
+        return opened_libraries("cupy", compiled["cuda"]) + shims, []
 
     def load_first(self, names):
         """As CuPy from 14 on does: https://github.com/cupy/cupy, cupy_backends/cuda/libs/__init__.py."""
@@ -81,31 +77,29 @@ class Cupy(Framework):
         except runtime.CUDARuntimeError:
             return []
 
-    def _arrays(self, dtype, *pairs):
-        return [
-            self.api.asarray(values, dtype="float32").reshape(shape).astype(dtype) for values, shape in pairs
-        ]
+    def tensor(self, values, shape, device, dtype):  # noqa: ARG002
+        return self.api.asarray(values, dtype="float32").reshape(shape).astype(dtype)
 
-    def convolve(self, device, dtype, case):  # noqa: ARG002
+    def listed(self, tensor):
+        return flat(tensor.get())
+
+    def place(self, tensor):
+        return "cuda:%d" % tensor.device.id
+
+    def gradients(self, x, w, dy):
         """Through ``cupy.cudnn``: CuPy itself has no convolution, and does not compute on the CPU."""
         cudnn = self._cudnn()
-        shapes = [(case[name], case[name + "_shape"]) for name in ("x", "w", "dy")]
-        x, w, dy = self._arrays(dtype, *shapes)
         y, dx, dw = self.api.empty_like(dy), self.api.empty_like(x), self.api.empty_like(w)
-        place = ((1, 1), (1, 1), (1, 1), 1)
-        cudnn.convolution_forward(x, w, None, y, *place, auto_tune=False, tensor_core="auto")
-        options = {"deterministic": True, "auto_tune": False, "tensor_core": "auto"}
-        cudnn.convolution_backward_data(w, dy, None, dx, *place, **options)
-        cudnn.convolution_backward_filter(x, dy, dw, *place, **options)
-        found = {"y": flat(y.get()), "dx": flat(dx.get()), "dw": flat(dw.get())}
-        found["devices"] = ["cuda:%d" % array.device.id for array in (y, dx, dw)]
-        return found
+        options = {"auto_tune": False, "tensor_core": "auto"}
+        cudnn.convolution_forward(x, w, None, y, *_PLACE, **options)
+        options["deterministic"] = True
+        cudnn.convolution_backward_data(w, dy, None, dx, *_PLACE, **options)
+        cudnn.convolution_backward_filter(x, dy, dw, *_PLACE, **options)
+        return y, dx, dw
 
-    def fused(self, device, dtype, case, bias):  # noqa: ARG002
-        shapes = [(case["x"], case["x_shape"]), (case["w"], case["w_shape"]), (bias, (len(bias),))]
-        x, w, b = self._arrays(dtype, *shapes)
+    def fused(self, device, dtype, case, bias):
+        x, w, b = self.tensors(operands(case, "x", "w") + [(bias, (len(bias),))], device, dtype)
         y = self.api.empty(case["dy_shape"], dtype=dtype)
-        place = ((1, 1), (1, 1), (1, 1), 1)
-        self._cudnn().convolution_forward(x, w, b, y, *place, auto_tune=False, tensor_core="auto")
+        self._cudnn().convolution_forward(x, w, b, y, *_PLACE, auto_tune=False, tensor_core="auto")
         y = self.api.maximum(y, 0)
-        return {"y": flat(y.get()), "devices": ["cuda:%d" % y.device.id]}
+        return {"y": self.listed(y), "devices": [self.place(y)]}

@@ -1,10 +1,15 @@
-"""Frameworks whose tensors keep the gradients that are worked out for them: PyTorch and PaddlePaddle."""
+"""Frameworks that compute a gradient from tensors at once: PyTorch, PaddlePaddle, JAX and CuPy."""
 
 from .fw_common import Framework
 
 
+def operands(case, *names):
+    """[(flat list, shape)] of a case's operands, as x, w and dy."""
+    return [(case[name], case[name + "_shape"]) for name in names]
+
+
 class Eager(Framework):
-    """The framework's own are ``tensor``, ``leaf``, ``listed`` and ``place``; the computation is the same."""
+    """The framework's own are ``tensor``, ``gradients``, ``listed`` and ``place``; the rest is the same."""
 
     def prepare(self, device):
         """Prepare for the first tensor."""
@@ -12,8 +17,16 @@ class Eager(Framework):
     def tensor(self, values, shape, device, dtype):
         raise NotImplementedError
 
-    def leaf(self, tensor):
-        """The tensor without its history, and with a gradient to come."""
+    def tensors(self, pairs, device, dtype):
+        """The tensors of some (flat list, shape)."""
+        return [self.tensor(values, shape, device, dtype) for values, shape in pairs]
+
+    def conv(self, x, w, *bias):
+        """The convolution, with padding 1."""
+        raise NotImplementedError
+
+    def gradients(self, x, w, dy):
+        """(y, dx, dw)."""
         raise NotImplementedError
 
     def listed(self, tensor):
@@ -24,42 +37,51 @@ class Eager(Framework):
         """The name of the device that holds a tensor."""
         raise NotImplementedError
 
+    def convolve(self, device, dtype, case):
+        self.prepare(device)
+        x, w, dy = self.tensors(operands(case, "x", "w", "dy"), device, dtype)
+        results = self.gradients(x, w, dy) if device else [self.conv(x, w)]
+        found = dict(zip(("y", "dx", "dw"), map(self.listed, results)))
+        return dict(found, devices=[self.place(tensor) for tensor in results])
+
+
+class Autograd(Eager):
+    """Frameworks whose tensors keep the gradients that are worked out for them: PyTorch and PaddlePaddle."""
+
+    def leaf(self, tensor):
+        """The tensor without its history, and with a gradient to come."""
+        raise NotImplementedError
+
     def backward(self, tensor, gradient):
         tensor.backward(gradient)
 
-    def convolve(self, device, dtype, case):
-        self.prepare(device)
-        names = ("x", "w", "dy")
-        x, w, dy = [self.tensor(case[name], case[name + "_shape"], device, dtype) for name in names]
+    def conv(self, x, w, *bias):
+        return self.api.nn.functional.conv2d(x, w, *bias, padding=1)
+
+    def gradients(self, x, w, dy):
         x, w = self.leaf(x), self.leaf(w)
-        y = self.api.nn.functional.conv2d(x, w, padding=1)
-        if not device:
-            return {"y": self.listed(y), "devices": [self.place(y)]}
+        y = self.conv(x, w)
         self.backward(y, dy)
-        found = {"y": self.listed(y), "dx": self.listed(x.grad), "dw": self.listed(w.grad)}
-        return dict(found, devices=[self.place(tensor) for tensor in (y, x.grad, w.grad)])
+        return y, x.grad, w.grad
 
     def fused(self, device, dtype, case, bias):
         self.prepare(device)
-        x, w = [self.tensor(case[name], case[name + "_shape"], device, dtype) for name in ("x", "w")]
-        b = self.tensor(bias, (len(bias),), device, dtype)
-        y = self.api.nn.functional.relu(self.api.nn.functional.conv2d(x, w, b, padding=1))
+        pairs = operands(case, "x", "w") + [(bias, (len(bias),))]
+        y = self.api.nn.functional.relu(self.conv(*self.tensors(pairs, device, dtype)))
         return {"y": self.listed(y), "devices": [self.place(y)]}
 
     def train(self, device, data):
         """Gradient descent by hand: torch.optim would import PyTorch's compiler, which takes seconds."""
         self.prepare(device)
-        functional, zeros = self.api.nn.functional, [0.0] * 4
-        x = self.tensor(data["x"], (8, 3, 8, 8), device, "float32")
-        targets = self.tensor(data["targets"], (8, 1), device, "float32")
-        first = ((data["w"], (4, 3, 3, 3)), (zeros, (4,)), (data["v"], (4, 1)))
-        weights = [self.leaf(self.tensor(values, shape, device, "float32")) for values, shape in first]
+        functional = self.api.nn.functional
+        pairs = [(data["x"], (8, 3, 8, 8)), (data["targets"], (8, 1))]
+        pairs += [(data["w"], (4, 3, 3, 3)), ([0.0] * 4, (4,)), (data["v"], (4, 1))]
+        x, targets, *weights = self.tensors(pairs, device, "float32")
         losses = []
         for _ in range(8):
-            w, b, v = weights
-            hidden = functional.relu(functional.conv2d(x, w, b, padding=1)).mean([2, 3])
-            loss = functional.mse_loss(hidden @ v, targets)
+            w, b, v = weights = [self.leaf(weight) for weight in weights]
+            loss = functional.mse_loss(functional.relu(self.conv(x, w, b)).mean([2, 3]) @ v, targets)
             loss.backward()
             losses.append(float(loss))
-            weights = [self.leaf(weight - 0.1 * weight.grad) for weight in weights]
+            weights = [weight - 0.1 * weight.grad for weight in weights]
         return {"losses": losses, "devices": [self.place(weights[0])]}

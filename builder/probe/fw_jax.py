@@ -5,20 +5,17 @@ import importlib.util
 import os
 import re
 
-from .fw_common import Framework, flat, gpu_reason, shaped
-from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
+from .data import opened_libraries
+from .fw_common import flat, gpu_reason, shaped
+from .fw_eager import Eager, operands
+from .versions import cuda_tuple, cudnn_tuple, dotted
 
 _JAX_VERSIONS = ("jax_cuda13_plugin._versions", "jax_cuda12_plugin._versions", "jaxlib.cuda._versions")
 # Messages of its plugin without a GPU; up to 0.4.30 and in some later releases an error of JAX, too.
 _NO_GPU = ("No visible GPU devices", "no supported devices found")
-# Libraries that jax_plugins/cuda/__init__.py in https://github.com/jax-ml/jax loads before its plugin.
-_JAX_OPENS = {
-    12: "cudart.so.12 cublas.so.12 cublasLt.so.12 cupti.so.12 cusparse.so.12 cusolver.so.11 cufft.so.11",
-    13: "cudart.so.13 cublas.so.13 cublasLt.so.13 cupti.so.13 cusparse.so.12 cusolver.so.12 cufft.so.12",
-}
 
 
-class Jax(Framework):
+class Jax(Eager):
     name, title, module = "jax", "JAX", "jax"
     compiles = True
 
@@ -70,11 +67,8 @@ class Jax(Framework):
         return ""
 
     def wanted(self):
-        cuda = numbers(self.compiled()["cuda"])
-        opened = _JAX_OPENS.get(cuda[0]) if cuda and self.built else None
-        if not opened:
-            return [], []
-        return ["lib%s" % name for name in opened.split() + ["cudnn.so.9"]], self._openers()
+        names = opened_libraries("jax", self.compiled()["cuda"]) if self.built else []
+        return (names + ["libcudnn.so.9"], self._openers()) if names else ([], [])
 
     def _openers(self):
         """The plugin, whose run path counts where JAX does not load its libraries beforehand, as 0.5.2."""
@@ -105,50 +99,44 @@ class Jax(Framework):
     def devices(self):
         return [device for device in self.api.local_devices() if device.platform in ("gpu", "cuda")]
 
-    def _place(self, device):
+    def _device(self, name):
         """JAX's own object for a device; ``None`` means the CPU."""
-        if device is None:
-            return self.api.local_devices(backend="cpu")[0]
-        return self.devices()[0]
+        return self.devices()[0] if name else self.api.local_devices(backend="cpu")[0]
 
-    def _arrays(self, device, dtype, *pairs):
-        place = self._place(device)
-        for values, shape in pairs:
-            yield self.api.device_put(shaped(values, shape), place).astype(dtype)
+    def tensor(self, values, shape, device, dtype):
+        return self.api.device_put(shaped(values, shape), self._device(device)).astype(dtype)
 
-    def _listed(self, array):
-        return flat(self.api.device_get(array.astype("float32")))
+    def listed(self, tensor):
+        return flat(self.api.device_get(tensor.astype("float32")))
 
-    def _conv(self, x, w):
+    def place(self, tensor):
+        """``device()`` was a method before it became a property."""
+        if hasattr(tensor, "devices"):
+            return str(sorted(tensor.devices(), key=str)[0])
+        return str(tensor.device() if callable(tensor.device) else tensor.device)
+
+    def conv(self, x, w):
         # The default precision of a GPU: TF32 where it has it.
         return self.api.lax.conv_general_dilated(x, w, (1, 1), [(1, 1), (1, 1)])
 
-    def convolve(self, device, dtype, case):
-        shapes = [(case[name], case[name + "_shape"]) for name in ("x", "w", "dy")]
-        x, w, dy = self._arrays(device, dtype, *shapes)
-        if not device:
-            y = self._conv(x, w)
-            return {"y": self._listed(y), "devices": [jax_device(y)]}
-        y, pull = self.api.vjp(self._conv, x, w)
-        dx, dw = pull(dy)
-        found = {"y": self._listed(y), "dx": self._listed(dx), "dw": self._listed(dw)}
-        found["devices"] = [jax_device(array) for array in (y, dx, dw)]
-        return found
+    def gradients(self, x, w, dy):
+        y, pull = self.api.vjp(self.conv, x, w)
+        return (y,) + pull(dy)
 
     def fused(self, device, dtype, case, bias):
-        shapes = [(case["x"], case["x_shape"]), (case["w"], case["w_shape"]), (bias, (1, len(bias), 1, 1))]
-        x, w, b = self._arrays(device, dtype, *shapes)
-        y = self.api.jit(lambda x, w, b: self.api.nn.relu(self._conv(x, w) + b))(x, w, b)
-        return {"y": self._listed(y), "devices": [jax_device(y)]}
+        pairs = operands(case, "x", "w") + [(bias, (1, len(bias), 1, 1))]
+        layer = self.api.jit(lambda x, w, b: self.api.nn.relu(self.conv(x, w) + b))
+        y = layer(*self.tensors(pairs, device, dtype))
+        return {"y": self.listed(y), "devices": [self.place(y)]}
 
     def train(self, device, data):
         jax = self.api
-        shapes = [(8, 3, 8, 8), (4, 3, 3, 3), (4, 1), (8, 1), (1, 4, 1, 1)]
-        values = [data["x"], data["w"], data["v"], data["targets"], [0.0] * 4]
-        x, w, v, targets, b = self._arrays(device, "float32", *zip(values, shapes))
+        pairs = [(data["x"], (8, 3, 8, 8)), (data["targets"], (8, 1)), (data["w"], (4, 3, 3, 3))]
+        pairs += [([0.0] * 4, (1, 4, 1, 1)), (data["v"], (4, 1))]
+        x, targets, *weights = self.tensors(pairs, device, "float32")
 
         def loss_of(weights):
-            hidden = jax.nn.relu(self._conv(x, weights[0]) + weights[1])
+            hidden = jax.nn.relu(self.conv(x, weights[0]) + weights[1])
             return ((hidden.mean((2, 3)) @ weights[2] - targets) ** 2).mean()
 
         @jax.jit  # the whole step, since each operation outside of it is compiled by itself
@@ -156,16 +144,8 @@ class Jax(Framework):
             loss, gradients = jax.value_and_grad(loss_of)(weights)
             return loss, tuple(weight - 0.1 * gradient for weight, gradient in zip(weights, gradients))
 
-        weights, losses = (w, b, v), []
+        weights, losses = tuple(weights), []
         for _ in range(8):
             loss, weights = step(weights)
             losses.append(float(loss))
-        return {"losses": losses, "devices": [jax_device(weights[0])]}
-
-
-def jax_device(array):
-    """The name of the device that holds an array; ``device()`` was a method before it became a property."""
-    if hasattr(array, "devices"):
-        return str(sorted(array.devices(), key=str)[0])
-    place = array.device() if callable(array.device) else array.device
-    return str(place)
+        return {"losses": losses, "devices": [self.place(weights[0])]}

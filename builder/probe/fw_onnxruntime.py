@@ -1,15 +1,19 @@
-"""ONNX Runtime: inference only."""
+"""ONNX Runtime: inference only.
+
+Its models have one convolution, and are written byte by byte: the ``onnx`` package need not be installed.
+Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto
+"""
 
 import glob
 import os
 
 from .fw_common import Framework, flat, shaped
-from .fw_onnx_model import conv_model
 from .library_files import read_elf
 from .maps import is_cuda_library
 from .sublibraries import shim_major
 
 _ORT_CUDA = "CUDAExecutionProvider"
+_ONNX_TYPES = {"float32": 1, "float16": 10}
 
 
 class Onnxruntime(Framework):
@@ -57,30 +61,68 @@ class Onnxruntime(Framework):
         self.api.preload_dlls()
         return "onnxruntime.preload_dlls()"
 
-    def _session(self, model, device):
-        options = self.api.SessionOptions()
-        if device:
-            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]
-        return self.api.InferenceSession(model, options, providers=providers)
-
     def devices(self):
         """A session that was asked for CUDA and lacks it has silently gone to the CPU."""
         model = conv_model("float32", [("x", (1, 3, 8, 8)), ("w", (4, 3, 3, 3))], (1, 4, 8, 8))
         session = self.api.InferenceSession(model, providers=[_ORT_CUDA, "CPUExecutionProvider"])
         return [name for name in session.get_providers() if name == _ORT_CUDA]
 
-    def _run(self, device, dtype, relu, case, *more):
-        inputs = [("x", case["x_shape"]), ("w", case["w_shape"])] + [(name, shape) for name, shape, _ in more]
-        session = self._session(conv_model(dtype, inputs, case["dy_shape"], relu), device)
-        values = {"x": case["x"], "w": case["w"]}
-        values.update((name, data) for name, _, data in more)
-        feed = {name: shaped(values[name], shape).astype(dtype) for name, shape in inputs}
-        y = session.run(["y"], feed)[0]
-        return {"y": flat(y), "devices": [session.get_providers()[0]]}
-
     def convolve(self, device, dtype, case):
-        return self._run(device, dtype, False, case)
+        return self._run(device, dtype, case)
 
     def fused(self, device, dtype, case, bias):
-        return self._run(device, dtype, True, case, ("b", (len(bias),), bias))
+        return self._run(device, dtype, case, ("b", bias, (len(bias),)))
+
+    def _run(self, device, dtype, case, *bias):
+        inputs = [(name, case[name], case[name + "_shape"]) for name in ("x", "w")] + list(bias)
+        shapes = [(name, shape) for name, _, shape in inputs]
+        model, options = (
+            conv_model(dtype, shapes, case["dy_shape"], relu=bool(bias)),
+            self.api.SessionOptions(),
+        )
+        if device:
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+        providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]
+        session = self.api.InferenceSession(model, options, providers=providers)
+        y = session.run(["y"], {name: shaped(data, shape).astype(dtype) for name, data, shape in inputs})[0]
+        return {"y": flat(y), "devices": [session.get_providers()[0]]}
+
+
+def conv_model(dtype, inputs, output, relu=False):
+    """A model y = Conv(x, w[, b]), pads 1, with Relu if asked; ``inputs``: (name, shape) pairs.
+
+    The filter is an input and no constant, so that nothing is computed before the session runs.
+    """
+    names = [(1, name) for name, _ in inputs]
+    pads = _onnx((1, "pads"), (8, 1), (8, 1), (8, 1), (8, 1), (20, 7))
+    graph = [(1, _onnx(*names, (2, "conv" if relu else "y"), (4, "Conv"), (5, pads)))]
+    graph += [(1, _onnx((1, "conv"), (2, "y"), (4, "Relu")))] * relu
+    graph += [(2, "probe")] + [(11, _onnx_value(name, dtype, shape)) for name, shape in inputs]
+    graph.append((12, _onnx_value("y", dtype, output)))
+    return _onnx((1, 6), (7, _onnx(*graph)), (8, _onnx((1, ""), (2, 11))))
+
+
+def _onnx_value(name, dtype, shape):
+    dims = [(1, _onnx((1, size))) for size in shape]
+    tensor = _onnx((1, _ONNX_TYPES[dtype]), (2, _onnx(*dims)))
+    return _onnx((1, name), (2, _onnx((1, tensor))))
+
+
+def _onnx(*fields):
+    """A message in protobuf's wire format; a field is its number with an integer, a text or a message."""
+    data = b""
+    for number, value in fields:
+        if isinstance(value, int):
+            data += _onnx_varint(number << 3) + _onnx_varint(value)
+        else:
+            value = value.encode("ascii") if isinstance(value, str) else value
+            data += _onnx_varint(number << 3 | 2) + _onnx_varint(len(value)) + value
+    return data
+
+
+def _onnx_varint(number):
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes(data) + bytes([number])

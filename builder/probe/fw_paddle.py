@@ -1,10 +1,10 @@
 """PaddlePaddle."""
 
-from .fw_eager import Eager
+from .fw_eager import Autograd
 from .versions import cudnn_tuple, numbers
 
 
-class Paddle(Eager):
+class Paddle(Autograd):
     name, title, module = "paddle", "PaddlePaddle", "paddle"
 
     def _said(self, name):

@@ -3,6 +3,7 @@
 import os
 import re
 
+from .data import newest_row, opened_libraries
 from .fw_common import Framework, flat, shaped
 from .fw_tensorflow1 import (
     NCHW_TO_NHWC,
@@ -15,22 +16,7 @@ from .fw_tensorflow1 import (
 )
 from .library_files import read_elf
 from .maps import mapped_paths
-from .tensorflow_names import tensorflow_opens, tf_table
 from .versions import numbers
-
-# The minor version is not in TensorFlow's build info. The cuDNN of its builds, newest first:
-# https://www.tensorflow.org/install/source#gpu
-_TF_CUDNN = (
-    ((2, 18), "9.3"),
-    ((2, 15), "8.9"),
-    ((2, 14), "8.7"),
-    ((2, 12), "8.6"),
-    ((2, 5), "8.1"),
-    ((2, 4), "8.0"),
-    ((2, 1), "7.6"),
-    ((1, 13), "7.4"),
-)
-_TF_CUDA = (((2, 5), "11.2"), ((2, 4), "11.0"), ((2, 1), "10.1"), ((1, 13), "10.0"))
 
 
 class Tensorflow(Framework):
@@ -64,11 +50,14 @@ class Tensorflow(Framework):
         build = self._build()
         if not build.get("is_cuda_build"):
             return {"cuda": None, "cudnn": None}
-        cudnn = self._pinned_cudnn() or tf_table(_TF_CUDNN, self._release())
+        cudnn = self._pinned_cudnn() or self._known("cudnn")
         said = build.get("cudnn_version")
         if said and (not cudnn or numbers(cudnn)[0] != numbers(said)[0]):
             cudnn = str(said)
-        return {"cuda": build.get("cuda_version") or tf_table(_TF_CUDA, self._release()), "cudnn": cudnn}
+        return {"cuda": build.get("cuda_version") or self._known("cuda"), "cudnn": cudnn}
+
+    def _known(self, key):
+        return newest_row("tensorflow", key, self._release()) or None
 
     def _pinned_cudnn(self):
         packages = self.ctx.facts.get("packages") or {}
@@ -83,7 +72,7 @@ class Tensorflow(Framework):
 
     def wanted(self):
         compiled = self.compiled()
-        names = tensorflow_opens(compiled["cuda"])
+        names = opened_libraries("tensorflow", compiled["cuda"])
         if not names or not compiled["cudnn"]:
             return [], []
         return names + ["libcudnn.so.%d" % numbers(compiled["cudnn"])[0]], self._openers()

@@ -1,10 +1,10 @@
 """PyTorch."""
 
-from .fw_eager import Eager
+from .fw_eager import Autograd
 from .versions import dotted
 
 
-class Torch(Eager):
+class Torch(Autograd):
     name, title, module = "torch", "PyTorch", "torch"
 
     def cuda_build(self):

@@ -19,11 +19,10 @@ from .counter import (
 from .cuda import open_library
 from .distributions import read_distributions, read_record, search_folders
 from .explain import by_machine, by_packages, last_words
-from .library_files import elf_problem
 from .protocol import COUNTER_LAYER, stage
 from .resolver import Loader
 from .runner import execute
-from .sublibraries import required_sublibraries, shim_major
+from .sublibraries import parts_of
 
 _TOOLKIT = re.compile(
     r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libcupti|libnccl|libnvToolsExt|"
@@ -251,8 +250,7 @@ def _mixed_proof(shim, loader):
     """Where each sub-library comes from, as a sentence."""
     if shim is None:
         return "the sub-libraries' own version check, or a missing symbol of another version, says so"
-    names = required_sublibraries(shim_major(os.path.basename(shim)) or 0)
-    folders = {os.path.dirname(loader.resolve(n, shim)["path"] or "?") for n in names}
+    folders = {os.path.dirname(loader.resolve(name, shim)["path"] or "?") for name in parts_of(shim)}
     return "shim %s, sub-libraries from %s" % (shim, ", ".join(sorted(folders)))
 
 
@@ -262,7 +260,7 @@ def _by_fault(run, text):
         shim = (run.params.get("candidate") or {}).get("path")
         folder = os.path.dirname(os.path.realpath(shim)) if shim else None
         names = sorted(os.listdir(folder)) if folder else []
-        problems = ((n, elf_problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
+        problems = ((n, Loader().problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
         bad = next((row for row in problems if row[1]), None)
         if bad:
             run.prove("file headers", "confirmed", "%s: %s" % bad)

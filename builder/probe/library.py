@@ -5,15 +5,14 @@ import re
 
 from .cuda import ctypes, need_ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
-from .distributions import search_folders
+from .distributions import cudnn_wheels, find_wheel_folders
 from .judge import judge_cudnn
 from .maps import mapped_libraries
 from .protocol import stage
 from .reference import case
 from .resolver import Loader
 from .runtime import in_folders
-from .scene import find_wheel_folders
-from .sublibraries import folder_version, required_sublibraries, shim_major
+from .sublibraries import folder_version, parts_of
 from .versions import cuda_tuple, dotted, numbers
 
 _LIMIT = 4
@@ -27,10 +26,10 @@ def each_candidate(facts):
 def preload_toolkit(ctx, shim):
     """Load CUDA libraries that the sub-libraries need and the loader would not find, as frameworks do."""
     need_ctypes()
-    loader, wheel_folders = Loader(), find_wheel_folders(search_folders())
+    loader, wheel_folders = Loader(), find_wheel_folders()
     folder = os.path.dirname(shim)
     done = []
-    for part in required_sublibraries(shim_major(os.path.basename(shim)) or 0):
+    for part in parts_of(shim):
         path = os.path.join(folder, part)
         for name in loader.header(path)["needed"]:
             if not re.match(r"libcublas|libnvrtc|libcudart", name) or name in done:
@@ -102,10 +101,10 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
     for row in ctx.facts.get("consumers", ()):
         if row["framework"] in users and row["cuda"]:
             wanted.append((numbers(row["cuda"])[0], row["framework"]))
-    for name, row in sorted(ctx.facts.get("packages", {}).items()):
-        wheel = re.match(r"nvidia-cudnn-cu(\d+)$", name)
-        if wheel and not wanted and cudnn.path.startswith(row["location"] + os.sep):
-            wanted.append((int(wheel.group(1)), "%s %s" % (row["name"], row["version"])))
+    packages = ctx.facts.get("packages", {})
+    for name, major in cudnn_wheels(packages).items():
+        if not wanted and cudnn.path.startswith(packages[name]["location"] + os.sep):
+            wanted.append((major, "%(name)s %(version)s" % packages[name]))
     evidence = {"cudart": cudart, "wanted": wanted}
     wrong = [(major, who) for major, who in wanted if major != cuda_tuple(cudart)[0]]
     if wrong:
@@ -187,8 +186,8 @@ def _check_mapped(ctx, cudnn):
 def _own_version(ctx, cudnn):
     """([package], version) of the shim's own file, by its package or folder; it reports that of its parts."""
     folder = os.path.dirname(os.path.realpath(cudnn.path))
-    for name, row in sorted((ctx.facts.get("packages") or {}).items()):
-        own = os.path.realpath(os.path.join(row["location"], "nvidia", "cudnn", "lib"))
-        if name.startswith("nvidia-cudnn-cu") and folder == own:
-            return [name], numbers(row["version"])[:3]
+    packages = ctx.facts.get("packages") or {}
+    for name in cudnn_wheels(packages):
+        if folder == os.path.realpath(os.path.join(packages[name]["location"], "nvidia", "cudnn", "lib")):
+            return [name], numbers(packages[name]["version"])[:3]
     return [], numbers(folder_version(folder, cudnn.major))[:3]

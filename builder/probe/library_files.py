@@ -15,12 +15,6 @@ _ADDED = re.compile(r"-[0-9a-f]{8}$|\.alt$")
 """The hash that packagers put into a name, and NVRTC's second build."""
 
 
-def elf_problem(path):
-    """Why this file cannot be the library of its name here; None if nothing speaks against it."""
-    header = read_elf(path)
-    return header["problem"] or another_library(os.path.basename(path), header["soname"])
-
-
 def another_library(name, soname):
     """That a CUDA library is another one, or cuDNN of another major, by its DT_SONAME; None if it is not."""
     if not soname or not is_cuda_library(name):

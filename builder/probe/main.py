@@ -15,10 +15,9 @@ from .diagnosis import diagnose
 from .diagnosis_page import render_diagnosis
 from .expectation import ExpectationError
 from .fix import FixError, repair
-from .html_page import render_html
 from .isolation import isolate, say_fault
 from .machine_limits import raise_file_limit
-from .page import Style, render_page
+from .page import Style, render_html, render_page
 from .protocol import new_check
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities

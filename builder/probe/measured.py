@@ -7,7 +7,8 @@ import sys
 from shlex import quote
 
 from .builds import Command
-from .distributions import list_folder, requirement
+from .distributions import cudnn_wheels, list_folder, requirement
+from .framework_remedies import torch_index
 from .remedies import Remedies, cuda_package
 from .versions import dotted, numbers
 
@@ -127,16 +128,16 @@ class MeasuredRemedies(Remedies):
     def _again(self, name):
         """A package once more, as it is; PyTorch's builds for one CUDA come from its own index."""
         version, _, local = self.here.packages[name].partition("+")
-        index = "--index-url https://download.pytorch.org/whl/%s " % local if local.startswith("cu") else ""
-        return self._pip("%s==%s" % (name, version), flags="--force-reinstall --no-deps " + index)
+        flags = "--force-reinstall --no-deps%s " % torch_index(local)
+        return self._pip("%s==%s" % (name, version), flags=flags)
 
     def _uninstall(self, names):
         words = installer() % "uninstall"
         return Command("pip", words + ("" if words.startswith("uv") else " -y") + " " + " ".join(names), None)
 
     def _torch(self, row, note):
-        index = "" if row["default"] else "--index-url https://download.pytorch.org/whl/%s " % row["variant"]
-        return self._pip("torch==%s" % row["latest"], flags="--force-reinstall " + index, note=note)
+        flags = "--force-reinstall%s " % torch_index(None if row["default"] else row["variant"])
+        return self._pip("torch==%s" % row["latest"], flags=flags, note=note)
 
     # -- variables
 
@@ -180,8 +181,7 @@ class MeasuredRemedies(Remedies):
         return self._required_pin() or super(MeasuredRemedies, self)._cudnn_pin()
 
     def _cudnn_missing(self):
-        listed = [name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name)]
-        if listed and not self.here.cudnn_here:
+        if cudnn_wheels(self.here.packages) and not self.here.cudnn_here:
             return self._cudnn_again()
         wanted = numbers(self.detail.get("major"))[:1]
         copies = [row["folder"] for row in self.facts.get("copies") or () if (row["major"],) == wanted]
@@ -202,7 +202,7 @@ class MeasuredRemedies(Remedies):
             # the pin of another framework made it too old
             pin = self.releases.cudnn_wheel(self.cuda, dotted(compiled[:2]))
             note = "newer than the %s that another package pins, which NVIDIA's rule allows" % dotted(asked)
-        if pin and any(name.startswith("nvidia-cudnn-cu") for name in self.here.packages):
+        if pin and cudnn_wheels(self.here.packages):
             return [self._pip(pin, flags="--no-deps ", note=note)]
         return super(MeasuredRemedies, self)._cudnn_too_old()
 
@@ -214,7 +214,7 @@ class MeasuredRemedies(Remedies):
         return self._cudnn_again() + self._cudnn_shadowed()
 
     def _package_overwritten(self):
-        names = sorted(name for name in self.here.packages if re.match(r"nvidia-cudnn-cu\d+$", name))
+        names = list(cudnn_wheels(self.here.packages))
         keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
         hurt = [name for name in self.evidence.get("packages") or () if name in self.here.packages]
         if len(names) < 2 or not set(hurt) & set(names):

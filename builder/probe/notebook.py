@@ -4,8 +4,7 @@ import os
 import subprocess
 import sys
 
-from .html_page import render_html
-from .page import Style, render_page
+from .page import Style, render_html, render_page
 from .report import printed_report
 
 _TEXT = ("-q", "--quiet", "-h", "--help", "--version", "--read", "--fix")

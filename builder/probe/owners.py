@@ -11,8 +11,9 @@ import re
 import time
 
 from .distributions import read_distributions, read_record, read_text, search_folders
-from .library_files import elf_problem, section_spans
+from .library_files import section_spans
 from .protocol import COUNTER_LAYER, stage
+from .resolver import Loader
 
 _HASH_LIMIT = 64 << 20
 _STRIDE = 512 << 10
@@ -50,7 +51,7 @@ def by_conda(distribution):
     return read_text(path, 100).strip() == "conda"
 
 
-def _look(path, rows, found):
+def _look(path, rows, found, loader):
     """Add what is wrong with one file: gone or present {package: paths}, or a row in another list."""
     names = [name for name, _ in rows]
     try:
@@ -73,7 +74,7 @@ def _look(path, rows, found):
         matching = _by_hash(path, size, rows) or matching
     strangers = [name for name in names if name not in matching]
     # RECORD may have been written anew with the file
-    problem = None if strangers and matching else _cut(path, size, rows)
+    problem = None if strangers and matching else _cut(path, size, rows, loader)
     if strangers or problem:
         row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
         if problem:
@@ -82,10 +83,10 @@ def _look(path, rows, found):
             found["changed"].append(row)
 
 
-def _cut(path, size, rows):
+def _cut(path, size, rows, loader):
     """Why a file cannot be used, whatever RECORD says; None for a sound one, also if stripped or rebuilt."""
     if re.search(r"\.so(\.\d+)*$", path):
-        return elf_problem(path)
+        return loader.problem(path)
     shorter = path.endswith(_TOOLS) and size < max(entry["size"] or 0 for _, entry in rows)
     return "shorter than it was" if shorter else None
 
@@ -94,8 +95,9 @@ def check_owners(ctx, distributions):
     """P02."""
     owners = watched_files(distributions)
     found = {"gone": {}, "present": set(), "denied": [], "shared": [], "changed": [], "damaged": []}
+    loader = Loader()
     for path in sorted(owners):
-        _look(path, owners[path], found)
+        _look(path, owners[path], found, loader)
     if ctx.thorough:
         ctx.extend(900)
     found["damaged"] += wrong_hashes(owners, None if ctx.thorough else has_zeros)

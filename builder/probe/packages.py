@@ -5,8 +5,8 @@ import os
 import re
 import sys
 
+from .data import read_frameworks
 from .distributions import (
-    FRAMEWORK_PACKAGES,
     canonical,
     packages_of,
     read_distributions,
@@ -40,14 +40,14 @@ def packages_stage(ctx):
 
 def unimportable(distributions, modules):
     """Names of the frameworks that are listed as installed and whose module is not there to import."""
-    absent = sorted(set(FRAMEWORK_PACKAGES) - set(modules))
+    absent = sorted(set(read_frameworks()) - set(modules))
     return sorted(canonical(row["name"]) for name in absent for row in packages_of(name, distributions))
 
 
 def strangers(distributions, modules):
     """{stage name: file} of frameworks whose module is none of the files that pip installed for it."""
     found = {}
-    for stage_name in sorted(set(FRAMEWORK_PACKAGES) & set(modules)):
+    for stage_name in sorted(modules):
         folders = [row["location"] for row in packages_of(stage_name, distributions)]
         origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
         within = any(origin.startswith(folder + os.sep) for folder in folders)

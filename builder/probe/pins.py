@@ -1,16 +1,15 @@
 """P01: whether the installed packages meet the requirements of frameworks' and NVIDIA's wheels."""
 
+import ast
 import os
 import platform
 import re
 import sys
 
-from .distributions import list_folder, requirement, search_folders
+from .distributions import find_wheel_folders, list_folder, requirement
 from .isolation import user_path
-from .ldcache import read_cache, toolkit_folders
-from .resolver import Loader
-from .scene import find_wheel_folders
-from .versions import numbers
+from .resolver import Loader, read_cache, toolkit_folders
+from .versions import numbers, satisfies
 
 # The file by which the library of one of NVIDIA's wheels is found elsewhere, and the cause if it is nowhere.
 _WHEELS = {
@@ -29,16 +28,16 @@ _ABSENT = {"cuda-nvcc": "ptxas-missing", "cuda-nvrtc": "nvrtc-missing", "cudnn":
 # Packages that a framework is one half of: with another release, or without it, the framework does not work.
 _HALVES = re.compile(r"jaxlib|jax-cuda\d+-pjrt|keras")
 _ASKING = re.compile(r"tensorflow(-gpu|-cpu)?|tf-nightly|jax|jax-cuda\d+-plugin")
-# Brackets, words between comparisons, comparisons: https://packaging.python.org/specifications/dependency-specifiers/
-_QUOTED = r"(?:'[^']*'|\"[^\"]*\")"
-_TOKEN = re.compile(
-    r"[()]|\b(?:and|or)\b|\w+\s*(?:not\s+in|in|[=<>!~]+)\s*%s|%s\s*[^'\"()]+" % (_QUOTED, _QUOTED)
-)
-_DEEPEST = 50
+# A marker's operators by Python's; ``~=`` is read as ``is``.
+_SIGNS = {ast.Eq: "==", ast.NotEq: "!=", ast.LtE: "<=", ast.GtE: ">=", ast.Lt: "<", ast.Gt: ">", ast.Is: "~="}
 
 
 def marker_applies(marker, extras=()):
-    """Whether an environment marker holds here; ``extras`` are those in use. An unknown variable holds."""
+    """Whether an environment marker holds here; ``extras`` are those in use. What cannot be read holds.
+
+    A marker is an expression of Python, but for two operators; an unknown variable holds, too:
+    https://packaging.python.org/specifications/dependency-specifiers/
+    """
     if not marker:
         return True
     here = {
@@ -51,68 +50,28 @@ def marker_applies(marker, extras=()):
         "python_version": "%d.%d" % sys.version_info[:2],
         "python_full_version": platform.python_version(),
     }
-    tokens = _TOKEN.findall(marker)
-    return tokens.count("(") > _DEEPEST or _any_holds(tokens, here, extras)
-
-
-def _any_holds(tokens, here, extras):
-    """Take ``A or B``, with ``and`` and brackets inside, off the front of the tokens; whether it holds."""
-    holds = False
-    while True:
-        every = _one_holds(tokens, here, extras)
-        while tokens and tokens[0] == "and":
-            tokens.pop(0)
-            every = _one_holds(tokens, here, extras) and every
-        holds = holds or every
-        if not tokens or tokens[0] != "or":
-            return holds
-        tokens.pop(0)
-
-
-def _one_holds(tokens, here, extras):
-    token = tokens.pop(0) if tokens else ""
-    if token != "(":
-        return _term_holds(token, here, extras)
-    holds = _any_holds(tokens, here, extras)
-    if tokens and tokens[0] == ")":
-        tokens.pop(0)
-    return holds
-
-
-def _term_holds(term, here, extras):
-    found = re.match(r"\s*(\w+)\s*(===|==|!=|<=|>=|<|>|~=)\s*['\"]([^'\"]*)['\"]\s*$", term)
-    if found is None:
+    try:
+        tree = ast.parse(marker.replace("===", "==").replace("~=", "is"), mode="eval")
+        return _holds(tree.body, here, extras)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         return True
-    name, operator, wanted = found.groups()
+
+
+def _holds(node, here, extras):
+    if isinstance(node, ast.BoolOp):
+        every = [_holds(term, here, extras) for term in node.values]
+        return all(every) if isinstance(node.op, ast.And) else any(every)
+    if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Name):
+        return True
+    name, kind, wanted = node.left.id, type(node.ops[0]), ast.literal_eval(node.comparators[0])
+    if kind not in _SIGNS or not isinstance(wanted, str):
+        return True
     if name == "extra":
         return wanted in extras
-    if name.startswith("python_"):
-        return satisfies(here[name], [(operator, wanted)])
+    if name in ("python_version", "python_full_version"):
+        return satisfies(here[name], [(_SIGNS[kind], wanted)])
     have = here.get(name, wanted)
-    return (have != wanted) if operator == "!=" else (have == wanted)
-
-
-def satisfies(version, pins):
-    """Whether a version meets all (operator, version) pins; only the numbers are compared."""
-    for operator, wanted in pins:
-        prefix = wanted.endswith(".*")
-        have, want = numbers(version), numbers(wanted)
-        size = max(len(have), len(want))
-        padded, aim = have + (0,) * (size - len(have)), want + (0,) * (size - len(want))
-        equal = have[: len(want)] == want if prefix else padded == aim
-        verdicts = {
-            "==": equal,
-            "===": equal,
-            "!=": not equal,
-            "<=": padded <= aim,
-            ">=": padded >= aim,
-            "<": padded < aim,
-            ">": padded > aim,
-            "~=": padded >= aim and have[: len(want) - 1] == want[:-1],
-        }
-        if not verdicts[operator]:
-            return False
-    return True
+    return (have != wanted) if kind is ast.NotEq else (have == wanted)
 
 
 def _other_major(wanted, version):
@@ -226,7 +185,7 @@ def lies_somewhere(library, major):
     """Whether a file of this name, or one that goes on from it, lies where a program here could find it."""
     stem = library % int(major or 0) if "%" in library else library
     loader = Loader()
-    folders = loader.library_path + loader.defaults + find_wheel_folders(search_folders()) + toolkit_folders()
+    folders = loader.library_path + loader.defaults + find_wheel_folders() + toolkit_folders()
     for inner in ("torch/lib", "paddle/libs"):
         folders += [os.path.join(folder, inner) for folder in user_path()]
     if stem == "ptxas":

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections import namedtuple
+from contextlib import contextmanager
 
 WITHOUT_CUDA = "--expect asks for no CUDA (provider none), so its absence is no fault"
 
@@ -38,24 +39,9 @@ Stage = namedtuple("Stage", "name layer function timeout modules runs judge")
 
 
 class Call(object):
-    """One risky call: ``with ctx.call("cudnnCreate") as call: call.result = create(...)``."""
+    """A call that may abort, hang or be killed, and its ``result``, which the caller sets."""
 
-    def __init__(self, ctx, name, detail):
-        self.ctx = ctx
-        self.name = name
-        self.detail = detail
-        self.result = None
-
-    def __enter__(self):
-        self.ctx.send({"t": "enter", "call": self.name, "detail": self.detail})
-        return self
-
-    def __exit__(self, kind, error, trace):
-        line = {"t": "leave", "call": self.name, "result": self.result}
-        if error is not None:
-            line["error"] = "%s: %s" % (kind.__name__, error)
-        self.ctx.send(line)
-        return False
+    result = None
 
 
 class Ctx(object):
@@ -90,9 +76,18 @@ class Ctx(object):
         """Ask for a longer limit: this many seconds from now. A ``--timeout`` of the user's stands."""
         self.send({"t": "limit", "seconds": seconds})
 
+    @contextmanager
     def call(self, name, **detail):
-        """Context manager around a call that may abort, hang or be killed."""
-        return Call(self, name, detail)
+        """One risky call: ``with ctx.call("cudnnCreate") as call: call.result = create(...)``."""
+        self.send({"t": "enter", "call": name, "detail": detail})
+        call, failure = Call(), {}
+        try:
+            yield call
+        except BaseException as error:
+            failure = {"error": "%s: %s" % (type(error).__name__, error)}
+            raise
+        finally:
+            self.send(dict(failure, t="leave", call=name, result=call.result))
 
     def passed(self, id, summary, evidence=None, note=None):
         """Report a check that passed; ``note`` is a remark for people."""

@@ -9,6 +9,7 @@ import re
 
 from .builds import Command
 from .causes import commands_by_place
+from .distributions import cudnn_wheels
 from .framework_remedies import ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
 from .versions import numbers
 
@@ -130,9 +131,10 @@ class Remedies(FrameworkRemedies):
 
     def _cudnn_again(self):
         """The cuDNN wheel that is here, installed anew as a whole."""
-        for name, version in sorted(self.here.packages.items()):
-            if re.match(r"nvidia-cudnn-cu\d+$", name) and self.cuda in (None, int(name.rpartition("cu")[2])):
-                return [self._pip("%s==%s" % (name, version), flags="--force-reinstall --no-deps ")]
+        for name, major in cudnn_wheels(self.here.packages).items():
+            if self.cuda in (None, major):
+                wanted = "%s==%s" % (name, self.here.packages[name])
+                return [self._pip(wanted, flags="--force-reinstall --no-deps ")]
         pin = self._cudnn_pin()
         return [self._pip(pin, flags="--force-reinstall --no-deps ")] if pin else []
 
@@ -183,18 +185,21 @@ class Remedies(FrameworkRemedies):
 
     # -- CUDA's libraries
 
+    def _library(self):
+        """("cublas", "12") for a ``libcublasLt.so.12`` that was not found."""
+        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(self.detail.get("library") or ""))
+        return (found.group(1).lower(), found.group(2)) if found else ("", "")
+
     def library_major(self):
         """The CUDA major of the library that was not found; None if its name does not tell."""
-        found = re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so\.?([\d.]*)", str(self.detail.get("library") or ""))
-        return _SONAMES.get(found.group(1).lower(), {}).get(found.group(2)) if found else None
+        stem, number = self._library()
+        return _SONAMES.get(stem, {}).get(number)
 
     def _toolkit_library_missing(self):
-        library = str(self.detail.get("library") or "")
-        stem = (re.match(r"lib(\w+?)(?:Lt|Mg|w)?\.so", library) or [None, ""])[1].lower()
         major = self.library_major() or self.cuda
         if "cupy" in self.here.printed_by:
             return self._cupy(major)
-        note = "%s is of CUDA %s" % (library, major)
+        note, stem = "%s is of CUDA %s" % (self.detail.get("library"), major), self._library()[0]
         if self.framework == "onnxruntime":
             note += "; it is found once its folder is on LD_LIBRARY_PATH, or after onnxruntime.preload_dlls()"
         if major not in (11, 12, 13) or (stem not in _SONAMES):

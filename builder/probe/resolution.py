@@ -2,11 +2,10 @@
 
 import os
 
-from .distributions import search_folders
+from .distributions import find_wheel_folders
 from .protocol import stage
 from .resolver import Loader
-from .scene import find_wheel_folders
-from .sublibraries import required_sublibraries, shim_major
+from .sublibraries import parts_of, shim_major
 
 
 @stage("resolver", layer="resolver", timeout=30)
@@ -21,9 +20,8 @@ def mixed_folders(candidate, loader):
     """Sub-libraries that a shim gets from another folder than its own: {name: resolution}."""
     shim = candidate["path"]
     home = os.path.realpath(os.path.dirname(shim))
-    major = shim_major(os.path.basename(shim)) or 0
     found = {}
-    for name in required_sublibraries(major):
+    for name in parts_of(shim):
         answer = loader.resolve(name, shim)
         path = answer["path"]
         near = path and (os.path.realpath(os.path.dirname(path)), os.path.dirname(os.path.realpath(path)))
@@ -85,7 +83,7 @@ def _lost(row, copies):
 def _check_unversioned(ctx, loader):
     """E07: names without a number, which cuDNN 8 (libnvrtc.so, libcuda.so) and Paddle (libcudnn.so) open."""
     paddle = [row for row in ctx.facts.get("consumers", []) if row["framework"] == "paddle"]
-    wheel_folders = find_wheel_folders(search_folders())
+    wheel_folders = find_wheel_folders()
     names = ("libcudnn.so", "libnvrtc.so", "libcuda.so")
     evidence = {name: loader.resolve(name)["path"] for name in names}
     fixed = os.environ.get("FLAGS_cudnn_dir", "/usr/local/cuda/lib64")

@@ -1,15 +1,23 @@
 """The file that the dynamic loader gives for a name, and why: its search, worked out without loading.
 
+Its cache and its built-in folders are read as it reads them, without running ldconfig.
+
 The order is that of ``man 8 ld.so``: DT_RPATH of the requester (unless it has a DT_RUNPATH),
 LD_LIBRARY_PATH, DT_RUNPATH of the requester, ``/etc/ld.so.cache``, the default folders. So a wheel with
 DT_RPATH (PyTorch's) beats LD_LIBRARY_PATH and one with DT_RUNPATH (cuDNN's and TensorFlow's) loses to it.
 """
 
+import glob
 import os
+import struct
 import sys
 
-from .ldcache import default_folders, read_cache
-from .library_files import read_elf
+from .library_files import another_library, read_elf
+
+_NEW_CACHE = b"glibc-ld.so.cache1.1"
+_OLD_CACHE = b"ld.so-1.7.0"
+# Low byte 3 is "ELF, libc 6", the next one the processor: https://sourceware.org/git/glibc.git elf/cache.c
+_CACHE_FLAGS = {"x86_64": (0x0303,), "aarch64": (0x0A03,), "ppc64le": (0x0503,)}
 
 
 class Loader(object):
@@ -33,6 +41,11 @@ class Loader(object):
         if path not in self.headers:
             self.headers[path] = read_elf(path)
         return self.headers[path]
+
+    def problem(self, path):
+        """Why a file cannot be the library of its name here; None if nothing speaks against it."""
+        header = self.header(path)
+        return header["problem"] or another_library(os.path.basename(path), header["soname"])
 
     def candidates(self, name, requester=None, rpaths=()):
         """(path, by) pairs in the order in which the loader looks; ``by`` names the step of the search.
@@ -93,3 +106,51 @@ def _split(text):
     if not text:
         return []
     return [part or "." for part in text.replace(";", ":").split(":")]
+
+
+def read_cache(path="/etc/ld.so.cache"):
+    """(file name, path) pairs in the cache's own order, of this machine's word size; [] if there is none."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read()
+        return _cache_entries(data)
+    except (OSError, struct.error, ValueError):
+        return []
+
+
+def _cache_entries(data):
+    start = 0
+    if data.startswith(_OLD_CACHE):
+        count = struct.unpack_from("<I", data, 12)[0]
+        start = (16 + 12 * count + 7) // 8 * 8
+    if data[start : start + len(_NEW_CACHE)] != _NEW_CACHE:
+        return []
+    count = struct.unpack_from("<I", data, start + 20)[0]
+    wanted = _CACHE_FLAGS.get(os.uname()[4])
+    found = []
+    for index in range(count):
+        flags, key, value = struct.unpack_from("<iII", data, start + 48 + 24 * index)
+        if wanted is None or flags in wanted:
+            found.append((_text_at(data, start + key), _text_at(data, start + value)))
+    return found
+
+
+def _text_at(data, place):
+    return data[place : data.index(b"\0", place)].decode("utf-8", "surrogateescape")
+
+
+def default_folders():
+    """The folders that the loader searches last, without any configuration."""
+    machine = os.uname()[4]
+    triplets = ["/lib/%s-linux-gnu" % machine, "/usr/lib/%s-linux-gnu" % machine]
+    return [f for f in triplets + ["/lib64", "/usr/lib64", "/lib", "/usr/lib"] if os.path.isdir(f)]
+
+
+def toolkit_folders():
+    """Where CUDA toolkits, drivers and Colab put libraries; the loader does not search there by itself."""
+    patterns = (
+        "/usr/local/cuda/lib64 /usr/local/cuda-*/lib64 /usr/local/cuda*/targets/*/lib "
+        "/usr/local/cuda*/compat /usr/local/nvidia/lib* /usr/lib64-nvidia /usr/lib/wsl/lib "
+        "/opt/conda/lib /opt/cuda/lib64"
+    ).split()
+    return [folder for pattern in patterns for folder in sorted(glob.glob(pattern)) if os.path.isdir(folder)]

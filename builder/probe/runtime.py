@@ -5,15 +5,13 @@ import re
 
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import bind, need_ctypes, open_library
-from .distributions import list_folder, search_folders
+from .data import opened_libraries
+from .distributions import cudnn_wheels, find_wheel_folders, list_folder
 from .judge import absent_cause, default_judge
-from .ldcache import read_cache
 from .maps import is_cuda_library
 from .protocol import WITHOUT_CUDA, stage
-from .resolver import Loader
-from .scene import find_wheel_folders
-from .sublibraries import required_sublibraries, shim_major
-from .tensorflow_names import tensorflow_opens
+from .resolver import Loader, read_cache
+from .sublibraries import parts_of
 from .versions import numbers
 
 _KERNEL = b'extern "C" __global__ void probe(int *p) { p[threadIdx.x] = __popc(threadIdx.x); }\n'
@@ -48,7 +46,7 @@ def judge_toolkit(run):
 def runtime_stage(ctx):
     """Find the libraries that are needed, then load NVRTC and let it compile."""
     loader = Loader()
-    wheel_folders = find_wheel_folders(search_folders())
+    wheel_folders = find_wheel_folders()
     absent, answers = [], {}
     for name, requester, who in needed_libraries(ctx.facts, loader):
         path = loader.resolve(name, requester)["path"] or in_folders(name, wheel_folders)
@@ -107,11 +105,11 @@ def needed_libraries(facts, loader):
         for name in loader.header(consumer["requester"])["needed"]:
             rows.append((name, consumer["requester"], consumer["framework"]))
         if consumer["framework"] == "tensorflow":
-            for name in tensorflow_opens(consumer["cuda"]):
+            for name in opened_libraries("tensorflow", consumer["cuda"]):
                 rows.append((name, consumer["requester"], "tensorflow"))
     for candidate in facts.get("candidates", ()):
         folder = os.path.dirname(candidate["path"])
-        for part in required_sublibraries(shim_major(os.path.basename(candidate["path"])) or 0):
+        for part in parts_of(candidate["path"]):
             path = os.path.join(folder, part)
             for name in loader.header(path)["needed"]:
                 rows.append((name, path, "cuDNN"))
@@ -143,9 +141,7 @@ def _opened_by_cudnn(shim, packages):
 def nvrtc_names(facts):
     """File names of the NVRTC that belongs to the CUDA of the frameworks and cuDNNs here; [] if unknown."""
     majors = {numbers(row["cuda"])[0] for row in facts.get("consumers", ()) if numbers(row["cuda"])}
-    if not majors:
-        wheels = [re.match(r"nvidia-cudnn-cu(\d+)$", name) for name in facts.get("packages", {})]
-        majors = {int(wheel.group(1)) for wheel in wheels if wheel}
+    majors = majors or set(cudnn_wheels(facts.get("packages", {})).values())
     return ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
 
 
@@ -182,7 +178,7 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
         return
     ctypes = need_ctypes()
-    problem = loader.header(path)["problem"] or _wrong_soname(path, loader)
+    problem = loader.problem(path)
     if problem:
         evidence["problem"] = problem
         ctx.fails("R02", "%s cannot be used: %s" % (path, problem), "nvrtc-missing", evidence)
@@ -221,11 +217,6 @@ def _builtins_problem(ctx, path):
         except OSError as error:
             return str(error)
     return None
-
-
-def _wrong_soname(path, loader):
-    soname = loader.header(path)["soname"] or "libnvrtc"
-    return None if soname.startswith("libnvrtc") else "it is %s under another name" % soname
 
 
 def _nvrtc_log(ctypes, nvrtc, program):

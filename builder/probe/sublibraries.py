@@ -13,11 +13,11 @@ _SETS = {
 }
 # Parts that came later, by the release whose wheel (nvidia-cudnn-cu12) is the first to hold them.
 _SINCE = (((9, 21), "engines_tensor_ir"), ((9, 22), "ext"))
-_SHIM = re.compile(r"libcudnn\.so\.(\d+)$")
+_SHIM = re.compile(r"(?:.*/)?libcudnn\.so\.(\d+)$")
 
 
 def shim_major(name):
-    """9 for ``libcudnn.so.9``; None for any other file name."""
+    """9 for ``libcudnn.so.9``, with or without a folder; None for any other file."""
     found = _SHIM.match(name)
     return int(found.group(1)) if found else None
 
@@ -31,6 +31,11 @@ def required_sublibraries(major, version=None):
     parts = list(_SETS.get(major, _SETS[9] if major > 9 else ()))
     parts += [part for since, part in _SINCE if numbers(version)[:2] >= since]
     return ["libcudnn_%s.so.%d" % (part, major) for part in parts]
+
+
+def parts_of(shim):
+    """File names of the sub-libraries that a shim cannot work without; [] for any other file."""
+    return required_sublibraries(shim_major(shim) or 0)
 
 
 def preload_order(folder, major):

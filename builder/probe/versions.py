@@ -49,3 +49,26 @@ def cudnn_rule(compiled, loaded, strict=False):
     if len(compiled) > 1 and len(loaded) > 1 and loaded[1] < compiled[1]:
         return "cudnn-too-old"
     return None
+
+
+def satisfies(version, pins):
+    """Whether a version meets all (operator, version) pins; only the numbers are compared."""
+    for operator, wanted in pins:
+        prefix = wanted.endswith(".*")
+        have, want = numbers(version), numbers(wanted)
+        size = max(len(have), len(want))
+        padded, aim = have + (0,) * (size - len(have)), want + (0,) * (size - len(want))
+        equal = have[: len(want)] == want if prefix else padded == aim
+        verdicts = {
+            "==": equal,
+            "===": equal,
+            "!=": not equal,
+            "<=": padded <= aim,
+            ">=": padded >= aim,
+            "<": padded < aim,
+            ">": padded > aim,
+            "~=": padded >= aim and have[: len(want) - 1] == want[:-1],
+        }
+        if not verdicts[operator]:
+            return False
+    return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,15 +14,14 @@ from probe_elf import write_elf
 
 from builder.probe import coimport, fw_libraries, fw_tensorflow
 from builder.probe.coimport import coimport_orders
+from builder.probe.data import newest_row, opened_libraries
 from builder.probe.fw_compute import arch_support, is_gpu_name, loss_falls, training_data
 from builder.probe.fw_cupy import Cupy
 from builder.probe.fw_jax import Jax
 from builder.probe.fw_judge import judge_framework
 from builder.probe.fw_libraries import _cudart_without_driver, cause_of_missing
-from builder.probe.fw_onnx_model import conv_model
-from builder.probe.fw_onnxruntime import Onnxruntime
+from builder.probe.fw_onnxruntime import Onnxruntime, conv_model
 from builder.probe.fw_tensorflow import Tensorflow, pinned_cudnn
-from builder.probe.tensorflow_names import tensorflow_opens, tf_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,21 +86,25 @@ def test_cause_of_missing_libraries() -> None:
     assert cause_of_missing(["libnvrtc.so.12", "libcudart.so.12"]) == "toolkit-library-missing"
 
 
-def test_tensorflow_tables() -> None:
-    rows = (((2, 18), "9.3"), ((2, 5), "8.1"))
-    assert tf_table(rows, (2, 20)) == "9.3"
-    assert tf_table(rows, (2, 8)) == "8.1"
-    assert tf_table(rows, (2, 4)) is None
-    assert tf_table(rows, ()) is None
+def test_a_row_of_a_table_holds_until_the_next_one() -> None:
+    assert newest_row("tensorflow", "cudnn", (2, 20)) == "9.3"
+    assert newest_row("tensorflow", "cudnn", (2, 8)) == "8.1"
+    assert newest_row("tensorflow", "cudnn", (1, 12)) == newest_row("tensorflow", "cudnn", ()) == ""
 
 
 def test_tensorflow_opens_other_names_for_each_minor_version_of_cuda() -> None:
     """TensorFlow 2.3 is built for CUDA 10.1, 2.4 for 11.0: neither has its major's usual names."""
-    assert "libcudart.so.10.1" in tensorflow_opens("10.1")
-    assert "libcusolver.so.10" in tensorflow_opens("11.0")
-    assert "libcusolver.so.11" in tensorflow_opens("11.2")
-    assert tensorflow_opens("12") == tensorflow_opens("12.5.1")
-    assert tensorflow_opens("11") == tensorflow_opens(None) == []
+    opened = functools.partial(opened_libraries, "tensorflow")
+    assert "libcudart.so.10.1" in opened("10.1")
+    assert "libcusolver.so.10" in opened("11.0")
+    assert "libcusolver.so.11" in opened("11.2")
+    assert opened("12") == opened("12.5.1")
+    assert opened("11") == opened("9.2") == opened(None) == []
+
+
+def test_a_cuda_that_nobody_knows_opens_nothing() -> None:
+    assert opened_libraries("cupy", "11") == ["libcudart.so.11.0", "libnvrtc.so.11.2"]
+    assert opened_libraries("jax", "11.8") == opened_libraries("jax", "14.0") == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from builder.probe.distributions import read_distributions, requirement
 from builder.probe.expectation import ExpectationError, find_differences, read_expectation
 from builder.probe.files import files_stage
 from builder.probe.packages import packages_stage
-from builder.probe.pins import check_pins, marker_applies, satisfies
+from builder.probe.pins import check_pins, marker_applies
+from builder.probe.versions import satisfies
 
 
 def install(folder, name, version, *, requires=(), files=None):
@@ -77,7 +78,16 @@ def test_a_marker_holds_as_packaging_says(marker, extra):
 
 
 @pytest.mark.parametrize(
-    "marker", ["", "new_variable == 'x'", "(" * 5000, "extra == 'all", "platform_release in '5 6'"]
+    "marker",
+    [
+        "",
+        "new_variable == 'x'",
+        "python_variant < '3'",
+        "python_version >= 99",
+        "(" * 5000,
+        "extra == 'all",
+        "platform_release in '5 6'",
+    ],
 )
 def test_a_marker_that_cannot_be_read_holds(marker):
     assert marker_applies(marker) is True

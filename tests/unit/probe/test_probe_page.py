@@ -3,8 +3,7 @@
 import html.parser
 import io
 
-from builder.probe.html_page import render_html
-from builder.probe.page import Style, render_page
+from builder.probe.page import Style, render_html, render_page
 
 REPORT = {
     "verdict": "broken",

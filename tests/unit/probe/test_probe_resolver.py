@@ -5,9 +5,8 @@ import struct
 from probe_elf import write_elf
 
 from builder.probe.consumers import find_consumers
-from builder.probe.ldcache import read_cache
-from builder.probe.resolver import Loader
-from builder.probe.scene import choose_candidates
+from builder.probe.files import choose_candidates
+from builder.probe.resolver import Loader, read_cache
 
 
 def loader(library_path="", cache=(), defaults=()):
@@ -128,7 +127,6 @@ def test_of_two_plugins_of_jax_that_for_cuda_13_opens_cudnn(tmp_path):
 def test_an_optional_user_that_finds_none_leaves_the_wheels_copy_to_be_tested():
     copy = {"shim": "/s/nvidia/cudnn/lib/libcudnn.so.9", "kind": "wheel"}
     cupy = {"framework": "cupy", "path": None, "optional": True}
-    scene = {"consumers": [cupy], "copies": [copy], "loader": loader()}
-    assert [row["path"] for row in choose_candidates(scene)] == [copy["shim"]]
+    assert [row["path"] for row in choose_candidates([cupy], [copy], loader())] == [copy["shim"]]
     torch = {"framework": "torch", "path": None, "optional": False}
-    assert choose_candidates(dict(scene, consumers=[torch])) == []
+    assert choose_candidates([torch], [copy], loader()) == []
