@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,7 +166,7 @@ def render(lockfile: Lockfile) -> str:
     """The file's text: the same for the same content."""
     entries = lockfile.cells.values()
     installed = {wheel for entry in entries for wheel in entry.wheels}
-    sources = [wheel.source for wheel in sorted(installed) if wheel.source is not None]
+    sources = list(_sources(sorted(installed)))
     wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
     sdists = _keys({source.sdist for source in sources}, lambda sdist: sdist.file)
     interpreters = {entry.python for entry in entries} | {source.interpreter for source in sources}
@@ -269,27 +270,32 @@ def _layout(value: Any, indent: str = "") -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def _sources(wheels: Iterable[Wheel]) -> Iterator[WheelSource]:
+    """Those of wheels that are built, and of the built ones that their builds require."""
+    for wheel in wheels:
+        if wheel.source is not None:
+            yield wheel.source
+            yield from _sources(wheel.source.requires)
+
+
 def _from_document(document: schema.Document) -> Lockfile:
     debs = {key: Deb(**item.model_dump()) for key, item in document.debs.items()}
     systems = {
         key: RootfsBase(suite=item.suite, epoch=item.epoch, debs=tuple(debs[name] for name in item.debs))
         for key, item in document.rootfs.items()
     }
-
-    plain = {
-        key: Wheel(**item.model_dump(exclude={"source"}))
-        for key, item in document.wheels.items()
-        if item.source is None
-    }
     sdists = {key: Sdist(**item.model_dump()) for key, item in document.sdists.items()}
     pythons = {key: StandalonePython(**item.model_dump()) for key, item in document.pythons.items()}
-    wheels = dict(plain)
-    for key, item in document.wheels.items():
+
+    @functools.cache
+    def wheel_of(key: str) -> Wheel:
+        item = document.wheels[key]
+        source = None
         if item.source is not None:
             made = item.source.compiled
             source = WheelSource(
                 sdist=sdists[item.source.sdist],
-                requires=tuple(plain[name] for name in item.source.requires),
+                requires=tuple(map(wheel_of, item.source.requires)),
                 system=systems[item.source.rootfs],
                 python=item.source.python,
                 compiled=Compilation(needs=tuple(made.needs), libraries=tuple(made.libraries))
@@ -297,7 +303,7 @@ def _from_document(document: schema.Document) -> Lockfile:
                 else None,
                 interpreter=pythons[item.source.interpreter] if item.source.interpreter else None,
             )
-            wheels[key] = Wheel(**item.model_dump(exclude={"source"}), source=source)
+        return Wheel(**item.model_dump(exclude={"source"}), source=source)
 
     def base_of(base: schema.ImageName | schema.RootfsName) -> RegistryBase | RootfsBase:
         if isinstance(base, schema.RootfsName):
@@ -317,7 +323,7 @@ def _from_document(document: schema.Document) -> Lockfile:
             platform=cell.platform,
             base=base_of(cell.base),
             apt=tuple(cell.apt),
-            wheels=tuple(wheels[name] for name in cell.wheels),
+            wheels=tuple(map(wheel_of, cell.wheels)),
             epoch=cell.epoch,
             python=pythons[cell.python] if cell.python is not None else None,
         )

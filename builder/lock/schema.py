@@ -162,11 +162,17 @@ class Document(_Strict):
                 ]
                 used += [(f"wheel {key}", name, self.wheels) for name in source.requires]
                 used += [(f"wheel {key}", source.interpreter, self.pythons)] if source.interpreter else []
-                if any(name in self.wheels and self.wheels[name].source for name in source.requires):
-                    msg = f"wheel {key} is built with what is built itself"
+                if any(map(self._built_with_built, source.requires)):
+                    msg = f"wheel {key} is built with what is built with a built wheel itself"
                     raise ValueError(msg)
         for user, name, table in used:
             if name not in table:
                 msg = f"{user} names {name}, which is not in its table"
                 raise ValueError(msg)
         return self
+
+    def _built_with_built(self, key: str) -> bool:
+        source = self.wheels[key].source if key in self.wheels else None
+        return source is not None and any(
+            name in self.wheels and self.wheels[name].source is not None for name in source.requires
+        )

@@ -114,7 +114,12 @@ class Bench:
             ) from problem
 
     def distributions(self) -> dict[str, str]:
-        """Versions of the Python packages that Debian's own packages brought, by name."""
+        """Versions of the Python packages that Debian's own packages brought, by name.
+
+        A standalone Python does not see them.
+        """
+        if self.program.startswith(f"/{_STANDALONE}/"):
+            return {}
         folder = self.root / "usr/lib/python3/dist-packages"
         found = importlib.metadata.distributions(path=[str(folder)])
         return {canonicalize_name(one.metadata["Name"]): one.version for one in found}

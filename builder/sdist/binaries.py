@@ -10,6 +10,7 @@ from builder.documents import shown
 from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
 from builder.facts.elf import needs_of
+from builder.image.pythontar import FOLDER
 
 _MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"
@@ -21,7 +22,7 @@ def loaded(
     """The Debian packages whose libraries the files of a wheel load, by name.
 
     ``root`` is the system that they were linked in. Raises CellError for code of another machine, and for a
-    library that neither the wheel nor a package has.
+    library that neither the wheel, nor the standalone Python, nor a package has.
     """
     own = {posixpath.basename(name) for name in content}
     owners = _owners(root)
@@ -39,6 +40,8 @@ def loaded(
             if library in own:
                 continue
             place = _find(library, needs.paths, root, machine)
+            if place is not None and place.startswith(f"/{FOLDER}/"):
+                continue  # of the standalone Python, which the image has, too
             package = owners.get(place) if place is not None else None
             if package is None:
                 absent.append(f"{shown(library, most=80)}, which {shown(name, most=80)} loads")

@@ -22,7 +22,7 @@ from builder.files import write_whole
 from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index, LocalWheel, cache_path
-from builder.lock.sources import BuildRoot, host_platform
+from builder.lock.sources import BuildRoot, choose, host_platform
 from builder.model import Compilation, Sdist, Wheel, WheelSource
 from builder.sandbox import Limits
 from builder.sdist import programs
@@ -58,10 +58,13 @@ class Workshop:
         system: BuildRoot,
         pins: Sequence[str] = (),
         needs: Sequence[str] | None = None,
+        inner: bool = False,
     ) -> LocalWheel:
         """Resolve the requirements of the build, and build the wheel twice.
 
         With ``needs`` it may be compiled, in a ``system`` that has a compiler and those Debian packages.
+        A requirement of which the index has only sources is built first, in the same way, as ``inner``; its
+        own build has to do with wheels.
 
         ``pins`` are the cell's own requirements: a version of setuptools among them is the one that builds.
 
@@ -85,7 +88,10 @@ class Workshop:
                 interpreter=system.interpreter,
             )
             bench = stack.enter_context(self._bench(source, archive))
-            source = replace(source, requires=_equip(bench, index, target, pins))
+            build = partial(
+                self.lock, index=index, target=target, system=system, pins=pins, needs=needs, inner=True
+            )
+            source = replace(source, requires=_equip(bench, index, target, pins, None if inner else build))
             known = self._known(source)
             if known is not None:
                 return known
@@ -113,6 +119,9 @@ class Workshop:
         if path.is_file() and file_sha256(path) == wheel.sha256:
             return path
         self.progress(f"building {wheel.file} from {source.sdist.file}")
+        for required in source.requires:
+            if required.source is not None:
+                self.make(required, index)
         archive = index.fetch(source.sdist, cache=self.cache)
         with self._bench(source, archive) as bench:
             bench.lay(source.requires, index)
@@ -203,7 +212,8 @@ def _equip(
     bench: Bench,
     index: Index,
     target: Target,
-    pins: Sequence[str] = (),
+    pins: Sequence[str],
+    build: Callable[[Sdist], LocalWheel] | None,
 ) -> tuple[Wheel, ...]:
     """Resolve the requirements of the build, and lay them."""
     target = replace(target, python=bench.python, platform=host_platform())
@@ -214,6 +224,7 @@ def _equip(
         target=target,
         pins=pins,
         own=bench.distributions() if bench.compiles else {},
+        build=build,
     )
     requires = resolve(asked)
     bench.lay(requires, index)
@@ -231,10 +242,12 @@ def _resolve(
     target: Target,
     pins: Sequence[str],
     own: Mapping[str, str],
+    build: Callable[[Sdist], LocalWheel] | None,
 ) -> tuple[Wheel, ...]:
     """The wheels that the build requires, with the cell's own pins on the same packages if possible.
 
-    Of what no index has wheels of, the system's ``own`` packages do: pycairo, for PyGObject.
+    Of what no index has wheels of, as pycairo for PyGObject, the system's ``own`` packages do; others are
+    made by ``build``.
     """
     names = {canonicalize_name(Requirement(text).name) for text in asked}
     same = [text for text in pins if canonicalize_name(Requirement(text).name) in names]
@@ -253,9 +266,26 @@ def _resolve(
         return resolve(list(asked)) if asked else ()
     except PackageIndexError:
         left = [text for text in asked if not _has(own, Requirement(text))]
-        if len(left) == len(asked):
+        made = [build(sdist) for sdist in _only_sources(left, same, index, target)] if build else []
+        if len(left) == len(asked) and not made:
             raise
-        return resolve(left) if left else ()
+        return resolve(left, built=made) if left else ()
+
+
+def _only_sources(asked: Sequence[str], pins: Sequence[str], index: Index, target: Target) -> Iterator[Sdist]:
+    """The sources of the requirements that have no wheel, at the version of ``pins``."""
+    for wanted in map(Requirement, asked):
+        if wanted.marker is not None and not wanted.marker.evaluate(target.environment):
+            continue
+        for pin in map(Requirement, pins):
+            if canonicalize_name(pin.name) == canonicalize_name(wanted.name):
+                wanted.specifier &= pin.specifier
+        try:
+            sdist = choose(wanted, index.offers(wanted.name), target)
+        except PackageIndexError:
+            continue  # the resolver's own words say more
+        if sdist is not None:
+            yield sdist
 
 
 def _has(own: Mapping[str, str], wanted: Requirement) -> bool:

@@ -206,6 +206,22 @@ def test_the_lock_says_it_and_is_read_again(tmp_path: Path) -> None:
     assert render(read) == path.read_text()
 
 
+def test_a_build_may_require_what_is_built(tmp_path: Path) -> None:
+    inner = built_wheel()
+    assert inner.source is not None
+    sdist = dataclasses.replace(inner.source.sdist, name="outer", file="outer-1.0.tar.gz", sha256="e" * 64)
+    source = dataclasses.replace(inner.source, sdist=sdist, requires=(inner,))
+    outer = dataclasses.replace(
+        inner, name="outer", file="outer-1.0-py3-none-any.whl", sha256="d" * 64, source=source
+    )
+    path = tmp_path / "m.lock.json"
+    path.write_text(text_of(outer))
+    read = read_lock(path)
+    assert read is not None
+    assert read.cells["a"].wheels[0].source == source
+    assert render(read) == path.read_text()
+
+
 def test_a_lock_without_such_wheels_is_as_before() -> None:
     text = text_of(lock_wheel("numpy"))
     assert "sdists" not in text
@@ -218,7 +234,7 @@ def test_a_lock_without_such_wheels_is_as_before() -> None:
         ("sdist", "nothing", "names nothing, which is not in its table"),
         ("requires", ["nothing"], "names nothing, which is not in its table"),
         ("rootfs", "nothing", "names nothing, which is not in its table"),
-        ("requires", ["tiny-1.0-py3-none-any.whl"], "built with what is built itself"),
+        ("requires", ["tiny-1.0-py3-none-any.whl"], "built with what is built with a built wheel itself"),
     ],
 )
 def test_a_lock_that_cannot_be(tmp_path: Path, field: str, value: Any, said: str) -> None:

@@ -58,6 +58,14 @@ def test_a_folder_that_the_file_itself_names(root: Path) -> None:
     assert run(root, a=library("libR.so", paths="$ORIGIN:/usr/lib/R/lib")) == ("r-base-core",)
 
 
+def test_a_library_of_the_standalone_python_is_in_the_image_too(root: Path) -> None:
+    (root / "opt/python/lib").mkdir(parents=True)
+    (root / "opt/python/lib/libffi.so.8").touch()
+    assert run(root, a=library("libffi.so.8", "libc.so.6", paths="/opt/python/lib")) == ("libc6",)
+    with pytest.raises(CellError, match=r"has libffi\.so\.8, which tiny/a\.so"):
+        run(root, a=library("libffi.so.8"))
+
+
 def test_pure_python_loads_nothing(root: Path) -> None:
     assert run(root) == ()
 

@@ -6,6 +6,7 @@ import hashlib
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,8 @@ from sdist_files import backend, sdist
 
 from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError, PackageIndexError
+from builder.index.client import cache_path
+from builder.index.simple_api import IndexFile
 from builder.index.target import Target
 from builder.lock.sources import BuildRoot
 from builder.model import Compilation, RootfsBase, Sdist
@@ -52,8 +55,13 @@ class Files:
         assert not wheels
         return {}
 
-    def resolve(self, requirements: Sequence[str], **_place: str) -> tuple[Wheel, ...]:
+    def resolve(
+        self, requirements: Sequence[str], *, built: Sequence[LocalWheel] = (), **_place: str
+    ) -> tuple[Wheel, ...]:
         self.resolved.append(tuple(requirements))
+        return tuple(one.wheel for one in built)
+
+    def offers(self, _name: str) -> tuple[IndexFile, ...]:
         return ()
 
 
@@ -272,3 +280,63 @@ def test_what_no_index_has_debian_may_have(at: Any, tmp_path: Path) -> None:
         lock(at(), new, needs=("python3-cairo-dev",))
     with pytest.raises(PackageIndexError):
         lock(at(), old)
+
+
+class TwoSources(Files):
+    """An index that has sources alone, of ``tiny`` and of the ``inner`` that its build requires."""
+
+    def __init__(self, path: Path, inner: Path) -> None:
+        super().__init__(path)
+        self.inner = inner
+
+    def offers(self, name: str) -> tuple[IndexFile, ...]:
+        sha256 = hashlib.sha256(self.inner.read_bytes()).hexdigest()
+        return tuple(
+            IndexFile(name=f"inner-{version}.tar.gz", url="", sha256=sha256)
+            for version in ("1.0", "2.0")
+            if name == "inner"
+        )
+
+    def fetch(self, wanted: Sdist, *, cache: Path) -> Path:
+        return self.inner if wanted.name == "inner" else self.path
+
+    def fetch_all(self, wheels: Sequence[Wheel], *, cache: Path, stop: threading.Event) -> dict[str, Path]:
+        return {wheel.sha256: cache_path(wheel, cache) for wheel in wheels}
+
+    def resolve(
+        self, requirements: Sequence[str], *, built: Sequence[LocalWheel] = (), **place: str
+    ) -> tuple[Wheel, ...]:
+        if any(text.startswith("inner") for text in requirements) and not built:
+            raise PackageIndexError("no wheel of inner")
+        return super().resolve(requirements, built=built, **place)
+
+
+def test_what_a_build_requires_and_no_index_has_a_wheel_of_is_built_first(at: Any, tmp_path: Path) -> None:
+    inner = sdist(tmp_path / "inner-1.0.tar.gz", backend(name="inner", content="'x = 41'"))
+    asked = "return ['inner>=1', 'absent; python_version<\"3\"']"
+    files = backend(requires=asked, content="'y = %d' % (__import__('tiny').x + 1)")
+    index = TwoSources(sdist(tmp_path / "tiny-1.0.tar.gz", files), inner)
+    built = lock(at(), index, pins=["inner==1.0"])
+    assert built.wheel.source is not None
+    (required,) = built.wheel.source.requires
+    assert (required.file, required.source is not None) == ("inner-1.0-py3-none-any.whl", True)
+    assert b"y = 42" in built.path.read_bytes()
+    built.path.unlink()
+    cache_path(required, tmp_path / "cache").unlink()
+    assert at().make(built.wheel, index) == built.path
+
+
+def test_a_chain_of_sources_ends(at: Any, tmp_path: Path) -> None:
+    inner = sdist(tmp_path / "inner-1.0.tar.gz", backend(name="inner", requires="return ['inner']"))
+    index = TwoSources(sdist(tmp_path / "tiny-1.0.tar.gz", backend(requires="return ['inner==1.0']")), inner)
+    with pytest.raises(PackageIndexError, match="no wheel of inner"):
+        lock(at(), index)
+
+
+def test_a_standalone_python_does_not_see_debian_s_packages(tmp_path: Path) -> None:
+    info = tmp_path / "usr/lib/python3/dist-packages/pycairo-1.20.1.egg-info"
+    info.mkdir(parents=True)
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: pycairo\nVersion: 1.20.1\n")
+    for folder, seen in (("usr/bin", {"pycairo": "1.20.1"}), ("opt/python/bin", {})):
+        one: Any = SimpleNamespace(root=tmp_path, program=f"/{folder}/python3.12")
+        assert bench.Bench.distributions(one) == seen
