@@ -23,8 +23,9 @@ from builder.facts.tables import Facts
 from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix
 from builder.oci.spec import is_digest, parse_reference
-from builder.verify import Damaged, ReportStore, SealedReport
 from builder.verify.document import parse
+from builder.verify.entry import Damaged, SealedReport
+from builder.verify.store import ReportStore
 
 _CAUSES = (
     "import json, sys\n"

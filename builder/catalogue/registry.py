@@ -29,7 +29,7 @@ from builder.facts.tables import Facts
 from builder.model import Base, Cell, Cuda, Profile
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
-from builder.verify import Damaged
+from builder.verify.entry import Damaged
 
 if TYPE_CHECKING:
     from builder.oci.registry import Registry

@@ -35,9 +35,8 @@ from builder.evidence.signatures import People
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, Staged, read_image
-from builder.verify import SealedReport
 from builder.verify.document import EXIT_CODES, parse, printed_report
-from builder.verify.entry import key_of, read_entry, seal
+from builder.verify.entry import SealedReport, key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
 
 if TYPE_CHECKING:

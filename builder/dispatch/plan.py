@@ -14,7 +14,7 @@ from builder.oci.staging import staged_reference
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
-    from builder.verify import SealedReport
+    from builder.verify.entry import SealedReport
 
 BUILD = "build"
 """The column of tasks that build an image."""

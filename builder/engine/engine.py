@@ -84,7 +84,10 @@ class Engine(ImageStore):
             platform=f"{info.get('OSType')}/{_ARCHITECTURES.get(info['Architecture'], info['Architecture'])}",
             host=self._connection.endpoint.host,
             gpu=gpu_facts(info, local=local),
-            security=tuple(_option_name(text) for text in info.get("SecurityOptions") or ()),
+            # ``rootless`` of ``name=rootless``, ``seccomp`` of ``name=seccomp,profile=builtin``
+            security=tuple(
+                text.partition(",")[0].removeprefix("name=") for text in info.get("SecurityOptions") or ()
+            ),
             memory=info.get("MemTotal") or None,
             builder=self._connection.builder,
             builder_driver=self._connection.builder_driver,
@@ -209,11 +212,6 @@ class Engine(ImageStore):
             return None
         root = Path(self._info().get("DockerRootDir", ""))
         return shutil.disk_usage(root).free if root.is_dir() else None
-
-
-def _option_name(text: str) -> str:
-    """``rootless`` of ``name=rootless``, ``seccomp`` of ``name=seccomp,profile=builtin``."""
-    return text.partition(",")[0].removeprefix("name=")
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -88,12 +88,14 @@ def gather(registry: Registry, image: Reference) -> Gathered:
         left -= size
         pieces.append(Piece(statement=statement, digest=descriptor.digest))
     bundles = any((d.artifact_type or "").startswith(_BUNDLE) for d in listing.descriptors)
+    # cosign 2's own tag: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md
+    tagged = registry.digest_of(image.tagged(f"{tag_of(image.digest or '')}.att")) is not None
     return Gathered(
         pieces=tuple(pieces),
         refused=tuple(refused),
         kept=listing.kept,
         unread=unread,
-        signatures=bundles or _has_attestations(registry, image),
+        signatures=bundles or tagged,
     )
 
 
@@ -143,8 +145,3 @@ def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple
     if statement.subjects != (image.digest,):
         raise EvidenceError(f"it is a statement about {', '.join(statement.subjects) or 'nothing'}")
     return statement, size
-
-
-def _has_attestations(registry: Registry, image: Reference) -> bool:
-    """Whether cosign 2's tag is there: https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md"""
-    return registry.digest_of(image.tagged(f"{tag_of(image.digest or '')}.att")) is not None

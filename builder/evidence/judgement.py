@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.digests import canonical_json
@@ -142,24 +141,21 @@ def is_failure(predicate: Mapping[str, Any]) -> bool:
 
 def _sealed(report: SealedReport, image: Staged, policy: Policy) -> JudgedReport:
     document = parse(canonical_json(report.document))
-    reasons = chain(
-        _of_another(report, image, policy),
-        _image_at_fault(report),
-        _out_of_time(report, policy),
-        _proves_nothing(report, document, policy),
-    )
     return JudgedReport(
         key=report.key,
         when=report.verified,
         report=document,
         document=report.document,
-        reason=next(reasons, None),
+        reason=next(_reasons(report, image, document, policy), None),
         sealed=report,
     )
 
 
-def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator[Refusal]:
-    key, where = report.key, report.where
+def _reasons(
+    report: SealedReport, image: Staged, document: ProbeDocument, policy: Policy
+) -> Iterator[Refusal]:
+    """Why a sealed report does not count for the image, the deciding reason first."""
+    key, where, age = report.key, report.where, policy.now - report.verified
     if report.test_double:
         yield Refusal("test-double", f"{where}: a test double stood in for the GPU or driver")
     if key.digest != image.digest:
@@ -174,53 +170,33 @@ def _of_another(report: SealedReport, image: Staged, policy: Policy) -> Iterator
         yield Refusal(
             "probe", f"{where} is by cudnn-verify {key.probe[:12]}…, the image has {policy.probe[:12]}…"
         )
-
-
-def _image_at_fault(report: SealedReport) -> Iterator[Refusal]:
-    """Checked before the age: a report against the image has no age limit."""
-    match report.verdict:
-        case "broken":
-            hint = "correct the cell; or verify again on the machine that found it broken"
-            yield Refusal("broken", _says(report), hint)
-        case "unsupported-gpu":
-            yield Refusal("unsupported-gpu", _says(report))
-        case _:
-            pass
-
-
-def _out_of_time(report: SealedReport, policy: Policy) -> Iterator[Refusal]:
-    age = policy.now - report.verified
+    verdict = document.verdict
+    if verdict in ("broken", "unsupported-gpu"):  # before the age: a report against the image has no limit
+        yield Refusal(verdict, _says(report), _HINTS.get(verdict))
     if -age > CLOCKS:
         yield Refusal(
             "future",
-            f"{report.where} was made at {timestamp(report.verified)}, but here it is "
-            f"{timestamp(policy.now)}",
+            f"{where} was made at {timestamp(report.verified)}, but here it is {timestamp(policy.now)}",
             "the clock of this machine or of the one that verified is wrong",
         )
     if policy.max_age is not None and age > policy.max_age:
         yield Refusal(
             "old",
-            f"{report.where} is of {timestamp(report.verified)}: {_days(age)} old, and "
+            f"{where} is of {timestamp(report.verified)}: {_days(age)} old, and "
             f"{_days(policy.max_age)} are allowed",
             "verify again: rtbuild verify --again; or allow more by --max-age",
         )
-
-
-def _proves_nothing(report: SealedReport, document: ProbeDocument, policy: Policy) -> Iterator[Refusal]:
-    match report.verdict:
-        case "unverified" | "host" | "busy" as kind:
-            yield Refusal(kind, _says(report), _HINTS.get(kind))
-            return
-        case _:
-            pass
+    if verdict in ("unverified", "host", "busy"):
+        yield Refusal(verdict, _says(report), _HINTS[verdict])
     if lacking := list(no_proof(document)):
-        yield Refusal("no-proof", f"{report.where} proves nothing: {'; '.join(lacking)}")
+        yield Refusal("no-proof", f"{where} proves nothing: {'; '.join(lacking)}")
     if differences := compare(policy.expect, document):
         listed = "; ".join(f"{row.what}: asked {row.asked}, found {row.found}" for row in differences)
-        yield Refusal("differs", f"{report.where} differs from the lock: {listed}")
+        yield Refusal("differs", f"{where} differs from the lock: {listed}")
 
 
 _HINTS = {
+    "broken": "correct the cell; or verify again on the machine that found it broken",
     "unverified": "verify it on a machine with a GPU: rtbuild verify --from",
     "host": "the machine is at fault: rtbuild doctor there, then rtbuild verify --again",
     "busy": "try again when the GPU is free: rtbuild verify --again",

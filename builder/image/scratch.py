@@ -82,8 +82,9 @@ class Scratch:
             self._empty(folder)
             return
         self._new.add(entry.name)
+        # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
         if base.startswith(".wh."):
-            self._whiteout(entry.name, base)
+            self._remove(self._place(entry.name[: -len(base)] + base.removeprefix(".wh.")))
             return
         target = self._place(entry.name)
         if entry.kind == "folder":
@@ -137,10 +138,6 @@ class Scratch:
             raise CellError(f"a layer holds a link to {name!r}, which is not there") from None
         except OSError:  # no hard links here: for what reads it a copy is the same
             shutil.copy2(source, target, follow_symlinks=False)
-
-    def _whiteout(self, name: str, base: str) -> None:
-        """https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts"""
-        self._remove(self._place(name[: -len(base)] + base.removeprefix(".wh.")))
 
     def _empty(self, folder: str) -> None:
         """Remove what lower layers have in a folder, and nothing of this one's."""

@@ -102,10 +102,6 @@ class Plan:
             return 0
         return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
 
-    @property
-    def needs_python(self) -> bool:
-        return self.pinned.python is not None and self.python is None
-
 
 def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
     """Look for every layer of ``pinned``, first in the store; nothing is made."""
@@ -202,7 +198,7 @@ def python_title(pinned: Pinned) -> str:
 def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     """The keys of a layer: first for wheels without scripts, then with all that scripts depend on."""
     style = scripts.style(pip_of(pinned).version)
-    names_python = any(scripts.depends_on_python(wheel.name) for wheel in wheels)
+    names_python = any(wheel.name in scripts.NAMED_FOR_PYTHON for wheel in wheels)
     variant = f"{style}-py{pinned.cell.python}" if names_python else style
     if len(wheels) == 1:
         made_of = f"wheel-{wheels[0].sha256}"

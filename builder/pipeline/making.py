@@ -119,7 +119,8 @@ class _Making(Maker):
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 # First: a Python that does not fit is refused before gigabytes of wheels come.
-                python = python_tar(walk, site, pinned) if planned.needs_python else None
+                wanted = pinned.python is not None and planned.python is None
+                python = python_tar(walk, site, pinned) if wanted else None
                 missing = stack.enter_context(
                     MissingLayers(
                         planned,

@@ -99,7 +99,8 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
     ``pinned`` says what has to be in the image; None if no lock does.
     """
-    from builder.verify import Expectation, verify
+    from builder.verify.expectation import Expectation
+    from builder.verify.verify import verify
 
     with walk.stage(Stage.VERIFY):
         walk.progress("cudnn-verify", quiet=False)

@@ -38,8 +38,8 @@ from builder.publish.publication import Order, Publication
 from builder.publish.tags import ImageTag, TagStep, clashes, steps, tags_of
 from builder.recipe import render
 from builder.recipe.bundle import bundle
-from builder.verify import ReportStore
 from builder.verify.expectation import Expectation
+from builder.verify.store import ReportStore
 
 Station = Callable[[Walk, Publication], CellResult | None]
 

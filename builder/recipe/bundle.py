@@ -73,7 +73,10 @@ def bundle(folder: Path | None = None) -> bytes:
     if _FIRST in modules:
         order.remove(_FIRST)
         parts += ["\n".join(modules[_FIRST].imports), _section(modules[_FIRST])]
-    imports = sorted({line for name in order for line in modules[name].imports}, key=_import_key)
+    imports = sorted(
+        {line for name in order for line in modules[name].imports},
+        key=lambda line: (line.startswith("from"), line),
+    )
     if _FIRST in modules:
         parts += [_GUARDED % "\n".join(f"    {line}" for line in imports)]
     else:
@@ -181,10 +184,6 @@ def _absolute(name: str, node: ast.Import | ast.ImportFrom) -> list[str]:
             raise BundleError(f"{place}: no alias, names stay what they are in one file")
         statements.append(f"from {origin} import {alias.name}" if origin else f"import {alias.name}")
     return statements
-
-
-def _import_key(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:

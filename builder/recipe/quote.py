@@ -41,59 +41,46 @@ def _matching(kind: str, pattern: str, example: str) -> Callable[[object], Quote
     return check
 
 
-env_name = _matching("name of a variable", r"[A-Za-z_][A-Za-z0-9_]*", "TF_CPP_MIN_LOG_LEVEL")
-"""https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap08.html"""
-
-label_name = _matching("label", r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "org.opencontainers.image.title")
-"""https://docs.docker.com/engine/manage-resources/labels/#key-format-recommendations"""
-
-apt_package = _matching(
-    "Debian package",
-    r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
-    "libgomp1 or libgomp1=10.2.1-6",
-)
-"""https://www.debian.org/doc/debian-policy/ch-controlfields.html#source"""
-
-python_version = _matching("Python version", r"3\.(?:0|[1-9][0-9]?)", "3.9")
-
-python_folder = _matching("folder of a Python", r"(?:/[a-z]+)+/bin", "/usr/bin")
-
-wheel_file = _matching(
-    "name of a wheel's file",
-    r"[A-Za-z0-9][A-Za-z0-9._+!]*(?:-[A-Za-z0-9._+!]+){4,5}\.whl",
-    "numpy-1.23.5-cp39-cp39-manylinux_2_17_x86_64.whl",
-)
-"""https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-format"""
-
-project = _matching("package", r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", "numpy")
-"""https://packaging.python.org/en/latest/specifications/name-normalization/#name-format"""
-
-release = _matching("version of a package", r"[A-Za-z0-9](?:[A-Za-z0-9._+!-]*[A-Za-z0-9])?", "1.23.5")
-
-sha256 = _matching("SHA-256 in hexadecimal", r"[0-9a-f]{64}", "9f86d081… (64 characters)")
-
-docker_tag = _matching("Docker tag", r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "tensorflow2.8.4-cu118-py3.9")
-"""https://github.com/distribution/reference/blob/main/regexp.go"""
-
-platform = _matching("platform", r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9]+)?", "linux/amd64")
-
-compression = _matching("compression", r"zstd|gzip", "zstd")
-
-out_folder = _matching("folder below /out", r"[a-z]+(?:-[a-z]+)*", "environment")
-
-_user = _matching("user and group", r"\d+:\d+", "1000:1000")
-
-_option = _matching("option of an instruction", r"[a-z]+(?:-[a-z]+)*", "start-period")
-
-_place = _matching("path of a file", r"/?[\w.-]+(?:/[\w.-]+)*", "/mnt/expect.json")
-
-_digest = _matching("digest", r"sha256:[0-9a-f]{64}", "sha256:9f86d081… (64 characters)")
-
 _COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
+_CHECKS = {
+    # https://www.debian.org/doc/debian-policy/ch-controlfields.html#source
+    "apt_package": _matching(
+        "Debian package",
+        r"[a-z0-9][a-z0-9+.-]+(?:=[A-Za-z0-9][A-Za-z0-9.+:~-]*)?",
+        "libgomp1 or libgomp1=10.2.1-6",
+    ),
+    "compression": _matching("compression", r"zstd|gzip", "zstd"),
+    # https://github.com/distribution/reference/blob/main/regexp.go
+    "docker_tag": _matching("Docker tag", _TAG, "tensorflow2.8.4-cu118-py3.9"),
+    # https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap08.html
+    "env_name": _matching("name of a variable", r"[A-Za-z_][A-Za-z0-9_]*", "TF_CPP_MIN_LOG_LEVEL"),
+    # https://docs.docker.com/engine/manage-resources/labels/#key-format-recommendations
+    "label_name": _matching("label", r"[a-z0-9]+(?:[.-][a-z0-9]+)*", "org.opencontainers.image.title"),
+    "out_folder": _matching("folder below /out", r"[a-z]+(?:-[a-z]+)*", "environment"),
+    "platform": _matching("platform", r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9]+)?", "linux/amd64"),
+    # https://packaging.python.org/en/latest/specifications/name-normalization/#name-format
+    "project": _matching("package", r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", "numpy"),
+    "python_folder": _matching("folder of a Python", r"(?:/[a-z]+)+/bin", "/usr/bin"),
+    "python_version": _matching("Python version", r"3\.(?:0|[1-9][0-9]?)", "3.9"),
+    "release": _matching("version of a package", r"[A-Za-z0-9](?:[A-Za-z0-9._+!-]*[A-Za-z0-9])?", "1.23.5"),
+    "sha256": _matching("SHA-256 in hexadecimal", r"[0-9a-f]{64}", "9f86d081… (64 characters)"),
+    # https://packaging.python.org/en/latest/specifications/binary-distribution-format/#file-format
+    "wheel_file": _matching(
+        "name of a wheel's file",
+        r"[A-Za-z0-9][A-Za-z0-9._+!]*(?:-[A-Za-z0-9._+!]+){4,5}\.whl",
+        "numpy-1.23.5-cp39-cp39-manylinux_2_17_x86_64.whl",
+    ),
+}
+env_name, label_name, python_version = (_CHECKS[n] for n in ("env_name", "label_name", "python_version"))
+_user = _matching("user and group", r"\d+:\d+", "1000:1000")
+_option = _matching("option of an instruction", r"[a-z]+(?:-[a-z]+)*", "start-period")
+_place = _matching("path of a file", r"/?[\w.-]+(?:/[\w.-]+)*", "/mnt/expect.json")
+_digest = _matching("digest", r"sha256:[0-9a-f]{64}", "sha256:9f86d081… (64 characters)")
 _reference = _matching(
     "image reference",
-    rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?",
+    rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*(?::{_TAG})?",
     "nvidia/cuda:11.8.0-base-ubuntu22.04",
 )
 
@@ -191,26 +178,14 @@ def _printable(text: object) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., Quoted]] = {
-    "apt_package": apt_package,
+    **_CHECKS,
     "comment": comment,
-    "compression": compression,
-    "docker_tag": docker_tag,
-    "env_name": env_name,
     "epoch": epoch,
     "image": image,
     "index_url": index_url,
-    "label_name": label_name,
-    "out_folder": out_folder,
-    "platform": platform,
-    "project": project,
-    "python_folder": python_folder,
-    "python_version": python_version,
-    "release": release,
     "run": run,
     "setting": setting,
-    "sha256": sha256,
     "value": value,
-    "wheel_file": wheel_file,
 }
 """All that the templates may use."""
 _guard = threading.Lock()

@@ -52,7 +52,7 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(file.content)
             path.chmod(file.mode)
-            time = date + _below_a_second(file.content)
+            time = date + int.from_bytes(hashlib.sha256(file.content).digest()[:8]) % _SECOND
             os.utime(path, ns=(time, time))
         for name in recipe.blobs:
             (made / name).parent.mkdir(exist_ok=True)
@@ -73,11 +73,6 @@ def _refuse_foreign(directory: Path) -> None:
             f"{directory} exists and was not made by rtbuild",
             hint="name a folder that does not exist, or remove it",
         )
-
-
-def _below_a_second(content: bytes) -> int:
-    """Nanoseconds that differ if the content differs."""
-    return int.from_bytes(hashlib.sha256(content).digest()[:8]) % _SECOND
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

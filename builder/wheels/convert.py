@@ -54,7 +54,9 @@ def write_layer(
     owners = {file.path: (source, file) for source in last for file in source.tree.files}
     folders = {folder for path in owners for folder in parents(path)}
     size = sum(len(tar.directory_header(folder)) for folder in folders) + len(tar.END)
-    size += sum(_header_size(file) + file.size + len(tar.padding(file.size)) for _, file in owners.values())
+    for _, file in owners.values():
+        size += len(tar.file_header(file.path, mode=file.mode, size=file.size))
+        size += file.size + len(tar.padding(file.size))
     writer = BlobWriter(target, compression, size)
     digests: dict[str, str] = {}
     try:
@@ -103,10 +105,6 @@ def _listing(sources: Sequence[InstalledWheel]) -> Listing:
 def _describe(source: InstalledWheel, file: File) -> str:
     digest = file.sha256 or hashlib.sha256(b"".join(_pieces(source, file))).hexdigest()
     return f"{file.mode:o} {digest}"
-
-
-def _header_size(file: File) -> int:
-    return len(tar.file_header(file.path, mode=file.mode, size=file.size))
 
 
 def _pieces(source: InstalledWheel, file: File) -> Iterator[bytes]:

@@ -45,6 +45,8 @@ if __name__ == '__main__':
 """,
 }
 
+NAMED_FOR_PYTHON = ("pip", "setuptools")
+"""Distributions whose scripts pip names after the Python that it installs for."""
 _LONGEST_NAME = 255
 _TARGET = re.compile(r"(?P<module>\w+(?:\.\w+)*):(?P<attribute>\w+(?:\.\w+)*)\s*(?:\[.*\])?\s*")
 
@@ -59,11 +61,6 @@ def style(pip: str) -> Style:
     if version >= Version("26.0"):
         return "removesuffix"
     return "endswith" if version >= Version("25.2") else "re"
-
-
-def depends_on_python(name: str) -> bool:
-    """Whether pip names scripts of this distribution after the Python that it installs for."""
-    return name in ("pip", "setuptools")
 
 
 def entry_points(text: str) -> dict[str, str]:

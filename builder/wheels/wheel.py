@@ -108,8 +108,12 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: boo
     lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in rows]
     lines = [line for line in lines if not (slim and left_out(line[0]))]
     record = f"{SITE}/{info}/RECORD"
-    files[record] = _made(record, _render_record(lines), 0o644)
-    _check_folders(archive, files)
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(sorted(lines))
+    files[record] = _made(record, text.getvalue().encode(), 0o644)
+    for folder in (folder for path in files for folder in parents(path)):
+        if folder in files:
+            raise archive.error(f"/{folder} would be a file and a folder")
     requires = metadata.get("Requires-Python")
     return Tree(
         wheel=wheel,
@@ -265,19 +269,6 @@ def _row(file: File | None, hashed: str, size: str) -> tuple[str, str]:
     if file is None or file.sha256 is None:
         return hashed, size
     return "sha256=" + _text(bytes.fromhex(file.sha256)), str(file.size)
-
-
-def _render_record(lines: list[tuple[str, str, str]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(sorted(lines))
-    return text.getvalue().encode()
-
-
-def _check_folders(archive: Archive, files: dict[str, File]) -> None:
-    for path in files:
-        for folder in parents(path):
-            if folder in files:
-                raise archive.error(f"/{folder} would be a file and a folder")
 
 
 def parents(path: str) -> Iterator[str]:

@@ -24,7 +24,8 @@ from builder.evidence.travel import shared
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image
 from builder.sandbox import require
-from builder.verify import ReportStore, SealedReport
+from builder.verify.entry import SealedReport
+from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

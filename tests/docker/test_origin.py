@@ -18,9 +18,9 @@ from builder.evidence.origin import sign_built
 from builder.evidence.signatures import People
 from builder.net.http import Client
 from builder.oci.registry import Registry
-from builder.verify import ReportStore
 from builder.verify.document import parse
 from builder.verify.entry import key_of
+from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -32,9 +32,9 @@ from builder.oci.registry import Registry
 from builder.oci.staging import read_image, staged_reference
 from builder.publish.publication import Order
 from builder.publish.run import publish
-from builder.verify import ReportStore
 from builder.verify.document import parse
 from builder.verify.entry import key_of
+from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from builder.oci.staging import Staged

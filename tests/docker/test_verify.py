@@ -13,7 +13,9 @@ from builder.engine.build import BuildRequest
 from builder.engine.engine import Engine
 from builder.errors import CommandError
 from builder.model import Base, Cell, Cuda, Image, Verdict
-from builder.verify import Expectation, ReportStore, verify
+from builder.verify.expectation import Expectation
+from builder.verify.store import ReportStore
+from builder.verify.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from builder.errors import CellError, UsageError
 from builder.evidence.cosign import Cosign, Signer
 from builder.evidence.signatures import People
 from builder.evidence.travel import shared
-from builder.verify import SealedReport
+from builder.verify.entry import SealedReport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,9 +26,9 @@ from builder.oci.spec import parse_reference
 from builder.pipeline.events import Note
 from builder.publish.publication import Order
 from builder.publish.run import publish
-from builder.verify import ReportStore
 from builder.verify.document import parse
 from builder.verify.entry import SealedReport, key_of, read_entry, seal
+from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

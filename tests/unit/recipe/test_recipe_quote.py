@@ -211,24 +211,24 @@ def test_what_is_no_digest(digest):
 @pytest.mark.parametrize(
     ("check", "text"),
     [
-        (quote.apt_package, "libgomp1; reboot"),
-        (quote.apt_package, "-o"),
-        (quote.apt_package, "a=$(x)"),
-        (quote.wheel_file, "../x-1-py3-none-any.whl"),
-        (quote.wheel_file, "x-1-py3-none-any.whl,target=/etc"),
-        (quote.wheel_file, "x y-1-py3-none-any.whl"),
-        (quote.project, "x --index-url=https://example.invalid"),
-        (quote.release, "1 --hash=sha256:00"),
-        (quote.sha256, "A" * 64),
-        (quote.python_version, "3.9; x"),
-        (quote.python_version, "3.09"),
-        (quote.env_name, "A B"),
-        (quote.env_name, "1A"),
-        (quote.label_name, "a b"),
-        (quote.docker_tag, ".a"),
-        (quote.docker_tag, "a" * 129),
-        (quote.platform, "linux/amd64 --x"),
-        (quote.compression, "none"),
+        (quote.FILTERS["apt_package"], "libgomp1; reboot"),
+        (quote.FILTERS["apt_package"], "-o"),
+        (quote.FILTERS["apt_package"], "a=$(x)"),
+        (quote.FILTERS["wheel_file"], "../x-1-py3-none-any.whl"),
+        (quote.FILTERS["wheel_file"], "x-1-py3-none-any.whl,target=/etc"),
+        (quote.FILTERS["wheel_file"], "x y-1-py3-none-any.whl"),
+        (quote.FILTERS["project"], "x --index-url=https://example.invalid"),
+        (quote.FILTERS["release"], "1 --hash=sha256:00"),
+        (quote.FILTERS["sha256"], "A" * 64),
+        (quote.FILTERS["python_version"], "3.9; x"),
+        (quote.FILTERS["python_version"], "3.09"),
+        (quote.FILTERS["env_name"], "A B"),
+        (quote.FILTERS["env_name"], "1A"),
+        (quote.FILTERS["label_name"], "a b"),
+        (quote.FILTERS["docker_tag"], ".a"),
+        (quote.FILTERS["docker_tag"], "a" * 129),
+        (quote.FILTERS["platform"], "linux/amd64 --x"),
+        (quote.FILTERS["compression"], "none"),
         (quote.index_url, "file:///etc"),
         (quote.index_url, "https://user:word@example.invalid/simple"),
         (quote.index_url, "https://${TOKEN}.example.invalid/"),
@@ -249,7 +249,7 @@ def test_credentials_in_an_address_are_not_repeated():
 
 def test_a_newline_at_the_end_is_no_way_around():
     with pytest.raises(CellError):
-        quote.apt_package("libgomp1\n")
+        quote.FILTERS["apt_package"]("libgomp1\n")
 
 
 @pytest.mark.parametrize("text", NASTY)

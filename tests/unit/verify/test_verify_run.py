@@ -9,7 +9,9 @@ from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 
 from builder.errors import CellError, CommandError
 from builder.model import Image, Verdict
-from builder.verify import Expectation, ReportStore, verify
+from builder.verify.expectation import Expectation
+from builder.verify.store import ReportStore
+from builder.verify.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
