@@ -48,18 +48,11 @@ class CellFramework:
         return f"{self.title} {self.version or self.requirement}"
 
 
-ALIASES = {
-    "tensorflow-gpu": "tensorflow",
-    "tensorflow-intel": "tensorflow",
-    "paddlepaddle": "paddlepaddle-gpu",
-}
-
-
 def table_name(distribution: str) -> str:
     """The table that a distribution is looked up in: ``cupy`` for ``cupy-cuda12x``."""
     if re.fullmatch(r"cupy-cuda\d+x?", distribution):
         return "cupy"
-    return ALIASES.get(distribution, distribution)
+    return "tensorflow" if distribution == "tensorflow-gpu" else distribution
 
 
 def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> CellFramework:

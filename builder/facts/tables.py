@@ -88,8 +88,27 @@ class GpuRow(Row):
     name: str
     capability: str
     consumer: bool = False
-    driver: str | None = None
-    """The oldest driver that serves the card, if a source says it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchitectureRow(Row):
+    """A generation of GPUs and the driver branches that serve it."""
+
+    name: str
+    capabilities: tuple[str, ...]
+    since: str | None = None
+    """The first driver that serves it; None if it is older than every CUDA on record."""
+    before: str | None = None
+    """The first driver branch that serves it no more; None if each branch on record does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithoutRow(Row):
+    """A distribution of a framework without code for any GPU."""
+
+    name: str
+    instead: str
+    """The distribution that has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +169,12 @@ class Facts:
     frameworks: Mapping[str, FrameworkTable]
     toolkits: tuple[ToolkitRow, ...]
     families: Mapping[str, FamilyRow]
+    architectures: tuple[ArchitectureRow, ...]
     cudnn: tuple[CudnnRow, ...]
     tags: tuple[TagRow, ...]
     bad: tuple[BadRow, ...]
     gpus: Mapping[str, GpuRow]
+    without: Mapping[str, WithoutRow]
     systems: Mapping[str, SystemRow]
     wheels: Mapping[str, WheelRow]
     builds: tuple[BuildRow, ...]
@@ -217,10 +238,12 @@ def read(folder: Path | None) -> Facts:
         frameworks=_Frameworks(where),
         toolkits=rows(ToolkitRow, cuda, "toolkits", cuda_sources, "cuda"),
         families={row.major: row for row in families},
+        architectures=rows(ArchitectureRow, cuda, "architectures", cuda_sources, "cuda"),
         cudnn=_table(where, "cudnn", CudnnRow),
         tags=_table(where, "tags", TagRow),
         bad=_table(where, "known-bad", BadRow),
         gpus={row.name.lower(): row for row in _table(where, "gpus", GpuRow)},
+        without={row.name: row for row in _table(where, "without-cuda", WithoutRow)},
         systems={row.name: row for row in _table(where, "systems", SystemRow)},
         wheels={row.name: row for row in _table(where, "nvidia-wheels", WheelRow)},
         builds=_table(where, "builds", BuildRow),

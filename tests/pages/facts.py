@@ -39,6 +39,7 @@ def markdown(facts: Facts) -> str:
         _cudnn(facts),
         _tags(facts),
         _bad(facts),
+        _without(facts),
         _systems(facts),
         _gpus(facts),
         _builds(facts),
@@ -139,10 +140,18 @@ def _cuda(facts: Facts) -> str:
             for row in facts.families.values()
         ),
     )
+    architectures = _table(
+        "Architectures",
+        ("GPUs", "compute capability", "first driver", "first driver without it"),
+        (
+            (row.name, ", ".join(row.capabilities), row.since or "", row.before or "")
+            for row in facts.architectures
+        ),
+    )
     toolkits = _table(
         "CUDA toolkits", ("CUDA", "its own driver"), ((row.version, row.driver) for row in facts.toolkits)
     )
-    return families + "\n" + toolkits
+    return f"{families}\n{architectures}\n{toolkits}"
 
 
 def _cudnn(facts: Facts) -> str:
@@ -178,6 +187,11 @@ def _systems(facts: Facts) -> str:
     return _table("Systems", ("system", "glibc", "Python"), rows)
 
 
+def _without(facts: Facts) -> str:
+    rows = ((row.name, row.instead) for row in facts.without.values())
+    return _table("Without CUDA", ("build for the CPU", "the one with CUDA"), rows)
+
+
 def _gpus(facts: Facts) -> str:
     named: dict[str, list[str]] = {}
     for row in facts.gpus.values():
@@ -197,6 +211,7 @@ def _builds(facts: Facts) -> str:
 
 def _sources(facts: Facts) -> str:
     rows: list[Row] = [*facts.toolkits, *facts.families.values(), *facts.cudnn, *facts.tags, *facts.bad]
+    rows += [*facts.architectures, *facts.without.values()]
     rows += [*facts.systems.values(), *facts.gpus.values(), *facts.wheels.values(), *facts.builds]
     found = {(source.reference, source.date or "") for row in rows for source in row.sources}
     for table in facts.frameworks.values():

@@ -151,17 +151,24 @@ def _capability(row: GpuRow) -> Value:
 
 def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
-    if stack.driver is None or gpu.driver is None or at_least(stack.driver, gpu.driver):
+    row = next((row for row in stack.facts.architectures if gpu.capability in row.capabilities), None)
+    if stack.driver is None or row is None:
         return
     given = Value("driver", stack.driver, GIVEN)
-    need = Value(f"oldest driver of {gpu.name}", gpu.driver, gpu.sources[-1])
-    outcome, _ = _against(stack.driver, gpu.driver)
-    yield Finding(
-        "gpu",
-        outcome,
-        f"{gpu.name} needs driver {gpu.driver} or newer; here is {stack.driver}",
-        (given, need),
-    )
+    if row.since is not None and not at_least(stack.driver, row.since):
+        outcome, _ = _against(stack.driver, row.since)
+        need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {stack.driver}"
+        yield Finding(
+            "gpu", outcome, need, (given, Value(f"oldest driver of {row.name}", row.since, row.source))
+        )
+    if row.before is not None and at_least(stack.driver, row.before):
+        yield impossible(
+            "gpu",
+            f"drivers from {row.before} on serve {row.name} no more; {gpu.name} needs an older one, and here "
+            f"is {stack.driver}",
+            given,
+            Value(f"first driver without {row.name}", row.before, row.source),
+        )
 
 
 def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:

@@ -25,12 +25,14 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
     """``framework-known``: there is such a release with CUDA in it, and something is known about it."""
     wants_gpu = bool(stack.cell.gpus) or stack.cell.cuda.provider != "none"
     for framework in stack.frameworks:
-        asked = Value("framework", framework.requirement, CELL)
-        without = _without_cuda(framework, stack.cell.platform)
+        values = [Value("framework", framework.requirement, CELL)]
+        if (build := stack.facts.without.get(framework.name)) is not None:
+            values.append(Value("build for the CPU", build.name, build.source))
+        without = _without_cuda(framework, stack)
         if without is not None:
             if wants_gpu:
                 yield impossible(
-                    "framework-known", f"{framework.label} has no code for any GPU: {without}", asked
+                    "framework-known", f"{framework.label} has no code for any GPU: {without}", *values
                 )
             continue
         if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
@@ -42,12 +44,15 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
             "framework-known",
             Outcome.UNKNOWN if missing is None else Outcome.IMPOSSIBLE,
             missing or _why(framework),
-            (asked,),
+            tuple(values),
         )
 
 
-def _without_cuda(framework: CellFramework, platform: str) -> str | None:
+def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     """The reason why there is no CUDA in it; None if there is, or if that is not known."""
+    platform = stack.cell.platform
+    if (build := stack.facts.without.get(framework.name)) is not None:
+        return f"it is the build for the CPU; {build.instead} has CUDA"
     if framework.variant == "cpu":
         if framework.name == "jax":
             return (
@@ -204,7 +209,7 @@ def python(stack: Stack) -> Iterator[Finding]:
     elif stack.system is None:
         yield unknown("python", f"which Python versions {stack.cell.base} offers is not known", asked)
     elif wanted not in stack.system.python:
-        there = ", ".join(stack.system.python)
+        there = ", ".join(stack.system.python) or "none that is installed"
         yield impossible(
             "python",
             f"{stack.system.name} has no Python {wanted} in its archive (it has {there}), and 'from: base' "

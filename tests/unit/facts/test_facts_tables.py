@@ -64,7 +64,8 @@ def test_a_version_and_variant_meet_one_row(table) -> None:
 
 
 ROWS = [
-    *TABLES.toolkits, *TABLES.families.values(), *TABLES.cudnn, *TABLES.tags, *TABLES.bad,
+    *TABLES.toolkits, *TABLES.families.values(), *TABLES.architectures, *TABLES.without.values(),
+    *TABLES.cudnn, *TABLES.tags, *TABLES.bad,
     *TABLES.gpus.values(), *TABLES.systems.values(), *TABLES.wheels.values(), *TABLES.builds,
     *(row for table in TABLES.frameworks.values() for row in table.rows),
 ]  # fmt: skip

@@ -127,7 +127,7 @@ def test_a_name_that_is_nearly_one() -> None:
 @pytest.mark.parametrize(
     ("texts", "options", "first"),
     [
-        (["torch"], {"gpus": ("K80",)}, r"torch==1\.1[0-2]\."),
+        (["torch"], {"gpus": ("K80",)}, r"torch==2\.0\."),
         (["tensorflow"], {"gpus": ("K80",)}, r"tensorflow==2\.11\."),
         (["tensorflow"], {"driver": "470.82.01"}, r"tensorflow\[and-cuda\]==2\.14\."),
         (["torch"], {"gpus": ("T4", "H100", "RTX5090")}, r"torch==2\.1\d\."),
