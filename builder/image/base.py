@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builder.documents import parse_object, read_file
+from builder.documents import read_file
 from builder.errors import CellError, RegistryError
 from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
@@ -15,6 +15,7 @@ from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer
 from builder.model import Cell, RegistryBase, RootfsBase
+from builder.oci.documents import blobs_of, parse_config
 
 if TYPE_CHECKING:
     from builder.oci.registry import Registry
@@ -95,12 +96,12 @@ def registry_layers(base: RegistryBase, *, registry: Registry, store: LayerStore
 
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:
-        digest, size = str(manifest["config"]["digest"]), int(manifest["config"]["size"])
+        (digest, size), *_ = blobs_of(manifest)
         title = "image config"
         obtain(Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
-        config = parse_object(read_file(store.blob(digest)))
+        config = parse_config(read_file(store.blob(digest)))
         pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
-        layers = [_described(base, described, str(diff_id)) for described, diff_id in pairs]
+        layers = [_described(base, described, diff_id) for described, diff_id in pairs]
     except (LookupError, TypeError, ValueError) as problem:
         raise RegistryError(f"{base.reference} is no image that can be read: {problem!r}") from problem
     return BaseLayers(layers=tuple(map(obtain, layers)), config=config)
@@ -117,7 +118,7 @@ def _described(base: RegistryBase, described: Mapping[str, Any], diff_id: str) -
         title=base.reference,
         digest=described["digest"],
         diff_id=diff_id,
-        size=int(described["size"]),
+        size=described["size"],
         unpacked=0,
         media_type=media_type,
     )

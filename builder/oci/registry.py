@@ -21,6 +21,7 @@ from builder.net.http import Client
 from builder.oci import answers, upload
 from builder.oci import spec as oci
 from builder.oci.auth import Login, docker_login
+from builder.oci.documents import blobs_of, parse_config, parse_manifest
 from builder.oci.spec import Place, Reference, parse_mirrors
 from builder.oci.wire import MIRROR_VARIABLE, Wire
 
@@ -42,7 +43,7 @@ class Manifest:
 
     @property
     def document(self) -> dict[str, Any]:
-        return parse_object(self.content)
+        return parse_manifest(self.content)
 
 
 class Registry:
@@ -99,8 +100,8 @@ class Registry:
             ) from problem
 
     def _base(self, reference: str, name: Reference, manifest: Manifest, platform: str) -> RegistryBase:
-        document = manifest.document
-        config = parse_object(self.blob(name, document["config"]["digest"]))
+        (digest, _), *layers = blobs_of(manifest.document)
+        config = parse_config(self.blob(name, digest))
         made_for = shown(f"{config.get('os')}/{config.get('architecture')}")
         if made_for != platform:
             raise RegistryError(
@@ -112,8 +113,8 @@ class Registry:
             reference=reference,
             digest=manifest.digest,
             env=tuple(sorted((key, value) for key, _, value in pairs)),
-            labels=tuple(sorted((key, str(value)) for key, value in (settings.get("Labels") or {}).items())),
-            size=sum(int(layer["size"]) for layer in document["layers"]),
+            labels=tuple(sorted((settings.get("Labels") or {}).items())),
+            size=sum(size for _, size in layers),
         )
 
     def at_mirror(self, base: RegistryBase) -> str | None:
@@ -140,10 +141,10 @@ class Registry:
         if expected != digest:
             raise answers.altered(f"{name}", place, expected, digest)
         try:
-            document = parse_object(content, strict=True)
+            document = parse_manifest(content)
             stated = document.get("mediaType")
-        except MalformedError:
-            raise answers.no_registry(name, place, "something that is no manifest") from None
+        except MalformedError as problem:
+            raise answers.no_registry(name, place, f"something that is no manifest: {problem}") from None
         sent_as = response.headers.get("Content-Type", "").partition(";")[0]
         media_type = stated or sent_as
         # https://github.com/advisories/GHSA-77vh-xpmg-72qh

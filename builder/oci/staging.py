@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from builder.digests import content_of
-from builder.documents import parse_object, shown
+from builder.documents import shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
-from builder.oci.spec import INDEXES, is_digest, parse_reference
+from builder.oci.documents import blobs_of, parse_config
+from builder.oci.spec import INDEXES, parse_reference
 
 if TYPE_CHECKING:
     from builder.oci.registry import Manifest
@@ -131,16 +132,11 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
             f"{repository}@{digest} is an index of images, and a single one is wanted",
             hint="build it by rtbuild build --push, which adds nothing to the image's own manifest",
         )
-    document = manifest.document
     try:
-        entries = [document["config"], *document["layers"]]
-        blobs = tuple((str(entry["digest"]), int(entry["size"])) for entry in entries)
-        if not all(is_digest(digest) and size >= 0 for digest, size in blobs):
-            raise ValueError("a blob without a digest or size")  # noqa: TRY301 - told below
-        config = parse_object(registry.blob(repository, blobs[0][0]), strict=True)
+        blobs = blobs_of(manifest.document)
+        config = parse_config(registry.blob(repository, blobs[0][0]))
         platform, content = _content(config)
-        given = config.get("config", {}).get("Labels") or {}
-        labels = tuple(sorted((key, str(value)) for key, value in given.items()))
+        labels = tuple(sorted(((config.get("config") or {}).get("Labels") or {}).items()))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         why = shown(repr(error))
         raise NoImageError(f"{repository}@{digest} is no image that can be read: {why}") from error
