@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from builder.matrix.nodes import Node
 from builder.model import Options, Span
 
 
@@ -64,35 +65,6 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
-    """An entry of ``publish: aliases``: a tag, and the cell that it names."""
-
-    tag: str
-    span: Span
-    cell: Glob
-
-
-@dataclass(frozen=True, slots=True)
-class ExemptRule:
-    """An entry of ``publish: exempt``: a GPU class that some cells are not published for."""
-
-    gpu: str
-    cell: Glob
-    reason: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class PublishSection:
-    staging: str | None = None
-    repository: str | None = None
-    max_age: int | None = None
-    """In seconds."""
-    aliases: tuple[Alias, ...] = ()
-    exempt: tuple[ExemptRule, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class MatrixDocument:
     name: str
     description: str
@@ -101,6 +73,7 @@ class MatrixDocument:
     include: tuple[CellSettings, ...]
     exclude: tuple[Rule, ...]
     options: Options
-    publish: PublishSection
+    publish: Node | None
+    """Read once the cells are there, which it names."""
     complete: bool
     """False if an error may have cost a cell; a glob that matches no cell may then match the lost one."""

@@ -14,7 +14,8 @@ from builder.matrix.bases import parse_base
 from builder.matrix.document import Axes, MatrixDocument, Rule, Setting
 from builder.matrix.ids import DEFAULT_PLATFORM, cell_id
 from builder.matrix.nodes import compose
-from builder.matrix.publishing import hold_against_cells
+from builder.matrix.publishing import read_publish
+from builder.matrix.reader import Reader
 from builder.matrix.sections import read_document
 from builder.matrix.selection import matches
 from builder.matrix.source import Problems, nearest, read
@@ -34,7 +35,7 @@ def load(path: Path) -> Matrix:
     before = problems.noted
     cells = expand(document, problems)
     complete = document.complete and problems.noted == before
-    publish = hold_against_cells(document.publish, cells, problems, complete=complete)
+    publish = read_publish(Reader(problems), document.publish, cells, complete=complete)
     if problems.noted:
         raise problems.error()
     return Matrix(

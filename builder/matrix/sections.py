@@ -10,7 +10,6 @@ from typing import Literal, cast
 from builder.matrix import keys
 from builder.matrix.document import Axes, Axis, CellSettings, MatrixDocument, Rule
 from builder.matrix.nodes import Items, Node, Scalar, Table, is_empty
-from builder.matrix.publishing import read_publish
 from builder.matrix.reader import Reader, holes, meant
 from builder.matrix.source import Problems, did_you_mean
 from builder.matrix.values import GLOB, NAME, PROSE, BadValue
@@ -48,7 +47,7 @@ def read_document(root: Node, path: Path, problems: Problems) -> MatrixDocument:
         include=include,
         exclude=tuple(rule for rule in rules if rule is not None),
         options=_options(reader, top),
-        publish=read_publish(reader, top.get("publish")),
+        publish=top.get("publish"),
         complete=complete,
     )
 
