@@ -12,8 +12,8 @@ from pathlib import Path
 
 from builder import resources
 from builder.catalogue.releases import cards_of, judgement, releases_of
-from builder.catalogue.values import Catalogue, CataloguedImage, Cause, DatedRuntime, Part, Run
-from builder.colab.listed import listed
+from builder.catalogue.values import Catalogue, CataloguedImage, Cause, Part, Run
+from builder.colab.listed import Listed, listed
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
@@ -244,15 +244,13 @@ def _texts(signatures: Path) -> Mapping[str, tuple[str, ...]]:
     return {cause: tuple(dict.fromkeys(rows)) for cause, rows in found.items()}
 
 
-def _runtimes(folder: Path, notes: list[str]) -> tuple[DatedRuntime, ...]:
+def _runtimes(folder: Path, notes: list[str]) -> tuple[Listed, ...]:
     found = []
     for path in sorted(folder.glob("colab-*.runtime.json")):
         try:
-            one = listed(str(path), folder=folder)
+            found.append(listed(str(path), folder=folder))
         except RtbuildError as error:
             notes.append(error.message)
-            continue
-        found.append(DatedRuntime(name=one.name, packages=dict(one.packages)))
     return tuple(found)
 
 

@@ -138,7 +138,7 @@ def _image(image: CataloguedImage, catalogue: Catalogue) -> dict[str, Any]:
             (other.page, other.cell.id, _difference(packages, dict(other.packages))) for other in near
         ],
         "colab": [
-            (runtime.name, _difference(packages, {k: v for k, v in runtime.packages.items() if v}))
+            (runtime.runtime, _difference(packages, {k: v for k, v in runtime.packages.items() if v}))
             for runtime in catalogue.runtimes
             if image.cell.profile == "colab"
         ],

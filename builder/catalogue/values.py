@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from builder.model import Cell
+
+if TYPE_CHECKING:
+    from builder.colab.listed import Listed
 
 Answer = Literal["possible", "impossible", "unknown"]
 """What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""
@@ -93,14 +96,6 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DatedRuntime:
-    """One of Colab's dated runtimes: its packages by name."""
-
-    name: str
-    packages: Mapping[str, str | None]
-
-
-@dataclass(frozen=True, kw_only=True)
 class CataloguedImage:
     """One cell of a matrix, or an image of a registry: its contents, places, and cards on which it ran."""
 
@@ -166,6 +161,6 @@ class Catalogue:
     cards: tuple[Card, ...]
     images: tuple[CataloguedImage, ...]
     causes: tuple[Cause, ...]
-    runtimes: tuple[DatedRuntime, ...]
+    runtimes: tuple[Listed, ...]
     notes: tuple[str, ...] = ()
     """Files that could not be read, and why; the site says so."""

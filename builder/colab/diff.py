@@ -119,7 +119,7 @@ def compare(runtime: Listed, image: Inventory) -> Parity:
     frameworks = [rows.pop(name) for name in FRAMEWORKS if name in rows]
     others = sorted((*rows.values(), *extra), key=lambda row: row.name.casefold())
     return Parity(
-        runtime=runtime.name,
+        runtime=runtime.runtime,
         core=(_python(runtime, image), *_libraries(runtime, image, asked), *frameworks),
         packages=tuple(others),
     )

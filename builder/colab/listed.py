@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 
@@ -16,41 +14,35 @@ from builder.errors import UsageError
 _COMPILED = "compiled with the libraries of a Debian release: only the image on its rootfs has it"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
-    """What a runtime holds, and what is known of the packages that no index has."""
-
-    name: str
-    python: str
-    cuda: str | None
-    cudnn: str | None
-    packages: Mapping[str, str | None]
-    """Versions by name as listed; None if the list has none."""
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why a package could not be matched, by name."""
-    unasked: Mapping[str, str] = field(default_factory=dict)
-    """The index that did not answer, by the name of each package that only it may have."""
-
-
 class _Missing(pydantic.BaseModel):
     name: str
     detail: str
 
 
-class _Record(pydantic.BaseModel):
-    """As much of a record as a comparison needs; :func:`builder.colab.imports.record` writes it."""
+class Listed(pydantic.BaseModel):
+    """What a runtime holds, and what is known of the packages that no index has.
 
-    model_config = pydantic.ConfigDict(strict=True)
+    As much of a record as a comparison needs; :func:`builder.colab.imports.record` writes it.
+    """
 
-    version: int = pydantic.Field(alias="schema")
+    model_config = pydantic.ConfigDict(strict=True, frozen=True)
+
+    version: Literal[1] = pydantic.Field(default=1, alias="schema")
     runtime: str
     python: str
     cuda: str | None
     cudnn: str | None
     packages: dict[str, str | None]
-    missing: list[_Missing]
+    """Versions by name as listed; None if the list has none."""
+    missing: list[_Missing] = []
     compiled: dict[str, Any] = {}
     unasked: dict[str, str] = {}
+    """The index that did not answer, by the name of each package that only it may have."""
+
+    @functools.cached_property
+    def reasons(self) -> dict[str, str]:
+        """Why a package could not be matched, by name."""
+        return {row.name: row.detail for row in self.missing} | dict.fromkeys(self.compiled, _COMPILED)
 
 
 def listed(against: str, *, folder: Path = Path("matrices")) -> Listed:
@@ -77,7 +69,7 @@ def listed(against: str, *, folder: Path = Path("matrices")) -> Listed:
 
 def of_runtime(runtime: Runtime) -> Listed:
     return Listed(
-        name=runtime.name,
+        runtime=runtime.name,
         python=runtime.python,
         cuda=runtime.cuda,
         cudnn=runtime.cudnn,
@@ -87,21 +79,10 @@ def of_runtime(runtime: Runtime) -> Listed:
 
 def _of_record(path: Path) -> Listed:
     try:
-        raw: Any = json.loads(path.read_text(encoding="utf-8"))
-        found = _Record.model_validate(raw)
+        return Listed.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        first = str(error).splitlines()[0]
+        first, *said = str(error).splitlines()
         raise UsageError(
-            f"{path} is no record of an import: {first}", hint="write it again: rtbuild colab import"
+            f"{path} is no record of an import: {' '.join(said[:2]) or first}",
+            hint="write it again: rtbuild colab import",
         ) from error
-    if found.version != 1:
-        raise UsageError(f"{path} has schema {found.version}, and this rtbuild knows 1")
-    return Listed(
-        name=found.runtime,
-        python=found.python,
-        cuda=found.cuda,
-        cudnn=found.cudnn,
-        packages=found.packages,
-        unasked=found.unasked,
-        reasons={row.name: row.detail for row in found.missing} | dict.fromkeys(found.compiled, _COMPILED),
-    )

@@ -12,8 +12,7 @@ from builder.facts.base import has_own_python
 from builder.facts.tables import load
 from builder.index.target import Target
 from builder.lock import sources
-from builder.lock.file import Lockfile, LockStatus, status
-from builder.model import Cell, Matrix, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
+from builder.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
@@ -136,11 +135,6 @@ def _python(
     if pythons is None:
         raise ValueError(f"{cell.id} has a standalone Python, and nothing is given to choose one with")
     return pythons.pin(wanted, cell.platform, glibc=glibc, note=note)
-
-
-def check(matrix: Matrix, lockfile: Lockfile | None) -> list[tuple[str, LockStatus]]:
-    """Where each cell of the matrix stands, in file order and without the excluded ones."""
-    return [(cell.id, status(cell, lockfile)) for cell in matrix.cells if cell.excluded is None]
 
 
 def requirements(cell: Cell) -> tuple[str, ...]:

@@ -114,7 +114,7 @@ def notebook(probe: bytes, runtimes: Iterable[Listed], *, repository: str) -> st
     """The notebook's text. ``probe`` is cudnn-verify, ``runtimes`` are those to recognize, oldest first."""
     packed = base64.b85encode(zlib.compress(probe, 9)).decode()
     lines = "\n".join(f'    "{packed[at : at + 4000]}"' for at in range(0, len(packed), 4000))
-    rows = "\n".join(f'    "{runtime.name}": {json.dumps(_row(runtime))},' for runtime in runtimes)
+    rows = "\n".join(f'    "{runtime.runtime}": {json.dumps(_row(runtime))},' for runtime in runtimes)
     cells = [
         _markdown("title", _TITLE),
         _code("unpack", _UNPACK.format(packed=lines, sha256=hashlib.sha256(probe).hexdigest())),

@@ -35,7 +35,7 @@ REPORT = {
     "seconds": 1.0,
 }
 RUNTIME = Listed(
-    name="2025.07",
+    runtime="2025.07",
     python="3.11.13",
     cuda="12.5.1",
     cudnn="9.2.1.18",
@@ -49,7 +49,10 @@ RUNTIME = Listed(
         "lost": "1",
         "gateway": None,
     },
-    reasons={"gym": "only sources", "gateway": "from a repository"},
+    missing=[
+        {"name": "gym", "detail": "only sources"},
+        {"name": "gateway", "detail": "from a repository"},
+    ],
 )
 PACKAGES = {
     "torch": "2.6.0",
@@ -100,7 +103,9 @@ def test_the_figures_and_each_exception():
 
 def test_what_only_a_silent_index_has_is_counted_apart_but_for_frameworks():
     index = "NVIDIA's own index"
-    silent = replace(RUNTIME, unasked=dict.fromkeys(("lost", "numpy", "Pillow", "torch"), index))
+    silent = RUNTIME.model_copy(
+        update={"unasked": dict.fromkeys(("lost", "numpy", "Pillow", "torch"), index)}
+    )
     parity = compare(silent, measured(inside=()))
     rows = {row.name: (row.status.value, row.found) for row in parity.packages}
     assert rows["lost"] == ("unasked", None)

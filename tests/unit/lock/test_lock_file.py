@@ -16,7 +16,6 @@ from pages import model_schemas
 from builder.errors import UsageError
 from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
 from builder.lock.file import render
-from builder.lock.resolve import check
 from builder.model import Base
 
 if TYPE_CHECKING:
@@ -71,11 +70,6 @@ def test_status() -> None:
     changed = dataclasses.replace(cell, pip=("rich",))
     assert status(changed, lockfile) is LockStatus.STALE
     assert pinned_cell(changed, lockfile) is None
-    out = dataclasses.replace(lock_cell("b"), excluded="for a reason")
-    assert check(lock_matrix(Path("m.yaml"), cell, changed, out), lockfile) == [
-        ("a", LockStatus.FRESH),
-        ("a", LockStatus.STALE),
-    ]
 
 
 def merge_in_memory(cell: Any) -> Any:
