@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import requests
 
 from builder.errors import CancelledError, CellError, MissingToolError
 from builder.net.http import Client, explain, redact
+from builder.temporary import locked
 
 _Item = TypeVar("_Item")
 
@@ -92,7 +92,7 @@ def fetch(
         return to
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(to.with_name(f".{to.name}.lock")):
+        with locked(to.with_name(f".{to.name}.lock")):
             if _complete(to, content, progress):
                 return to
             return _Download(
@@ -165,14 +165,6 @@ def _complete(path: Path, content: ExpectedFile, progress: Callable[[int], None]
         return False
     progress(size)
     return True
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    # The empty lock file stays: whoever unlinks it may pull it from under a process that waits for it.
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 @dataclass(kw_only=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from builder import __version__
-from builder.errors import CommandError
+from builder.errors import CommandError, RtbuildError
 from builder.files import write_whole
 
 if TYPE_CHECKING:
@@ -21,14 +21,27 @@ SCHEMA = 1
 
 def run_document(results: Sequence[CellResult], *, command: str, started: datetime) -> dict[str, Any]:
     """The document; its schema is ``docs/run.schema.json``."""
+    return {**heading("run", command, started), "cells": [_cell_document(result) for result in results]}
+
+
+def heading(kind: str, command: str, started: datetime) -> dict[str, Any]:
+    """The part that every document about a command has."""
     return {
         "schema": SCHEMA,
-        "kind": "run",
+        "kind": kind,
         "rtbuild": __version__,
         "command": command,
         "started": started.isoformat(timespec="seconds"),
         "seconds": round((datetime.now(UTC) - started).total_seconds(), 1),
-        "cells": [_cell_document(result) for result in results],
+    }
+
+
+def error_document(error: RtbuildError) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
     }
 
 
@@ -62,12 +75,7 @@ def _cell_document(result: CellResult) -> dict[str, Any]:
         }
     if result.error is not None:
         error = result.error
-        document["error"] = {
-            "kind": type(error).__name__,
-            "message": error.message,
-            "hint": error.hint,
-            "exit_code": error.exit_code,
-        }
+        document["error"] = error_document(error)
         if isinstance(error, CommandError):
             document["error"] |= {
                 "command": list(error.command),

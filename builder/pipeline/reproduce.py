@@ -18,7 +18,7 @@ from builder.image.finish import Workbench
 from builder.model import Cell, Image, Matrix
 from builder.pipeline import stages
 from builder.pipeline.build import log_path
-from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.schedule import Emit, Walk, walk_all
@@ -101,11 +101,6 @@ def check_reproducible(
     site = open_site(matrices, settings, emit, engine=engine)
     if settings.locked:
         refuse_stale(site.keepers, cells)
-    emit(
-        RunStarted(
-            cells=tuple(c.id for c in cells), stages=(Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
-        )
-    )
 
     def one(walk: Walk) -> CellResult:
         stages.check_cell(walk, site)
@@ -119,7 +114,8 @@ def check_reproducible(
         )  # fmt: skip
         return walk.ended(CellOutcome.DONE, image=comparison.first)
 
-    return walk_all(cells, one, jobs=1, emit=emit, cancel=cancel)
+    order = (Stage.CHECK, Stage.LOCK, Stage.RENDER, Stage.BUILD)
+    return walk_all(cells, order, one, jobs=1, emit=emit, cancel=cancel)
 
 
 def refuse_difference(comparison: Comparison) -> None:

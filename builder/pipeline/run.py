@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from builder.errors import CellError
 from builder.model import Cell, Matrix
 from builder.pipeline import stages
-from builder.pipeline.events import CellOutcome, CellResult, RunStarted, Stage
+from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Emit, Walk, walk_all
 from builder.pipeline.site import open_site
@@ -29,13 +29,12 @@ def lock(
 ) -> list[CellResult]:
     """Bring the lock of every cell up to date."""
     site = open_site(matrices, settings, emit)
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK,)))
 
     def one(walk: Walk) -> CellResult:
         stages.lock_cell(walk, site)
         return walk.ended(CellOutcome.DONE)
 
-    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return walk_all(cells, (Stage.LOCK,), one, jobs=settings.jobs, emit=emit, cancel=cancel)
 
 
 def render(
@@ -52,7 +51,6 @@ def render(
     site = open_site(matrices, settings, emit)
     if settings.locked:
         refuse_stale(site.keepers, cells)
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=(Stage.LOCK, Stage.RENDER)))
 
     def one(walk: Walk) -> CellResult:
         pinned = stages.lock_cell(walk, site)
@@ -60,7 +58,8 @@ def render(
         stages.write_recipe(walk, site, recipe, folder, text_only=text_only)
         return walk.ended(CellOutcome.DONE)
 
-    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    order = (Stage.LOCK, Stage.RENDER)
+    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)
 
 
 def verify(
@@ -87,7 +86,6 @@ def verify(
     if source is not None:
         refuse_stale(site.keepers, cells)
         order = (Stage.LOCK, Stage.RENDER, Stage.PULL, Stage.VERIFY, Stage.REPORT)
-    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=order))
 
     def one(walk: Walk) -> CellResult:
         if source is not None:
@@ -101,4 +99,4 @@ def verify(
         report = stages.verify_cell(walk, site, image, pinned)
         return walk.ended(stages.outcome_of(report), image=image, report=report)
 
-    return walk_all(cells, one, jobs=settings.jobs, emit=emit, cancel=cancel)
+    return walk_all(cells, order, one, jobs=settings.jobs, emit=emit, cancel=cancel)

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from builder.errors import CancelledError, CellError, RtbuildError
-from builder.model import Cell, DebianPackage, Image, Report
+from builder.model import Cell
 from builder.pipeline.events import (
     CellFinished,
     CellOutcome,
     CellResult,
     Event,
     Note,
+    RunStarted,
     Stage,
     StageFinished,
     StageProgress,
@@ -82,28 +83,19 @@ class Walk:
         self.notes.append(text)
         self._emit(Note(cell=self.cell.id, text=text, warning=warning))
 
-    def ended(
-        self,
-        outcome: CellOutcome,
-        *,
-        image: Image | None = None,
-        report: Report | None = None,
-        error: RtbuildError | None = None,
-        log: Path | None = None,
-        packages: tuple[DebianPackage, ...] = (),
-    ) -> CellResult:
-        """The end of the cell; ``log`` is named if it was written."""
+    def ended(self, outcome: CellOutcome, *, log: Path | None = None, **known: Any) -> CellResult:
+        """The end of the cell, with whatever else of a :class:`CellResult` is known.
+
+        ``log`` is named if it was written.
+        """
         return CellResult(
             cell=self.cell,
             outcome=outcome,
             stage=self.current,
             seconds=dict(self.seconds),
-            image=image,
-            report=report,
-            error=error,
             log=str(log) if log is not None and log.is_file() else None,
             notes=tuple(self.notes),
-            packages=packages,
+            **known,
         )
 
     def failed(self, error: RtbuildError, **known: Any) -> CellResult:
@@ -154,13 +146,15 @@ def each(
 
 def walk_all(
     cells: Sequence[Cell],
+    stages: tuple[Stage, ...],
     function: Callable[[Walk], CellResult],
     *,
     jobs: int,
     emit: Emit,
     cancel: threading.Event,
 ) -> list[CellResult]:
-    """:func:`each` from the first stage of every cell to its end."""
+    """:func:`each` from the first of these stages of every cell to its end."""
+    emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
     walks = [Walk(cell, emit, cancel) for cell in cells]
     results = each(walks, function, jobs=jobs, emit=emit, cancel=cancel)
     return [result for result in results if result is not None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from builder import __version__, resources
+from builder import resources
 from builder.errors import CellError
 from builder.model import Cell
+from builder.pipeline.record import error_document, heading
 
 if TYPE_CHECKING:
     from builder.evidence.cosign import Signer
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from builder.publish.gate import Decision
     from builder.publish.tags import TagStep
     from builder.verify.entry import SealedReport
-
-SCHEMA = 1
 
 State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
 
@@ -96,12 +95,7 @@ def publication_document(
 ) -> dict[str, Any]:
     """The document; its schema is ``docs/publication.schema.json``."""
     return {
-        "schema": SCHEMA,
-        "kind": "publication",
-        "rtbuild": __version__,
-        "command": command,
-        "started": started.isoformat(timespec="seconds"),
-        "seconds": round((datetime.now(UTC) - started).total_seconds(), 1),
+        **heading("publication", command, started),
         "dry_run": dry_run,
         "cells": [_cell(row) for row in rows],
     }
@@ -138,14 +132,7 @@ def _cell(row: Publication) -> dict[str, Any]:
         },
         "evidence": [vars(piece) for piece in row.evidence],
         "failures": [_failure(found) for found in row.failures],
-        "error": None
-        if row.error is None
-        else {
-            "kind": type(row.error).__name__,
-            "message": row.error.message,
-            "hint": row.error.hint,
-            "exit_code": row.error.exit_code,
-        },
+        "error": error_document(row.error) if row.error is not None else None,
     }
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builder import resources
+from builder.files import write_whole
 
 _HEAD = '''\
 #!/usr/bin/env python3
@@ -111,11 +112,8 @@ def kept_bundle(cache: Path) -> bytes:
         if hashlib.sha256(text).hexdigest().encode() == digest:
             return text
     text = bundle()
-    beside = kept.with_suffix(".part")  # whoever else writes it writes the same, and the hash is checked
     with contextlib.suppress(OSError):  # a cache that cannot be written to costs time, and nothing else
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-        beside.replace(kept)
+        write_whole(kept, hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
     return text
 
 
