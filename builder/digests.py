@@ -1,7 +1,5 @@
 """How content is named: by the digest of its bytes, in the one form that its document has."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

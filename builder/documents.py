@@ -4,8 +4,6 @@ Bounded in size and depth, and refused where two readers could understand them d
 could not write them: an exception of another kind than this is a fault of rtbuild.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

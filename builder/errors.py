@@ -4,8 +4,6 @@ A message says what happened and why it is likely; ``hint`` says what to do next
 :class:`RtbuildError` is a bug and ends with exit code 70 at the boundary in :mod:`builder.cli`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where rtbuild's own files are, in a checkout as in an installed wheel, and where the caches are."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The next process removes what a killed one left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

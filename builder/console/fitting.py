@@ -1,7 +1,5 @@
 """Text that fits a terminal of any encoding and width, with words kept whole."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import shutil

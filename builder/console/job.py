@@ -3,8 +3,6 @@
 JUnit XML is read by GitLab, Jenkins and most other CI systems (``docs/junit.xsd``).
 """
 
-from __future__ import annotations
-
 import enum
 import html
 import os

@@ -1,7 +1,5 @@
 """The text about a finished cell and about a finished run."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 

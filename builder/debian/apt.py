@@ -4,8 +4,6 @@ apt resolves versions, verifies the archives' signatures and prints the packages
 needs no root for that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import email.utils
 import os

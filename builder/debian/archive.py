@@ -4,8 +4,6 @@ The only module that talks to a Debian archive. Which mirror that is, ``RTBUILD_
 ``RTBUILD_DEBIAN_SECURITY_MIRROR`` say, or the host's own apt sources.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence

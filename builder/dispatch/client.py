@@ -1,7 +1,5 @@
 """Asks a scheduler by its own command-line client."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``fleet.yaml``: the scheduler, and the resources that it is asked for on each class of GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """The abilities of an engine and its machine, as one value."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Images in the engine's store: their content and their names."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import time

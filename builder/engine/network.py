@@ -5,8 +5,6 @@ build as a secret, which no layer and no history keeps; proxies as the predefine
 out of the history as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Facts about NVIDIA GPUs from this machine and its engine, without starting a container."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """An image out of a repository into the engine's store, by digest."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Callable, Iterable

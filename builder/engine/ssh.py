@@ -5,8 +5,6 @@ socket stands for the engine's, and each connection to it is one ``ssh HOST dock
 (https://github.com/docker/cli/blob/v26.1.5/cli/connhelper/connhelper.go).
 """
 
-from __future__ import annotations
-
 import atexit
 import shutil
 import socket

@@ -4,8 +4,6 @@ Probes that run side by side take one another's memory: TensorFlow takes nearly 
 (https://www.tensorflow.org/guide/gpu#limiting_gpu_memory_growth), and the others would find the GPU ``busy``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Reasons why a report does not count, or why a cell is not published."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -4,8 +4,6 @@ https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md. A documen
 parsers could read in two ways (a key twice, NaN) is refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Images are read as ``docker save`` writes them: a tar with ``manifest.json``, a 
 tar streams, compressed or not (https://github.com/moby/docker-image-spec). Only layers that differ are read.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Standalone Pythons for images: which archive a cell gets, and the tar that is its layer."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The archive's form: https://github.com/astral-sh/python-build-standalone/blob/ma
 it still says of the machine that built it: ``docs/quirks.md`` there. uv mends the same as it installs one.
 """
 
-from __future__ import annotations
-
 import io
 import posixpath
 import re

@@ -5,8 +5,6 @@ archive, apt and dpkg install them from there, and what two runs do not share is
 packages, the same date and the same mmdebstrap the tar is the same, byte for byte.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

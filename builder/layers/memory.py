@@ -3,8 +3,6 @@
 4,000 small files take 0.10 s in memory, and 1.48 s on ext4.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

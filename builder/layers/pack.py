@@ -9,8 +9,6 @@
 Not a tar file, because a library of a gigabyte of which some kilobytes are kept would be one of zeros there.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

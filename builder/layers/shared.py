@@ -6,8 +6,6 @@ is a claim of whoever pushed it, which nobody can check without making the layer
 is pushed to is not one that is taken from: ``docs/layers.md``.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

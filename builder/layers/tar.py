@@ -3,8 +3,6 @@
 Written by hand because :mod:`tarfile` spends most of its time on choices that are fixed here.
 """
 
-from __future__ import annotations
-
 MTIME = 315619200
 """1980-01-02T00:00:00Z, the time of every entry. A constant, so that a wheel's layer depends on the wheel
 alone; not 0, because zip files begin in 1980 and a file with an older time cannot be put into one by

@@ -1,7 +1,5 @@
 """Layers by content, and the layers that others are stacked on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -4,8 +4,6 @@ Like :mod:`builder.layers.tar` because :mod:`tarfile` spends most of its time on
 processor time that unpacking a small Debian into memory took, 1.2 were its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import lzma
 import re

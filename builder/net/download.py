@@ -1,7 +1,5 @@
 """Downloads single files into a cache by content: resumed, checked, and renamed into place."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

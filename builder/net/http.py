@@ -1,7 +1,5 @@
 """The HTTP client: bounded retries, time limits, the user's proxies and certificate authorities."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

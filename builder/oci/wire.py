@@ -1,7 +1,5 @@
 """How a request reaches a registry: mirrors, scheme, logins and tokens, silence remembered, clocks."""
 
-from __future__ import annotations
-
 import email.utils
 import re
 import threading

@@ -1,7 +1,5 @@
 """Events of cells on their way, as values. A console makes a board or lines of them."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass, field
 

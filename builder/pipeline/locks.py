@@ -1,7 +1,5 @@
 """One matrix's lock during a run: read once, brought up to date cell by cell, written as it grows."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Mapping
 

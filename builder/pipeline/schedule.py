@@ -1,7 +1,5 @@
 """Runs one function for many cells, several at a time, and lets no cell's failure stop another."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

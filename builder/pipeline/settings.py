@@ -1,7 +1,5 @@
 """The settings of a run, as one frozen value."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """From a staged image to public tags: the gate, the copy by digest, the evidence, and at last the tags."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ each under a header that names it. The rules that make this possible (flat packa
 name`` only, ``from ..module`` for what rtbuild shares with it, every top-level name unique) are checked here.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

@@ -1,7 +1,5 @@
 """``expect.json``: what the lock says is in the image. The probe reads it there and compares."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

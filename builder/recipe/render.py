@@ -1,7 +1,5 @@
 """Turns a lock into the text of a build context. Pure: no clock, no network, no disk but rtbuild's files."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 The Dockerfile is rendered from these values and is read back nowhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal

@@ -4,8 +4,6 @@ Of version 2 a neighbour of this process's own group, since a group that has pro
 of version 1 one below it in each hierarchy. https://docs.kernel.org/admin-guide/cgroup-v2.html
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Runs one program, or a recipe's shell script, in bubblewrap: its view, its limits and its end."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -8,8 +8,6 @@ processes of a user share keyrings, a file with a setuid bit outlives the sandbo
 Numbers: ``arch/x86/entry/syscalls/syscall_64.tbl`` and ``include/uapi/asm-generic/unistd.h`` of Linux.
 """
 
-from __future__ import annotations
-
 import csv
 import errno
 import struct

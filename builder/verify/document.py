@@ -1,7 +1,5 @@
 """The probe's JSON, as far as rtbuild relies on it: what is named here must be there, and more may be."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """A sealed report as a file: its subject, its time, the probe's document, and a checksum over all of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ The engine's text only selects the words. The proof is that the same image start
 :func:`builder.verify.verify` tries before it blames the machine.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Reports on disk, found again by their key."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping

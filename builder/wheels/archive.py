@@ -4,8 +4,6 @@ Unlike :mod:`zipfile`, which is used for the table of contents only, the data is
 installed (twice as fast as zlib) and outside the interpreter's lock.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import struct

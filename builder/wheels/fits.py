@@ -6,8 +6,6 @@ order for requirements that know nothing of one another, as with ``--no-deps``:
 ``get_installation_order`` in https://github.com/pypa/pip/blob/main/src/pip/_internal/resolution/resolvelib/resolver.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet

@@ -5,8 +5,6 @@ pip has had three templates: distlib's until 25.1, its own since (class ``PipScr
 image gets follows the pip in its lock, because the plain way installs with that one.
 """
 
-from __future__ import annotations
-
 import configparser
 import re
 from collections.abc import Iterator
