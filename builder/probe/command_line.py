@@ -5,7 +5,7 @@ import json
 import os
 
 from .expectation import read_expectation
-from .protocol import LAYERS, STAGES
+from .schedule import in_order
 
 _EPILOG = """\
 exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, 22 host, 23 busy,
@@ -67,9 +67,9 @@ def read_options(arguments):
     """The options that stages see, out of the command line and the environment."""
     expect = arguments.expect or os.environ.get("CUDNN_VERIFY_EXPECT")
     document = read_expectation(expect) if expect else {}
-    if arguments.only and arguments.only not in [row.name for row in STAGES if row.layer in LAYERS]:
-        names = ", ".join(row.name for row in STAGES if row.layer in LAYERS)
-        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, names))
+    stages = [row.name for row in in_order()]
+    if arguments.only and arguments.only not in stages:
+        raise UsageError("there is no stage %s; there are: %s" % (arguments.only, ", ".join(stages)))
     if arguments.timeout is not None and not 0 < arguments.timeout < float("inf"):
         raise UsageError("--timeout wants a number of seconds above 0, not %g" % arguments.timeout)
     names = ("no_gpu", "thorough", "only", "timeout", "pid")

@@ -11,7 +11,7 @@ import os
 import re
 from collections import namedtuple
 
-from .versions import numbers, satisfies
+from .versions import numbers, pins_of, satisfies
 
 # example: a line as programs print it; pattern: the compiled expression; causes: ids, the most frequent
 # first; when, unless: [(condition, cause)]
@@ -93,10 +93,6 @@ def _listed(text):
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _newest_first(row):
-    return [-number for number in numbers(row["latest"])], not row["default"]
-
-
 class Releases(object):
     """The facts about releases and cards that travel with the probe."""
 
@@ -106,18 +102,12 @@ class Releases(object):
         self.wheels = {row["wheel"]: row["versions"] for row in rows if "wheel" in row}
         self.families = {row["cuda_major"]: row for row in rows if "cuda_major" in row}
 
-    def builds(self, framework, version=None, cuda_major=None):
-        """Rows of a framework, the newest and the index's own first; those of a version, of a CUDA major."""
-        found = []
-        for row in sorted(self.frameworks, key=_newest_first):
-            if row["framework"] != framework:
-                continue
-            pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", row["versions"])
-            if version is not None and not satisfies(version, pins):
-                continue
-            if cuda_major is None or numbers(row["cuda"])[:1] == (cuda_major,):
-                found.append(row)
-        return found
+    def builds(self, framework, version):
+        """Rows of a framework, the newest and the index's own first; with a version its own alone."""
+        rows = [row for row in self.frameworks if row["framework"] == framework]
+        if version is not None:
+            rows = [row for row in rows if satisfies(version, pins_of(row["versions"]))]
+        return sorted(rows, key=lambda row: (numbers(row["latest"]), row["default"]), reverse=True)
 
     def cudnn_wheel(self, cuda_major, wanted):
         """``nvidia-cudnn-cu12==9.3.0.75`` for a version, or a range if no such wheel is known, or None."""

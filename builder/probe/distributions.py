@@ -6,6 +6,7 @@ import stat
 
 from .data import read_frameworks
 from .isolation import user_path
+from .versions import pins_of
 
 
 def packages_of(framework, distributions, key="packages"):
@@ -124,11 +125,10 @@ def requirement(text):
     found = re.match(r"\s*([A-Za-z0-9._-]+)\s*(?:\[([^]]*)\])?\s*\(?([^)]*)\)?\s*$", head)
     if found is None:
         return None
-    pins = re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", found.group(3))
     return {
         "name": canonical(found.group(1)),
         "extras": [extra.strip() for extra in (found.group(2) or "").split(",") if extra.strip()],
-        "pins": pins,
+        "pins": pins_of(found.group(3)),
         "optional": "extra" in marker,
         "marker": marker.strip(),
     }

@@ -41,6 +41,7 @@ def shadowed_modules():
     """{module: file} of Python's own and installed modules that a file of the user's takes the place of."""
     found = {}
     library = os.path.dirname(os.__file__)
+    sites = [folder for folder in user_path() if folder.endswith("-packages")]
     for folder in user_path():
         if is_standard(folder) or _same_folder(folder, library):
             break
@@ -57,17 +58,12 @@ def shadowed_modules():
             own = any(os.path.exists(os.path.join(library, stem + end)) for end in ends)
             if own or any(
                 os.path.exists(os.path.join(site, stem + end))
-                for site in installed_folders()
+                for site in sites
                 for end in (".py", "")
                 if not _same_folder(folder, site)
             ):
                 found.setdefault(stem, path)
     return found
-
-
-def installed_folders():
-    """The folders of the user's path into which packages are installed."""
-    return [folder for folder in user_path() if folder.endswith("-packages")]
 
 
 def _same_folder(one, other):

@@ -96,21 +96,15 @@ def _check_of_call(run):
 
 
 def judge_cudnn(run):
-    """The judge of the stages that load cuDNN directly."""
-    if not _excuse_for_want_of_a_driver(run):
-        default_judge(run)
-
-
-def _excuse_for_want_of_a_driver(run):
-    """True for an abort over ``libcuda.so`` without a trace of a GPU: the image is not at fault.
+    """An abort over ``libcuda.so`` without a trace of a GPU is no fault of the image; the rest by default.
 
     The parts of cuDNN 8.6 that convolve open the driver as they are loaded, and the process dies without it.
     """
-    named = re.search(r"(libcuda\.so(?:\.1)?): cannot open shared object file", run.stderr)
-    if run.ending["kind"] != "signal" or not named or run.facts.get("gpu_state") != "none":
-        return False
-    if Loader().resolve("libcuda.so.1")["path"] is not None:
-        return False
+    wants_driver = re.search(r"(libcuda\.so(?:\.1)?): cannot open shared object file", run.stderr)
+    excused = wants_driver and run.ending["kind"] == "signal" and run.facts.get("gpu_state") == "none"
+    if not excused or Loader().resolve("libcuda.so.1")["path"] is not None:
+        default_judge(run)
+        return
     run.prove("resolve libcuda.so.1", "confirmed", "there is no driver here, which this cuDNN needs to load")
     evidence = {"in_flight": run.in_flight, "stderr": run.stderr[-4000:]}
     text = "this cuDNN needs the driver to load its convolutions, and there is none here"
@@ -118,7 +112,6 @@ def _excuse_for_want_of_a_driver(run):
     for number in ("C03", "C04", "C05"):
         if number not in reported:
             run.excuse(number, text, evidence)
-    return True
 
 
 def find_cause(run, check):

@@ -8,6 +8,7 @@ from .cuda import ctypes
 from .distributions import read_text
 
 OPEN_FILES = []
+_FILES = 64
 _PRELOAD_FILE = "/etc/ld.so.preload"
 _NEW_NAMESPACES = 0x10000000 | 0x00020000  # CLONE_NEWUSER, CLONE_NEWNS
 _BIND = 4096  # MS_BIND
@@ -35,11 +36,11 @@ def hide_preload_file():
         raise OSError(ctypes.get_errno(), "cannot cover %s" % _PRELOAD_FILE)
 
 
-def raise_file_limit(least=64):
+def raise_file_limit():
     """Let the probe itself open files as far as this user may; the limit that now holds."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if before[0] < least:
-        for limits in ((least, before[1]), (least, least)):
+    if before[0] < _FILES:
+        for limits in ((_FILES, before[1]), (_FILES, _FILES)):
             try:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)
                 break

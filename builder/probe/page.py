@@ -51,10 +51,10 @@ class Style(object):
         return "\033[%sm%s\033[0m" % (_COLOURS.get(kind, "1;31"), text)
 
 
-def wrapped(text, indent="  ", width=100):
-    """A paragraph within so many columns."""
+def wrapped(text, indent="  "):
+    """A paragraph within 100 columns."""
     style = {"initial_indent": indent, "subsequent_indent": indent, "break_long_words": False}
-    return textwrap.fill(text, width, break_on_hyphens=False, **style)
+    return textwrap.fill(text, 100, break_on_hyphens=False, **style)
 
 
 def render_page(report, style, changes=None):
@@ -155,20 +155,17 @@ def _escaped(value):
 def _html_cause(report):
     cause = CAUSES[report["cause"]]
     rows = ["%s %s: %s" % (row["test"], row["outcome"], row["detail"]) for row in report["proof"]]
+    commands = "\n".join(command["text"] for command in report.get("commands") or ())
+    listing = "<pre>%s</pre>" % _escaped(commands) if commands else ""
     parts = [
         "<h4>Cause: %s</h4><p>%s.</p>" % (_escaped(cause.id), _escaped(cause.title)),
-        "<h4>What to do</h4><p>%s</p>%s" % (_escaped(cause.remedy), _html_commands(report)),
+        "<h4>What to do</h4><p>%s</p>%s" % (_escaped(cause.remedy), listing),
         "<h4>Evidence</h4><ul>%s</ul>" % "".join("<li>%s</li>" % _escaped(row) for row in rows),
     ]
     if report["consequences"]:
         items = "".join("<li>%s</li>" % _escaped(row["summary"]) for row in report["consequences"])
         parts.append("<details><summary>Consequences of it</summary><ul>%s</ul></details>" % items)
     return parts
-
-
-def _html_commands(report):
-    rows = [command["text"] for command in report.get("commands") or ()]
-    return "<pre>%s</pre>" % _escaped("\n".join(rows)) if rows else ""
 
 
 def _html_facts(report):

@@ -9,7 +9,6 @@ from .protocol import new_check
 from .verdict import decide_verdict
 
 SCHEMA = 1
-_DOCUMENT = re.compile(r"^\{$.*?^\}$|^\{[^\n]*\}$", re.MULTILINE | re.DOTALL)
 
 
 def make_report(program, checks, libraries, identity, seconds):
@@ -41,12 +40,15 @@ def make_report(program, checks, libraries, identity, seconds):
 
 
 def printed_report(text):
-    """The report that ``--json`` printed, whatever else a process printed; ValueError without a verdict."""
-    found = _DOCUMENT.findall(text)
-    document = json.loads(found[-1] if found else text)
-    if not isinstance(document, dict) or document.get("verdict") is None:
-        raise ValueError("no verdict")
-    return document
+    """The last report that ``--json`` printed, whatever else is printed; ValueError without a verdict."""
+    for found in reversed(list(re.finditer(r"^\{", text, re.MULTILINE))):
+        try:
+            document = json.JSONDecoder().raw_decode(text, found.start())[0]
+        except (ValueError, RecursionError):
+            continue
+        if document.get("verdict") is not None:
+            return document
+    raise ValueError("no verdict")
 
 
 def without_infinities(value):

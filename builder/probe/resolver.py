@@ -47,15 +47,12 @@ class Loader(object):
         header = self.header(path)
         return header["problem"] or another_library(os.path.basename(path), header["soname"])
 
-    def candidates(self, name, requester=None, rpaths=()):
-        """(path, by) pairs in the order in which the loader looks; ``by`` names the step of the search.
-
-        ``rpaths``: further DT_RPATH folders, of the libraries that loaded the requester.
-        """
+    def candidates(self, name, requester):
+        """(path, by) pairs in the order in which the loader looks; ``by`` names the step of the search."""
         run_path, r_path = self._run_paths(requester)
         steps = []
         if run_path is None:
-            steps += [(folder, "DT_RPATH") for folder in r_path + list(rpaths)]
+            steps += [(folder, "DT_RPATH") for folder in r_path]
             # conda's Python holds its prefix's lib folder for all that is loaded into it
             steps += [(folder, "DT_RPATH of the program") for folder in self.program_rpath]
         steps += [(folder, "LD_LIBRARY_PATH") for folder in self.library_path]
@@ -65,14 +62,14 @@ class Loader(object):
             found.append((self.cache[name], "ld.so.cache"))
         return found + [(os.path.join(folder, name), "default folder") for folder in self.defaults]
 
-    def resolve(self, name, requester=None, rpaths=()):
+    def resolve(self, name, requester=None):
         """{path, by, problem, passed}: the file the loader takes, None as path if it finds nothing.
 
         ``problem`` says what is wrong with the file that it takes or, if it takes none, with the last
         one that it passed over; ``passed`` lists those.
         """
         passed = []
-        for path, by in self.candidates(name, requester, rpaths):
+        for path, by in self.candidates(name, requester):
             if not os.path.lexists(path):
                 continue
             header = self.header(path)

@@ -114,21 +114,18 @@ def _raise_fd(fd):
 
 
 def _become_child(name, params, pipes, environment, program):
-    status = 127
     try:
         os.setsid()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        _no_core_dumps()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         os.dup2(pipes[3][0], 0)
         os.dup2(pipes[1][1], 1)
         os.dup2(pipes[2][1], 2)
         fd = pipes[0][1]
-        for reader, writer in pipes:
-            for unused in (reader, writer):
-                if unused != fd and unused > 2:
-                    os.close(unused)
+        for unused in sum(pipes, ()):
+            if unused != fd and unused > 2:
+                os.close(unused)
         if environment is None:
             child_main(name, params, fd)
         os.set_inheritable(fd, True)
@@ -138,11 +135,7 @@ def _become_child(name, params, pipes, environment, program):
     except BaseException:
         os.write(2, traceback.format_exc().encode("ascii", "replace"))
     finally:
-        os._exit(status)
-
-
-def _no_core_dumps():
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        os._exit(127)
 
 
 class Child(object):
@@ -220,16 +213,12 @@ class Child(object):
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
         except OSError:
-            self.over = True
-            return True
-        if pid == 0:
-            return False
-        self.over = True
-        if os.WIFSIGNALED(status):
-            self.signal = os.WTERMSIG(status)
-        else:
-            self.code = os.WEXITSTATUS(status)
-        return True
+            pid, status = self.pid, None
+        self.over = pid != 0
+        if self.over and status is not None:
+            self.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+            self.code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        return self.over
 
     def stop(self):
         """Kill the child and what it started, and close our ends; one stuck in the kernel is left."""

@@ -145,26 +145,23 @@ def nvrtc_names(facts):
     return ["libnvrtc.so.%s" % {11: "11.2"}.get(major, major) for major in sorted(majors) if major > 10]
 
 
-def find_nvrtc(loader, wheel_folders, names=()):
-    """The NVRTC that a process here would load by one of these names; else the newest; or None."""
-    for name in names:
+def find_nvrtc(loader, wheel_folders, names):
+    """The NVRTC that a process here would load by one of these names; without names the newest; or None."""
+    wanted = names or _nvrtcs_here(loader, wheel_folders)
+    for name in wanted:
         path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
-        if path is not None:
-            return path
-    if names:
-        return None
-    return _newest_nvrtc(loader, wheel_folders)
-
-
-def _newest_nvrtc(loader, wheel_folders):
-    names = {name for name, _ in read_cache() if re.match(r"libnvrtc\.so\.\d", name)}
-    for folder in loader.library_path + wheel_folders:
-        names.update(n for n in list_folder(folder) if re.match(r"libnvrtc\.so\.\d", n))
-    for name in sorted(names, key=lambda n: numbers(n[len("libnvrtc.so.") :]), reverse=True):
-        path = in_folders(name, wheel_folders) or loader.resolve(name)["path"]
-        if path is not None and loader.header(path)["problem"] is None:
+        if path is not None and (names or loader.header(path)["problem"] is None):
             return path
     return None
+
+
+def _nvrtcs_here(loader, wheel_folders):
+    """The file names of every NVRTC, the newest first."""
+    names = {name for name, _ in read_cache()}
+    for folder in loader.library_path + wheel_folders:
+        names.update(list_folder(folder))
+    found = [name for name in names if re.match(r"libnvrtc\.so\.\d", name)]
+    return sorted(found, key=lambda name: numbers(name[len("libnvrtc.so.") :]), reverse=True)
 
 
 def _check_nvrtc(ctx, loader, wheel_folders, evidence):

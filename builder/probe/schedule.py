@@ -3,6 +3,7 @@
 from .judge import default_judge
 from .protocol import GROUNDWORK, LAYERS, STAGES
 from .run import Run
+from .runner import find_stage
 
 
 class ProbeFaultError(Exception):
@@ -46,11 +47,8 @@ def _wanted(row, only, facts):
     if only is None or row.layer in GROUNDWORK:
         return True
     # the driver's facts tell every later stage whether there is a GPU
-    return row.name == only or (row.layer == "driver" and LAYERS.index("driver") < _layer_of(only))
-
-
-def _layer_of(name):
-    return max(LAYERS.index(row.layer) for row in STAGES if row.name == name)
+    after = LAYERS[LAYERS.index("driver") + 1 :]
+    return row.name == only or (row.layer == "driver" and find_stage(only).layer in after)
 
 
 def _judge(row, run):

@@ -72,7 +72,8 @@ class Told(object):
         if found:
             digits = found.group("cc")
             self.capability = digits if "." in digits else "%s.%s" % (digits[:-1], digits[-1])
-        self.capability = self.capability or next(filter(None, map(capability_of, self.cards)), None)
+        by_card = (capability for card in self.cards for capability in _fitting("cards", card))
+        self.capability = self.capability or next(by_card, None)
         found = _find("archs", text)
         self.archs = re.findall(r"\w+_\d+a?", found.group("archs")) if found else []
         found = _find("python", text)
@@ -118,8 +119,3 @@ class Told(object):
         names = "cards capability driver driver_cuda python packages library_path memory_free memory_total"
         found = {name: getattr(self, name) for name in names.split()}
         return dict(found, cudnn=sorted(self.cudnn_here), places=sorted(self.places))
-
-
-def capability_of(card):
-    """The compute capability of a card by its name, None for one that is not known."""
-    return next(iter(_fitting("cards", card)), None)

@@ -51,6 +51,11 @@ def cudnn_rule(compiled, loaded, strict=False):
     return None
 
 
+def pins_of(text):
+    """``>=1.13.1,<2`` as [(operator, version)]."""
+    return re.findall(r"(===|==|~=|!=|<=|>=|<|>)\s*([^,\s]+)", text)
+
+
 def satisfies(version, pins):
     """Whether a version meets all (operator, version) pins; only the numbers are compared."""
     for operator, wanted in pins:
