@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
-from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, GpuRow, TagRow
+from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, TagRow
 from builder.facts.versions import at_least, canonical, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
 
@@ -172,8 +172,12 @@ def cells(
     If no base of a kind has the Python, the newest base of that kind stands in with a standalone Python, if
     ``standalone`` allows it.
     """
-    sketch = _sketch(combination, gpus, known)
-    for base, cuda in _bases(combination, python, known, standalone=standalone):
+    compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
+    if compiled is None:
+        return
+    sketch, wheels = _sketch(combination, gpus, known), _wheels(combination, known)
+    inside = any(choice.brings for choice in combination)
+    for base, cuda in _bases(compiled, wheels, python, known, inside=inside, standalone=standalone):
         yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
@@ -216,42 +220,48 @@ def cudnn_bound(
         if row is None or "cudnn" not in row.name or pinned(pin) is not None:
             continue
         admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
-        serving = [
-            v for v in admitted if majors <= {major(v)} and all(_serves(v, card, known) for card in cards)
-        ]
-        if serving and serving[-1] != admitted[-1]:
-            return f"{row.name}<={serving[-1]}"
+        serving = (
+            v
+            for v in reversed(admitted)
+            if majors <= {major(v)} and all(_serves(short(v, 3), card.capability, known) for card in cards)
+        )
+        newest = next(serving, None)
+        if newest is not None and newest != admitted[-1]:
+            return f"{row.name}<={newest}"
     return None
 
 
-def _serves(cudnn: str, card: GpuRow, known: Facts) -> bool:
+@functools.lru_cache(maxsize=4096)
+def _serves(cudnn: str, capability: str, known: Facts) -> bool:
     return all(
-        at_least(card.capability, row.capability_min)
-        for row in known.cudnn
-        if contains(row.versions, short(cudnn, 3))
+        at_least(capability, row.capability_min) for row in known.cudnn if contains(row.versions, cudnn)
     )
 
 
+@functools.lru_cache(maxsize=4096)
 def _bases(
-    combination: tuple[Choice, ...], python: str, known: Facts, *, standalone: bool
-) -> Iterator[tuple[Base, Cuda]]:
-    """Bases with the Python, newest system first, then bases without it."""
+    cuda: str, wheels: Cuda | None, python: str, known: Facts, *, inside: bool, standalone: bool
+) -> tuple[tuple[Base, Cuda], ...]:
+    """Bases with the Python, newest system first, then bases without it.
+
+    ``inside``: a framework brings its CUDA, so the base's own serves none.
+    """
     systems = list(known.systems.values())[::-1]
     systems.sort(key=lambda system: python not in system.python)
     newest: dict[tuple[str, str], str] = {}
+    found = []
     for system in systems:
-        for base, cuda in _on(system.name, combination, known):
-            first = newest.setdefault((base.kind, cuda.provider), system.name)
+        for base, provided in _on(system.name, cuda, wheels, known, inside=inside):
+            first = newest.setdefault((base.kind, provided.provider), system.name)
             if python in system.python or (standalone and first == system.name):
-                yield base, cuda
+                found.append((base, provided))
+    return tuple(found)
 
 
-def _on(system: str, combination: tuple[Choice, ...], known: Facts) -> Iterator[tuple[Base, Cuda]]:
+def _on(
+    system: str, cuda: str, wheels: Cuda | None, known: Facts, *, inside: bool
+) -> Iterator[tuple[Base, Cuda]]:
     """The bases with one system, with CUDA from wheels and from the base."""
-    cuda = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
-    if cuda is None:
-        return
-    wheels = _wheels(combination, known)
     if system.startswith("debian/"):
         if wheels is not None:
             yield Base(kind="rootfs", name=system), wheels
@@ -260,7 +270,7 @@ def _on(system: str, combination: tuple[Choice, ...], known: Facts) -> Iterator[
     if wheels is not None and fitting:
         name = f"nvidia/cuda:{_near(fitting, cuda).cuda}-base-{system}"
         yield Base(kind="registry", name=name), wheels
-    if not any(choice.brings for choice in combination):
+    if not inside:
         for row in fitting:
             name = f"nvidia/cuda:{row.cuda}-{row.infix}-runtime-{system}"
             yield Base(kind="registry", name=name), Cuda(provider="base")

@@ -72,12 +72,17 @@ def search(
     ways = [_ways(str(wish), wish.place, known, available or {}) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
     refused: dict[tuple[Choice, ...], Cell] = {}
-    for number, (combination, cell) in enumerate(itertools.islice(_candidates(demand, ways, known), most)):
+    hopeless = None
+    for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways, known), most)):
+        if combination is hopeless:
+            continue
+        cell = _with_companions(sketch, demand)
         proposal = Proposal(cell=cell, findings=until_refused(cell, driver=demand.driver, facts=known))
         if proposal.outcome.severity < Outcome.UNKNOWN.severity:
             ranked.append((_rank(proposal, combination, number, known), proposal))
         else:
             refused.setdefault(combination, cell)
+            hopeless = combination if _whatever_it_stands_on(proposal) else None
         if len(ranked) >= enough:
             break
     ranked.sort(key=lambda pair: pair[0])
@@ -109,7 +114,13 @@ def _candidates(
         for python in common_pythons(combination):
             if demand.takes_python(python):
                 for cell in cells(combination, python, demand.gpus, known):
-                    yield combination, _with_companions(cell, demand)
+                    yield combination, cell
+
+
+def _whatever_it_stands_on(proposal: Proposal) -> bool:
+    """Whether the frameworks refuse each other on every Python and base: they are for several CUDA majors."""
+    last = proposal.findings[-1]
+    return last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
 
 
 def _alone(choice: Choice, demand: Demand, known: Facts) -> bool:

@@ -10,6 +10,7 @@ from builder.errors import CellError, UsageError
 from builder.facts import Outcome, check, summary, tables
 from builder.matrix import load
 from builder.resolve import requirements as reading
+from builder.resolve import solve
 from builder.resolve.clash import nothing
 from builder.resolve.demand import Demand, meant, pythons, split
 from builder.resolve.solve import Proposal, needs_standalone, search, to_matrix_yaml
@@ -160,3 +161,21 @@ def test_a_framework_under_several_markers_is_taken_for_the_newest_python() -> N
     assert "left out" in asked.notes[0]
     (kept,), _ = split(reading.from_arguments(texts), tables.load(), "3.9")
     assert str(kept.parsed.specifier) == "==2.1.*"
+
+
+def test_frameworks_for_two_cuda_majors_are_asked_about_once(monkeypatch) -> None:
+    """Their refusal is the same on every Python and base."""
+    asked: dict[tuple[str, ...], list[str]] = {}
+
+    def judge(cell, **options):
+        found = until_refused(cell, **options)
+        asked.setdefault(cell.frameworks, []).append(found[-1].rule)
+        return found
+
+    until_refused = solve.until_refused
+    monkeypatch.setattr(solve, "until_refused", judge)
+    found = search(demanded("tensorflow", "torch==2.14.*"), tables.load())
+    several = [rules for rules in asked.values() if rules[0] == "cuda-provider"]
+    assert several
+    assert all(len(rules) == 1 for rules in several)
+    assert {cell.frameworks for cell in found.refused} >= {k for k, v in asked.items() if v in several}
