@@ -12,7 +12,7 @@ from builder.console import human_bytes, print_json_rows, say, show
 from builder.facts import Finding, Outcome, summary
 from builder.facts import check as apply_rules
 from builder.facts.memory import Memory
-from builder.lock import lock_path, pinned_cell, read_lock
+from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.model import Cell, Matrix, Pinned
 
 if TYPE_CHECKING:

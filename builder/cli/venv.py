@@ -18,7 +18,7 @@ from builder.cli import options as opt
 from builder.cli.lock import lock_cells
 from builder.console import print_json, say
 from builder.errors import CommandError, MissingToolError, StaleLockError, UsageError
-from builder.lock import lock_path, pinned_cell, read_lock
+from builder.lock.file import lock_path, pinned_cell, read_lock
 from builder.model import Cell, Matrix, Pinned
 from builder.pipeline.settings import Settings
 from builder.recipe.bundle import kept_bundle

@@ -6,7 +6,7 @@ import datetime
 import re
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from builder.colab.parse import AptPackage, PipPackage, Problem, parse_apt, parse_freeze, parse_system
@@ -107,7 +107,7 @@ def read_runtime(
     place = source.resolve().name if source is not None else Path(texts[0][1]).stem
     dated = at if at is not None and _DATE.fullmatch(at) else None
     month = next((month for month, named in NAMED.items() if named == commit), None)
-    found = Runtime(
+    return Runtime(
         name=name or month or dated or (commit[:12] if commit else place),
         commit=commit,
         system=distribution,
@@ -119,7 +119,6 @@ def read_runtime(
         apt=listed,
         problems=(*problems, *more, *rest),
     )
-    return found if found.commit or source is None else replace(found, commit=_noted_commit(source))
 
 
 def _read(
@@ -208,15 +207,6 @@ def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
         return done.stdout if done.returncode == 0 else None
 
     return reader
-
-
-def _noted_commit(folder: Path) -> str | None:
-    """A folder of lists may say in ``commit.txt`` which commit they are of."""
-    try:
-        found = re.match(r"[0-9a-f]{40}\b", (folder / "commit.txt").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return None
-    return found[0] if found else None
 
 
 def _newest(listed: Mapping[str, AptPackage], name: str, version: str) -> str | None:

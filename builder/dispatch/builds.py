@@ -18,7 +18,7 @@ from builder.dispatch.run import RenderedCell, Say, not_under_way, staged_images
 from builder.errors import UsageError
 from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
-from builder.lock import lock_path
+from builder.lock.file import lock_path
 from builder.model import Pinned, RootfsBase
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ value is of the first member that tells it.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from builder.facts import binary
-from builder.facts.assigned import assignments, version_text
 from builder.facts.elf import needs_of
 from builder.facts.told import Kind
 from builder.facts.versions import more_exact
@@ -79,21 +79,54 @@ def add(known: Values, found: Values) -> tuple[str, ...]:
     return new
 
 
+def _assignments(source: bytes) -> dict[str, Any]:
+    """Names that a Python file assigns a literal to at its top level, ``OrderedDict([…])`` as a dict."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return {}
+    found: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            target, value = node.target, node.value
+        else:
+            continue
+        if isinstance(target, ast.Name):
+            _literal(found, target.id, value)
+    return found
+
+
+def _literal(found: dict[str, Any], name: str, value: ast.expr) -> None:
+    wrapped = isinstance(value, ast.Call) and len(value.args) == 1
+    try:
+        literal = ast.literal_eval(value.args[0] if isinstance(value, ast.Call) and wrapped else value)
+        found[name] = dict(literal) if wrapped else literal
+    except (ValueError, TypeError):
+        return  # not a literal: a function call, a name; nothing that is looked for here
+
+
+def _version_text(value: Any) -> str | None:
+    """``64_8`` (TensorFlow on some builds) and ``False`` (Paddle on the CPU) are no versions."""
+    return value if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)*", value) else None
+
+
 def _told(**values: Any) -> Values:
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _build_info(content: bytes) -> Values:
     """TensorFlow's ``build_info.py``: up to 2.2 single names, later one dictionary."""
-    values = assignments(content)
+    values = _assignments(content)
     info = values.get("build_info")
     values = values | info if isinstance(info, dict) else values
     gpu = values.get("is_cuda_build")
     listed = _architectures(values.get("cuda_compute_capabilities") or ())
     found = _told(
         gpu=gpu if isinstance(gpu, bool) else None,
-        cuda=version_text(values.get("cuda_version")),
-        cudnn=version_text(values.get("cudnn_version", values.get("cudnn_version_number"))),
+        cuda=_version_text(values.get("cuda_version")),
+        cudnn=_version_text(values.get("cudnn_version", values.get("cudnn_version_number"))),
         architectures=listed or None,
     )
     return found if gpu else {"gpu": False} if gpu is False else found
@@ -144,12 +177,12 @@ def _glibc(content: bytes) -> Values:
 
 def _version_module(content: bytes) -> Values:
     """The modules with versions of PyTorch, ONNX Runtime and Paddle."""
-    values = assignments(content)
+    values = _assignments(content)
     named = next((name for name in ("cuda", "cuda_version") if name in values), None)
-    cuda = version_text(values[named]) if named else None
+    cuda = _version_text(values[named]) if named else None
     return _told(
         cuda=cuda,
-        cudnn=version_text(values.get("cudnn_version")),
+        cudnn=_version_text(values.get("cudnn_version")),
         gpu=cuda is not None if named else None,
         version=values.get("__version__"),
     )
@@ -174,7 +207,7 @@ def _cupy(content: bytes) -> Values:
         told = json.loads(content)["cuda"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return _told(cuda=version_text(told.removesuffix(".x"))) if isinstance(told, str) else {}
+    return _told(cuda=_version_text(told.removesuffix(".x"))) if isinstance(told, str) else {}
 
 
 def _ctranslate2(content: bytes) -> Values:

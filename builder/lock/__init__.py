@@ -4,27 +4,3 @@
 container registries and the Debian archive that it is given; :mod:`.file` keeps the answers in the lock file
 beside the matrix.
 """
-
-from builder.lock.file import (
-    LockEntry,
-    Lockfile,
-    LockStatus,
-    lock_path,
-    merge,
-    pinned_cell,
-    read_lock,
-    status,
-    write_lock,
-)
-
-__all__ = [
-    "LockEntry",
-    "LockStatus",
-    "Lockfile",
-    "lock_path",
-    "merge",
-    "pinned_cell",
-    "read_lock",
-    "status",
-    "write_lock",
-]

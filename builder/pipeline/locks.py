@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from builder.errors import StaleLockError
-from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
+from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, status
 from builder.model import Cell, Matrix, Pinned
 
 

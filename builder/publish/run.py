@@ -21,7 +21,7 @@ from builder.evidence.judgement import Policy
 from builder.evidence.made import MadeImages
 from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
-from builder.lock import lock_path
+from builder.lock.file import lock_path
 from builder.model import Cell, Matrix
 from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry

@@ -65,8 +65,6 @@ class Bench:
     """The folder of this build: ``sdist`` and ``requires``."""
     source: Path
     system: BuildSystem
-    wanted: str
-    """The Python that the wheel is for. Older locks build pure wheels with another version."""
     compiles: bool
     """True if :attr:`root` has a compiler."""
     cache: Path
@@ -126,7 +124,7 @@ class Bench:
 
     def requires_of_hook(self) -> tuple[str, ...]:
         """The backend's further requirements: ``get_requires_for_build_wheel``."""
-        what = f"asking {self.sdist.file} what its build needs{self._with}"
+        what = f"asking {self.sdist.file} what its build needs"
         try:
             found = parse_json(self._run("requires", what))
             texts = tuple(str(Requirement(text)) for text in found)
@@ -138,7 +136,7 @@ class Bench:
 
     def build(self) -> tuple[str, wheels.Content]:
         """The wheel's file name and its checked files."""
-        what = f"building {self.sdist.file}{self._with}"
+        what = f"building {self.sdist.file}"
         said, _, data = self._run("wheel", what).partition(b"\n")
         try:
             name = parse_json(said)
@@ -150,7 +148,7 @@ class Bench:
             path = Path(folder) / name
             path.write_bytes(data)
             content = wheels.members(path, self._limits.memory)
-            wheels.refuse_other(path, content, self.sdist, self.wanted, fitting=self._fitting)
+            wheels.refuse_other(path, content, self.sdist, self.python, fitting=self._fitting)
         return name, content
 
     def libraries(self, content: wheels.Content) -> tuple[str, ...]:
@@ -163,17 +161,13 @@ class Bench:
         """Tags of wheels compiled here: for this Python, and for a Linux that no ``manylinux`` describes."""
         if not self.compiles:
             return None
-        target = Target(python=self.wanted, platform=host_platform(), glibc=_ANY_GLIBC)
+        target = Target(python=self.python, platform=host_platform(), glibc=_ANY_GLIBC)
         return frozenset(tag for tag in target.tags() if tag.platform.startswith(("linux_", "any")))
 
     @cached_property
     def _limits(self) -> Limits:
         unpacked = sum(f.stat().st_size for f in self.source.rglob("*") if f.is_file())
         return replace(self.limits, memory=self.limits.memory + 6 * unpacked)
-
-    @property
-    def _with(self) -> str:
-        return "" if self.python == self.wanted else f" with Python {self.python}"
 
     def _run(self, hook: str, what: str) -> bytes:
         job = {

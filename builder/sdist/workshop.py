@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from builder.digests import digest_of, file_sha256
 from builder.errors import CellError, PackageIndexError
-from builder.files import write_whole
+from builder.files import read_cached, write_cached, write_whole
 from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index, LocalWheel, cache_path
@@ -144,23 +143,24 @@ class Workshop:
         note: dict[str, Any] = {"file": wheel.file, "sha256": wheel.sha256}
         if source.compiled is not None:
             note["libraries"] = list(source.compiled.libraries)
-        write_whole(self._note(source), json.dumps(note).encode())
+        write_cached(self._note(source), note)
         return LocalWheel(wheel=wheel, path=path)
 
     def _known(self, source: WheelSource) -> LocalWheel | None:
         """The wheel that this machine built from this source, if it is still there."""
-        try:
-            said: dict[str, Any] = json.loads(self._note(source).read_text("utf-8"))
+
+        def told(said: dict[str, Any]) -> LocalWheel | None:
+            made_of = source
             if source.compiled is not None:
                 compiled = replace(source.compiled, libraries=tuple(said["libraries"]))
-                source = replace(source, compiled=compiled)
-            wheel = _wheel(source, said["file"], said["sha256"])
+                made_of = replace(source, compiled=compiled)
+            wheel = _wheel(made_of, said["file"], said["sha256"])
             path = cache_path(wheel, self.cache)
             if file_sha256(path) != wheel.sha256:
                 return None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # never built here, or removed
-        return LocalWheel(wheel=replace(wheel, size=path.stat().st_size), path=path)
+            return LocalWheel(wheel=replace(wheel, size=path.stat().st_size), path=path)
+
+        return read_cached(self._note(source), told)
 
     def _note(self, source: WheelSource) -> Path:
         document = {
@@ -195,7 +195,6 @@ class Workshop:
                 folder=folder,
                 source=source,
                 system=build_system(source, what=made_of.sdist.file),
-                wanted=made_of.python,
                 compiles=compiles,
                 cache=self.cache,
                 limits=self.compiling if compiles else self.limits,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from builder.image.config import final_config
 from builder.layers.types import BaseLayers, Layer, SystemLayers
-from builder.lock import pinned_cell, read_lock
+from builder.lock.file import pinned_cell, read_lock
 from builder.matrix import load
 from builder.model import Cuda, Options, RootfsBase
 from builder.recipe import render

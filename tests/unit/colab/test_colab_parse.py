@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from builder.colab.parse import parse_apt, parse_freeze, parse_system
-from builder.colab.runtimes import NAMED, read_runtime
+from builder.colab.runtimes import read_runtime
 from builder.errors import UsageError
 
 # Lines of https://github.com/googlecolab/backend-info/tree/ef1cba0 (Apache-2.0), their addresses changed.
@@ -98,10 +98,9 @@ def folder(tmp_path):
 
 
 def test_a_folder_of_lists(folder):
-    (folder / "commit.txt").write_text(NAMED["2025.07"] + " 2025-08-13\n")
     runtime = read_runtime(folder, name="2025.07")
     assert (runtime.python_minor, runtime.cuda, runtime.cudnn) == ("3.11", "12.5.1", "9.2.1.18")
-    assert runtime.commit == NAMED["2025.07"]
+    assert runtime.commit is None
     assert len(runtime.packages) == 6
 
 

@@ -75,8 +75,8 @@ class World:
         config = json.dumps({"os": "linux", "architecture": "amd64", "config": {"Env": env}}).encode()
         body = {
             "mediaType": oci.MANIFEST,
-            "config": {"digest": f"sha256:{sha256(config)}"},
-            "layers": [{"size": 1}],
+            "config": {"digest": f"sha256:{sha256(config)}", "size": len(config)},
+            "layers": [{"digest": f"sha256:{sha256(b'')}", "size": 1}],
         }
         root = "/v2/nvidia/cuda"
         self.server.on(f"{root}/blobs/sha256:{sha256(config)}", Answer(200, config))

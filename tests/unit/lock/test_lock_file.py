@@ -14,8 +14,7 @@ from outside import lock_cell, lock_matrix, lock_pinned, lock_registry_base, loc
 from pages import model_schemas
 
 from builder.errors import UsageError
-from builder.lock import LockStatus, lock_path, merge, pinned_cell, read_lock, status
-from builder.lock.file import render
+from builder.lock.file import LockStatus, lock_path, merge, pinned_cell, read_lock, render, status
 from builder.model import Base
 
 if TYPE_CHECKING:

@@ -154,13 +154,6 @@ def test_what_came_out_otherwise_is_not_known_afterwards(at: Any, tmp_path: Path
     assert not list(other.cache.rglob("*.*"))
 
 
-def test_an_older_lock_builds_with_a_neighbour_of_its_python(at: Any, tmp_path: Path) -> None:
-    index = Files(sdist(tmp_path / "tiny-1.0.tar.gz", backend(more="Requires-Python: ==3.98.*\\n")))
-    built = lock(at(), index, python="3.98")
-    elsewhere = replace(at(), cache=tmp_path / "elsewhere")
-    assert elsewhere.make(built.wheel, index).read_bytes() == built.path.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("files", "error", "said"),
     [
