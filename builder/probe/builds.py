@@ -22,6 +22,18 @@ _FIRST_CUDA = (
 )
 
 
+OLD_DRIVERS = {
+    (8, 0): "375.26",
+    (9, 0): "384.81",
+    (9, 1): "390.46",
+    (9, 2): "396.26",
+    (10, 0): "410.48",
+    (10, 1): "418.39",
+    (10, 2): "440.33",
+}
+"""Driver branches of CUDA before 11, when each minor version needed its own: the release notes' table 3."""
+
+
 class Builds(object):
     """The framework that is here, and its builds that the tables know; arguments as of ``Remedies``."""
 
@@ -43,10 +55,15 @@ class Builds(object):
         alias = {"pytorch": "torch", "paddle": "paddlepaddle-gpu"}
         wanted = [alias.get(name, name) for name in systems]
         wanted = [name for name in wanted if name in known]
-        present = [name for name in known if name in self.here.packages]
-        if "jaxlib" in self.here.packages and "jax" not in present:
-            present.append("jax")
-        both = [name for name in present if name in wanted] or ([] if wanted else present)
+        here = [name for name in known if name in self.here.packages]
+        if "jaxlib" in self.here.packages and "jax" not in here:
+            here.append("jax")
+        said = [name for name in known if name in (self.detail.get("printed_by") or ())]
+        if len(said) == 1:
+            wanted = said  # the line that failed names its framework
+        if len(wanted) != 1 and not set(wanted) & (set(here) | set(self.here.printed_by)):
+            wanted = here or wanted
+        both = [name for name in wanted if name in here]
         printed = [name for name in wanted if name in self.here.printed_by]
         name = next(iter(both or printed or wanted), None)
         return name, self.here.packages.get(name) or (

@@ -27,13 +27,19 @@ def commands_by_place(identifier, places):
     return [(where, text, note or None) for where, (text, _, note) in chosen]
 
 
+def remedy_at(identifier, places):
+    """The remedy in words for the place where a text comes from."""
+    lines = [line.partition(": ") for line in _WORDS[identifier].splitlines() if line]
+    return next((text for place, _, text in lines if place in places), CAUSES[identifier].remedy)
+
+
 def read_checks():
     """All checks, in the order of the file."""
     return [_ini_row(CheckRow, section) for section in read_sections(CHECKTABLE)]
 
 
 _SECTIONS = read_sections(CAUSETABLE)
-_COMMANDS = {section.name: section.get("commands", "") for section in _SECTIONS}
+_COMMANDS, _WORDS = ({row.name: row.get(key, "") for row in _SECTIONS} for key in ("commands", "words"))
 CAUSES = {section.name: _ini_row(Cause, section) for section in _SECTIONS}
 
 VERDICT_OF_SIDE = {"image": "broken", "image-on-gpu": "unsupported-gpu", "host": "host", "busy": "busy"}

@@ -2,7 +2,7 @@
 
 import re
 
-from .builds import card_within
+from .builds import OLD_DRIVERS, card_within
 from .remedies import Remedies
 from .versions import dotted, numbers
 
@@ -18,6 +18,11 @@ def _memory(told, free):
 
 def _driver_old(told, detail):
     remedies = Remedies(told, detail)
+    cuda = _cuda_of_build(told)
+    if cuda and cuda[:2] in OLD_DRIVERS and told.driver:
+        floor = OLD_DRIVERS[cuda[:2]]
+        here = "driver %s; CUDA %s needs %s" % (told.driver, dotted(cuda[:2]), floor)
+        return here if numbers(told.driver) < numbers(floor) else None
     major = max(told.cuda_majors) if told.cuda_majors else remedies.cuda
     if major is None or not (told.driver or told.driver_cuda):
         return None
@@ -61,6 +66,29 @@ def _versions(detail, holds, text):
     if not (loaded and compiled and holds(loaded, compiled)):
         return None
     return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
+
+
+def _torch_of_8(told, _):
+    version = told.packages.get("torch")
+    return "PyTorch %s brings cuDNN 8" % version if (1, 12) <= numbers(version) < (2, 4) else None
+
+
+def _onnxruntime_of_9(told, _):
+    """From 1.19 on: https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html"""
+    version = told.packages.get("onnxruntime")
+    brings = _torch_of_8(told, None)
+    new = numbers(version) >= (1, 19) and brings
+    return "ONNX Runtime %s needs cuDNN 9, and %s" % (version, brings) if new else None
+
+
+def _attention_by_cudnn(told, _):
+    """2.5.0 asked cuDNN first, 2.5.1 does not: https://github.com/pytorch/pytorch/issues/138649"""
+    old = numbers(told.packages.get("torch"))[:3] == (2, 5, 0)
+    return "PyTorch 2.5.0 lets cuDNN compute attention wherever it can; 2.5.1 does not" if old else None
+
+
+def _mapping(why):
+    return lambda _, detail: why if why in (detail.get("why") or "") else None
 
 
 def _cudnn_9_here(told, _):
@@ -114,6 +142,9 @@ def _cuda_of_build(told):
         plus = re.search(r"\+cu(?:da)?(\d\d)(\d)?", told.packages.get(name) or "")
         if plus:
             return int(plus.group(1)), int(plus.group(2) or 0)
+    toolkit = numbers(told.packages.get("cudatoolkit"))[:2]
+    if len(toolkit) == 2:
+        return toolkit
     # 1.5 and 1.6 came with 10.2 at the most: https://pytorch.org/get-started/previous-versions/
     return (10, 2) if () < numbers(told.packages.get("torch")) < (1, 7) else None
 
@@ -127,6 +158,15 @@ CONDITIONS = {
     "no-kernel-module": lambda told, _: told.no_kernel_module and "there is no kernel module",
     "in-container": lambda told, _: "container" in told.places and "it ran in a container",
     "hidden": lambda told, _: told.hidden and "CUDA_VISIBLE_DEVICES hides the cards",
+    "cards-listed": lambda told, _: told.cards_listed and "nvidia-smi lists a card",
+    "no-compute": lambda told, _: told.no_compute and "`compute` is not among the container's capabilities",
+    "no-memory-errno": _mapping("Cannot allocate memory"),
+    "no-permission-errno": _mapping("Operation not permitted"),
+    "noexec": lambda told, _: told.noexec and "%s is mounted noexec" % told.noexec,
+    "address-limit": lambda told, _: told.address_limit and "the address space is limited",
+    "torch-of-8": _torch_of_8,
+    "onnxruntime-of-9": _onnxruntime_of_9,
+    "attention-by-cudnn": _attention_by_cudnn,
     "cpu-build": lambda told, _: told.cpu_build and "a build for the CPU is installed",
     "library-path": lambda told, _: told.library_path and "LD_LIBRARY_PATH leads to %s" % told.library_path,
     "not-the-wheels": _not_the_wheels,

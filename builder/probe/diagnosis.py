@@ -8,15 +8,21 @@ from .conditions import CONDITIONS
 from .data import read_signatures
 from .reading import redact
 from .remedies import Remedies
-from .told import Told
+from .told import Told, printed_by
 from .versions import cudnn_tuple, dotted
 
 PROVES, FITS, WRAPPER = 3, 2, 1
 _STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
 _SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
+_WIDE = 60
 _RESTART = ("pip", "apt", "conda")
 # Commands that tell causes apart, with the causes that they decide on; the first that fits is shown.
 _LOOKS = (
+    (
+        "host-memory",
+        "sudo dmesg -T | grep -iE 'killed process|oom'",
+        "a line about this program: the kernel ended it for want of memory",
+    ),
     (
         "out-of-memory",
         "nvidia-smi",
@@ -26,6 +32,11 @@ _LOOKS = (
         "driver-too-old driver-missing no-device device-hidden container-no-gpu",
         "nvidia-smi",
         "whether a driver and a card are there, and the newest CUDA that the driver serves",
+    ),
+    (
+        "cudnn-too-old cudnn-missing cudnn-major-mismatch cudnn-sublibrary-missing cudnn-shadowed windows",
+        "where.exe cudnn*.dll",
+        "which cuDNN is on PATH, of which major version, and which one comes first",
     ),
     (
         "cudnn-too-old cudnn-missing cudnn-major-mismatch cudnn-sublibrary-missing cudnn-shadowed",
@@ -56,9 +67,10 @@ _PAST = re.compile(
 class SignatureHit(object):
     """One signature in one line: causes that fit, the most frequent first, and how sure that is."""
 
-    def __init__(self, signature, match, line, told):
+    def __init__(self, signature, match, line, told, before):
         self.signature, self.line, self.told = signature, line, told
         self.detail = _detail(match, line)
+        self.detail["printed_by"] = printed_by(before + line.text)
         self.detail["requirement"] = signature.wants
         self.strength = _STRENGTHS.get(signature.kind, 0)
         self.because = []
@@ -123,7 +135,12 @@ def diagnose(reading):
     report = reading.reports[-1] if reading.reports else None
     causes = _from_report(report) if report else []
     causes += [row for row in _ranked(findings, told) if row["cause"] not in [c["cause"] for c in causes]]
-    equal = [row["cause"] for row in causes if causes and row["rank"] == causes[0]["rank"]]
+    program = next((finding for finding in findings if finding.signature.kind == "program"), None)
+    if causes and causes[0]["strength"] == PROVES:
+        program = None
+    elif program:
+        causes = []  # what CUDA and cuDNN say after the program's own fault follows from it
+    equal = [row["cause"] for row in causes if row["rank"] == causes[0]["rank"]]
     decided = bool(causes) and causes[0]["strength"] == PROVES
     silent = next((finding.says() for finding in findings if not finding.causes and finding.says()), None)
     return {
@@ -133,8 +150,9 @@ def diagnose(reading):
         "decided": decided,
         "equal": equal if len(equal) > 1 and not decided else [],
         "causes": causes,
+        "program": program and {"line": _place(program.line), "says": program.says()},
         "harmless": harmless,
-        "look": _look_for(equal if not decided else [], causes, silent),
+        "look": None if program else _look_for(equal if not decided else [], causes, told.places, silent),
     }
 
 
@@ -147,13 +165,19 @@ def find(lines, told):
         if match is None:
             continue
         taken.append(match.span())
-        line = lines[bisect_right(starts, match.start()) - 1]
+        index = bisect_right(starts, match.start()) - 1
+        line = lines[index]
         if signature.kind == "harmless":
             row = {"line": _place(line), "says": signature.says, "source": signature.source}
             harmless.append(row)
         else:
-            findings.append(SignatureHit(signature, match, line, told))
+            findings.append(SignatureHit(signature, match, line, told, _wrapped_before(lines, index)))
     return findings, harmless
+
+
+def _wrapped_before(lines, index):
+    """The two lines above if they are as long as a terminal is wide: this one may be their end."""
+    return " ".join(line.text for line in lines[max(index - 2, 0) : index] if len(line.text) >= _WIDE)
 
 
 def _free_match(pattern, text, taken):
@@ -210,6 +234,7 @@ def _row(cause, finding, strength, index, told):
     return dict(
         row,
         says=finding.says(),
+        remedy=remedies.words(cause),
         because=finding.because,
         signature=finding.signature.id,
         commands=[dict(command._asdict()) for command in commands],
@@ -236,7 +261,7 @@ def _from_report(report):
     return [dict(row, remedy=str(report.get("remedy") or CAUSES[cause].remedy), rank=-1)]
 
 
-def _look_for(equal, causes, silent=None):
+def _look_for(equal, causes, places, silent=None):
     """The one command that decides between causes that fit equally; the probe if there is none.
 
     ``silent``: the explanation of a line that hides its cause.
@@ -244,7 +269,10 @@ def _look_for(equal, causes, silent=None):
     if causes and not equal:
         return None
     for about, command, decides in _LOOKS:
-        if len(equal) > 1 and set(about.split()) & set(equal):
+        wanted = set(about.split())
+        if (wanted & set(equal) if len(equal) > 1 else wanted == set(equal)) and wanted & {
+            "windows"
+        } <= places:
             return {"command": command, "decides": decides}
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"

@@ -6,7 +6,10 @@ from .page import wrapped
 def render_diagnosis(document):
     """The page; every fact in it is in the document, too."""
     lines = []
-    if document["cause"] is None:
+    if document["program"]:
+        lines += ["No cause in the environment: the program itself is at fault."]
+        lines += _proof(dict(document["program"], because=[]))
+    elif document["cause"] is None:
         lines += ["No cause: nothing in this text is a known signature of one."]
     elif document["equal"]:
         lines += ["%d causes fit equally: %s" % (len(document["equal"]), ", ".join(document["equal"]))]
@@ -49,8 +52,8 @@ def _one_cause(row, equal, proof):
             lines.append("    [%s] %s" % (command["where"], command["text"]))
             if command["note"]:
                 lines.append(wrapped(command["note"], "        "))
-    else:
-        lines.append(wrapped("What to do: " + row["remedy"]))
+    if all(command["where"] == "rtbuild" for command in row["commands"]):
+        lines.append(wrapped(("Or: " if row["commands"] else "What to do: ") + row["remedy"]))
     if row["restart"]:
         lines.append("  Then restart the runtime: what is loaded stays loaded.")
     lines.append("  Source: " + row["source"])

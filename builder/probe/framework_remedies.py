@@ -1,14 +1,49 @@
 """The commands for driver, card and packages of frameworks; arguments as of ``Remedies``."""
 
 import re
+from shlex import quote
 
 from .builds import Builds, Command
 from .causes import commands_by_place
-from .distributions import cudnn_wheels
 from .versions import dotted, numbers
 
+CTRANSLATE2 = "ctranslate2>=4.6.3,<5"
 ONNXRUNTIME = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
 PRELOAD_DLLS = "then call onnxruntime.preload_dlls() before the first session"
+
+
+# Debian's and Ubuntu's packages by the library in them
+_SYSTEM_PACKAGES = {
+    "libGL.so.1": "libgl1",
+    "libEGL.so.1": "libegl1",
+    "libSM.so.6": "libsm6",
+    "libICE.so.6": "libice6",
+    "libX11.so.6": "libx11-6",
+    "libXext.so.6": "libxext6",
+    "libXrender.so.1": "libxrender1",
+    "libgthread-2.0.so.0": "libglib2.0-0",
+    "libglib-2.0.so.0": "libglib2.0-0",
+    "libgomp.so.1": "libgomp1",
+    "libstdc++.so.6": "libstdc++6",
+    "libsndfile.so.1": "libsndfile1",
+    "libnuma.so.1": "libnuma1",
+    "libopenblas.so.0": "libopenblas0",
+    "libusb-1.0.so.0": "libusb-1.0-0",
+    "libz.so.1": "zlib1g",
+}
+# NumPy's C-API by its number: https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build
+_NUMPY_API = {
+    0xD: "numpy>=1.16,<2",
+    0xE: "numpy>=1.20,<2",
+    0xF: "numpy>=1.22,<2",
+    0x10: "numpy>=1.23,<2",
+    0x11: "numpy>=1.25,<2",
+    0x12: "numpy>=2.0",
+    0x13: "numpy>=2.1",
+    0x14: "numpy>=2.3",
+}
+# (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
+_NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
 
 
 class FrameworkRemedies(Builds):
@@ -73,8 +108,57 @@ class FrameworkRemedies(Builds):
             found.insert(0, Command(where, text, "before the framework is imported"))
         return found
 
+    def _host_memory(self):
+        if self.detail.get("requirement") == "shared memory":
+            note = "or --ipc=host; in Compose: shm_size: 8gb; outside of a container num_workers=0"
+            return [Command("docker", "docker run --rm --gpus all --shm-size=8g IMAGE", note)]
+        if "map segment" not in str(self.detail.get("matched")):
+            return []
+        return [Command("shell", "ulimit -v unlimited", "then start the program in this shell")]
+
+    def _noexec_mount(self):
+        folder = getattr(self.here, "noexec", None)
+        if not folder:
+            return []
+        if "container" in self.here.places:
+            text = "docker run --rm --gpus all --tmpfs %s:exec IMAGE" % quote(folder)
+            return [Command("docker", text, "or TMPDIR in a folder without noexec")]
+        return [Command("shell", "sudo mount -o remount,exec %s" % quote(folder), None)]
+
+    def _system_library_missing(self):
+        package = _SYSTEM_PACKAGES.get(self.detail.get("soname"))
+        if package is None or "conda-packages" in self.here.places:
+            return []
+        note = "as root; in a Dockerfile after RUN"
+        if package == "libgl1":
+            note += "; or instead: pip install opencv-python-headless"
+        return [Command("apt", "apt-get update && apt-get install -y %s" % package, note)]
+
+    def _framework_import(self):
+        path = self.detail.get("path") if "static TLS" in str(self.detail.get("matched")) else None
+        note = "it is loaded first then; start the program in this shell"
+        return [Command("shell", "export LD_PRELOAD=%s" % quote(path), note)] if path else []
+
+    def _variable_breaks_framework(self):
+        name = self.detail.get("variable")
+        if not name:
+            return []
+        note = "or take only %s out of it" % (self.detail.get("flag") or "the unknown flag")
+        if {"colab", "notebook"} & self.here.places:
+            return [Command("notebook", "%%env %s=" % name, note + "; then restart")]
+        return [Command("shell", "unset %s" % name, note)]
+
+    def _framework_known_bad(self):
+        if self.framework != "torch" or numbers(self.version)[:3] != (2, 5, 0):
+            return []
+        local = self.version.partition("+")[2]
+        row = {"latest": "2.5.1", "variant": local, "default": not local, "cuda": "12.4"}
+        return [self._torch(row, "does not ask cuDNN for attention first")]
+
     def _framework_arch_missing(self):
         capability = self._capability()
+        if self.framework == "paddlepaddle-gpu" and capability and capability >= (10, 0):
+            return [self._paddle("cu129", "has code for compute capability %d.%d" % capability[:2])]
         if self.framework != "torch" or capability is None:
             return []
         row = self._nearest_torch(capability)
@@ -82,14 +166,23 @@ class FrameworkRemedies(Builds):
 
     def _torch(self, row, note):
         variant = None if row["default"] else row["variant"]
-        if row["default"] and "windows" in self.here.places:
+        release = self.version.partition("+")[0] if self.version and row in self._rows(self.version) else None
+        if row["default"] and {"windows", "aarch64"} & self.here.places:
             variant = "cu" + "".join(str(part) for part in numbers(row["cuda"])[:2])  # PyPI's have no CUDA
-        text = "pip install --force-reinstall torch==" + row["latest"]
-        return Command("pip", text + torch_index(variant), note)
+        return self._torch_of(release or row["latest"], variant, note)
+
+    def _torch_of(self, version, variant, note=None):
+        """PyTorch, with those of its companions that are here, which fit one release of it only."""
+        names = ["torch==" + version] + [n for n in ("torchvision", "torchaudio") if n in self.here.packages]
+        return Command("pip", "pip install --force-reinstall " + " ".join(names) + torch_index(variant), note)
 
     def _torch_again(self):
         version, _, local = self.version.partition("+")
-        return Command("pip", "pip install --force-reinstall torch==" + version + torch_index(local), None)
+        return self._torch_of(version, local)
+
+    def _paddle(self, variant, note):
+        text = "pip install --force-reinstall paddlepaddle-gpu -i https://www.paddlepaddle.org.cn/packages/stable/"
+        return Command("pip", text + variant + "/", note)
 
     def _framework_cpu_build(self):
         if self.framework == "torch":
@@ -116,33 +209,62 @@ class FrameworkRemedies(Builds):
                 Command("pip", "pip uninstall -y onnxruntime onnxruntime-gpu", "both own the same folder"),
                 self._pip(wanted, note=PRELOAD_DLLS if "cudnn" in wanted else None),
             ]
+        if self.framework == "paddlepaddle-gpu":
+            uninstall = "pip uninstall -y paddlepaddle paddlepaddle-gpu"
+            if self.version:
+                mend = self._pip("paddlepaddle-gpu==" + self.version, note="from where it came")
+            else:
+                mend = self._paddle("cu126", "a build with CUDA 12.6")
+            return [Command("pip", uninstall, "both own the same folder"), mend]
         return []
 
     def _package_overwritten(self):
-        if self.framework == "onnxruntime":
+        if self.framework in ("onnxruntime", "paddlepaddle-gpu"):
             return self._framework_cpu_build()
-        names = list(cudnn_wheels(self.here.packages))
-        keep = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
-        if keep not in names:
+        stem = "nvidia-%s-cu%%s" % (self.detail.get("stem") or "cudnn")
+        stem = "cupy-cuda%sx" if self.framework == "cupy" else stem
+        names = sorted(n for n in self.here.packages if re.match(stem % r"\d+" + "$", n))
+        names = names or (self.detail.get("names") or "").replace(",", "").split()
+        keep = stem % self.cuda
+        note = "all of them: they own the same files"
+        uninstall = Command("pip", "pip uninstall -y %s" % " ".join(names), note)
+        if keep in names:
+            wanted = self._cudnn_pin() if "cudnn" in stem else None
+            if not wanted or "==" not in wanted:
+                wanted = "%s==%s" % (keep, self.here.packages[keep])
+            return [uninstall, self._pip(wanted, flags="--no-deps ")]
+        if names and self.framework == "cupy":
+            note = "its CUDA 12 runs on drivers of CUDA 12 and later"
+            return [uninstall, self._pip("cupy-cuda12x[ctk]>=14", note=note)]
+        if "torch" not in set(self.here.packages) | set(self.here.printed_by):
             return []
-        wanted = self._cudnn_pin()
-        if not wanted or "==" not in wanted:
-            wanted = "%s==%s" % (keep, self.here.packages[keep])
-        return [
-            Command("pip", "pip uninstall -y %s" % " ".join(names), "all of them: they own the same files"),
-            self._pip(wanted, flags="--no-deps "),
-        ]
+        code = "print(*(r.split(';')[0] for r in requires('torch') if '%s' in r))" % (stem % "")
+        text = "from importlib.metadata import requires; " + code
+        text = 'pip install --no-deps $(python3 -c "%s")' % text
+        return [uninstall, Command("pip", text, "the one that the installed PyTorch asks for")]
 
     def _package_pin_mismatch(self):
         wants = self.detail.get("requirement")
         if wants == "torchvision":
             return self._torchvision()
+        if wants == "jax" and self.detail.get("jaxlib"):
+            return [self._pip("jax==" + self.detail["jaxlib"], note="the release of the jaxlib that is here")]
+        if wants == "numpy":
+            return self._numpy()
         if wants == "jax's plug-in":
             return self._jax_plugin()
         if wants == "flash-attn":
             text = "FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --force-reinstall --no-deps --no-cache-dir "
             return [Command("pip", text + "--no-build-isolation flash-attn", "compiles it for this PyTorch")]
         return [self._pip(wants)] if wants else []
+
+    def _numpy(self):
+        """The NumPy that a package was compiled for, by the sizes or the number in its message."""
+        sizes = (self.detail.get("header"), self.detail.get("object"))
+        wanted = _NUMPY_SIZES.get(sizes)
+        if self.detail.get("wanted"):
+            wanted = _NUMPY_API.get(int(self.detail["wanted"], 16))
+        return [self._pip(wanted, note="as the package was compiled")] if wanted else []
 
     def _jax_plugin(self):
         """Both halves of the plug-in at jaxlib's own version."""

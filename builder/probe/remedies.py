@@ -8,9 +8,9 @@ a path. A command is named only if every part of it is known.
 import re
 
 from .builds import Command
-from .causes import commands_by_place
+from .causes import commands_by_place, remedy_at
 from .distributions import cudnn_wheels
-from .framework_remedies import ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
+from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
 from .versions import numbers
 
 _EXTRAS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda%d]"}
@@ -38,14 +38,35 @@ class Remedies(FrameworkRemedies):
         """The commands for a cause id, the best first; [] if none is known."""
         make = getattr(self, "_" + cause.replace("-", "_"), None)
         found = make() if make else [Command(*row) for row in commands_by_place(cause, self.here.places)]
+        if not any("uninstall" in command.text for command in found):
+            found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
-            found = [c for c in found if c.where in ("pip", "conda", "docker", "rtbuild", "notebook")]
+            kinds = ("pip", "conda", "docker", "rtbuild", "notebook")
+            found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
+        if "jetson" in self.here.places:  # no index has wheels with CUDA for it
+            found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf", c.text)]
         return found
+
+    def _done(self, command):
+        """Whether an installation would change nothing: these very versions are here."""
+        pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
+        plain = command.where == "pip" and not re.search(r"--force-reinstall|uninstall|<|>", command.text)
+        return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
+
+    def words(self, cause):
+        """The remedy in words, with the version of cuDNN that is wanted if it is known."""
+        wanted = numbers(self.detail.get("minimum") or self.detail.get("compiled"))
+        if len(wanted) < 2 or cause not in ("cudnn-too-old", "cudnn-not-equal", "cudnn-major-mismatch"):
+            return remedy_at(cause, self.here.places)
+        later = " or a later %d.x" % wanted[0] if cause != "cudnn-not-equal" and wanted >= (7,) else ""
+        text = "Install cuDNN %d.%d%s for the CUDA that is here" % (wanted[0], wanted[1], later)
+        return text + ": NVIDIA's package libcudnn%d, or conda's cudnn=%d.%d." % (wanted[:1] + wanted[:2])
 
     def image(self):
         """The command for an image in which release and card fit; None for a release that is unknown."""
         name = {"paddlepaddle-gpu": None, "ctranslate2": None}.get(self.framework, self.framework)
-        if name is None or not self.certain or (self.version and not self._rows(self.version)):
+        unknown = self.version and not self._rows(self.version)
+        if name is None or unknown or not self.certain or {"jetson", "aarch64"} & self.here.places:
             return None
         minor = ".".join(str(part) for part in numbers(self.version)[:2])
         capability = self._capability()
@@ -165,10 +186,11 @@ class Remedies(FrameworkRemedies):
         if not self.certain:
             return []
         wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
-        here = self.here.cudnn_majors() - {wanted}
-        nine = 9 in here or numbers(self.here.packages.get("torch", ""))[:2] >= (2, 4)
-        if wanted == 8 and (nine or "colab" in self.here.places or not here):
-            return [self._pip("ctranslate2>=4.6.3,<5", note="uses no cuDNN from 4.6.3 on")]
+        torch = numbers(self.here.packages.get("torch"))
+        here = (self.here.cudnn_majors() | ({8} if (1, 12) <= torch < (2, 4) else set())) - {wanted}
+        nine = 9 in here or torch[:2] >= (2, 4)
+        if "colab" in self.here.places or wanted == 8 and (nine or not here):
+            return [self._pip(CTRANSLATE2, note="uses no cuDNN from 4.6.3 on")]
         if nine or wanted in self.here.cudnn_majors():
             code = "import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])"
             note = "so that the cuDNN 9 in the wheel is found; then start the program"
@@ -179,7 +201,7 @@ class Remedies(FrameworkRemedies):
 
     def _onnxruntime(self):
         """From 1.21 on the extras of onnxruntime-gpu bring CUDA and cuDNN; up to 1.26 those of CUDA 12."""
-        if not self.detail.get("major") or not self._driver_serves((12, 0)):
+        if not self._driver_serves((12, 0)):
             return []
         return [self._pip(ONNXRUNTIME, note=PRELOAD_DLLS)]
 
@@ -199,12 +221,32 @@ class Remedies(FrameworkRemedies):
         major = self.library_major() or self.cuda
         if "cupy" in self.here.printed_by:
             return self._cupy(major)
+        if self.framework == "onnxruntime" and self.version and major in (11, 12):
+            return self._onnxruntime()
+        if self.framework == "ctranslate2" and self.certain:
+            return self._ctranslate2_cuda(numbers(self.detail.get("number"))[:1])
         note, stem = "%s is of CUDA %s" % (self.detail.get("library"), major), self._library()[0]
-        if self.framework == "onnxruntime":
-            note += "; it is found once its folder is on LD_LIBRARY_PATH, or after onnxruntime.preload_dlls()"
         if major not in (11, 12, 13) or (stem not in _SONAMES):
             return []
+        if self.framework == "onnxruntime":
+            note += "; it is found once its folder is on LD_LIBRARY_PATH"
         return [self._pip(cuda_package(_WHEEL_STEMS.get(stem, stem), major), note=note)]
+
+    def _ctranslate2_cuda(self, wanted):
+        """CTranslate2 3 is built for CUDA 11 and 4 for CUDA 12; neither looks into NVIDIA's wheels:
+        https://github.com/SYSTRAN/faster-whisper#gpu
+        """
+        if wanted == (11,) and self.cuda != 11 and self._driver_serves((12, 0)):
+            users = sorted({"faster-whisper", "whisper-ctranslate2"} & set(self.here.printed_by))
+            return [self._pip(*users + [CTRANSLATE2], flags="--upgrade ", note="built for CUDA 12")]
+        if wanted == (12,) and self.cuda == 11:
+            return [self._pip("ctranslate2==3.24.0", note="the last for CUDA 11, as the other packages are")]
+        if wanted != (12,) or {"windows", "notebook", "colab"} & self.here.places:
+            return []
+        code = "import nvidia.cublas; print(list(nvidia.cublas.__path__)[0])"
+        text = "export LD_LIBRARY_PATH=$(python3 -c '%s')/lib:$LD_LIBRARY_PATH" % code
+        there = Command("shell", text, "then start the program in this shell")
+        return [self._pip("nvidia-cublas-cu12"), there]
 
     def _toolkit_mixed(self):
         major = self.library_major()

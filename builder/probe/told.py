@@ -23,6 +23,11 @@ def _fitting(section, text):
     return [key for key, pattern in read_patterns()[section].items() if re.search(pattern, text)]
 
 
+def printed_by(text):
+    """The frameworks whose files, modules or names a text has."""
+    return set(_fitting("printed-by", text))
+
+
 class Told(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
@@ -35,7 +40,7 @@ class Told(object):
         self._packages(text)
         self._machine(text)
         self._cudnn(text)
-        self.printed_by, self.places = set(_fitting("printed-by", text)), set(_fitting("places", text))
+        self.printed_by, self.places = printed_by(text), set(_fitting("places", text))
 
     def _packages(self, text):
         names = read_patterns()["names"]
@@ -102,13 +107,26 @@ class Told(object):
             self.cudnn_here.add(found.group("version"))
         found = _find("path", text)
         self.library_path = found.group("value") if found else None
-        self.hidden = bool(
-            re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
-        )
+        self._visible(text)
         self.no_kernel_module = "/proc/driver/nvidia/version does not exist" in text
+        found = re.search(r" on (/\S*) type \S+ \([^)]*\bnoexec\b", text)
+        self.noexec = found.group(1) if found else None
+        self.address_limit = bool(re.search(r"RLIMIT_AS|(?:ulimit |kbytes, )-v\)?\s+\d", text))
         self.slept = bool(re.search(r"(?i)\b(?:suspend|hibernat)|\b(?:wak\w+ up|from sleep)\b", text))
         system = r"(?:init:|=>|file=)\s*(?:/usr)?/lib/(?:[\w\s-]{1,40}/)?\s*libcudnn"
         self.system_cudnn = bool(re.search(system, text))
+
+    def _visible(self, text):
+        """Whether a variable keeps the cards, or CUDA's part of the driver, away."""
+        listed = re.findall(r"(?m)^\s*GPU (\d+): ", text)
+        self.cards_listed = bool(listed)
+        found = re.search(r"CUDA_VISIBLE_DEVICES\W{1,6}(\d+)", text)
+        beyond = found and listed and int(found.group(1)) > max(map(int, listed))
+        none = re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
+        self.hidden = bool(beyond or none)
+        lists = " ".join(found.group("list").lower() for found in _find_all("capabilities", text))
+        words = set(re.findall(r"\w+", lists))
+        self.no_compute = "utility" in words and not words & {"compute", "all"}
 
     def cudnn_majors(self):
         """The major versions of cuDNN that the text says are here."""

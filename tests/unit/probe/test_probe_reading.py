@@ -43,7 +43,10 @@ def test_what_travels_with_the_probe_is_made_from_the_facts(generated):
 def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signature):
     document = ask(re.sub(r" (and|beside) (?=\S+==)", "\n", signature.example).replace(" in one env", "\n"))
     found = [row["source"] for row in document["causes"] + document["harmless"]]
-    if signature.kind == "wrapper" and not signature.causes:
+    if signature.kind == "program":
+        assert document["program"]["says"] == signature.says
+        assert not document["causes"]
+    elif signature.kind == "wrapper" and not signature.causes:
         assert document["look"]["decides"] == signature.says
     else:
         assert signature.source in found
@@ -51,7 +54,10 @@ def test_a_signature_finds_its_own_example_names_causes_and_has_a_source(signatu
     assert set(signature.causes) <= set(CAUSES)
     assert {cause for _, cause in (*signature.when, *signature.unless)} <= set(CAUSES)
     assert {condition for condition, _ in (*signature.when, *signature.unless)} <= set(CONDITIONS)
-    assert bool(signature.causes) == (signature.kind != "harmless") or signature.kind == "wrapper"
+    assert (
+        bool(signature.causes) == (signature.kind not in ("harmless", "program"))
+        or signature.kind == "wrapper"
+    )
     assert signature.systems
 
 
