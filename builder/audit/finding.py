@@ -1,15 +1,11 @@
 """The question of an audit, and its findings."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from builder.evidence.cosign import Verifier
+from builder.evidence.cosign import Verifier
 
 
 @dataclass(frozen=True, kw_only=True)

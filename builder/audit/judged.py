@@ -5,22 +5,17 @@ makes a yes nor takes one away. An unsigned statement that would take one away i
 publisher may have forgotten to sign it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, Question, fails, mind
 from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
+from builder.evidence.gather import Gathered, Piece
 from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
 from builder.evidence.standing import broken, denied, standing, without, without_exempt
-
-if TYPE_CHECKING:
-    from builder.evidence.gather import Gathered, Piece
-    from builder.oci.staging import Staged
+from builder.oci.staging import Staged
 
 FAILED = "failed-verification"
 """The kind of a test result against the image."""

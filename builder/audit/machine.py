@@ -5,24 +5,20 @@ newer. NVIDIA's drivers run programs built for older ones (https://docs.nvidia.c
 and drivers of one branch differ in fixes only. The compatibility rules can only find reasons against it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 from packaging.utils import canonicalize_name
 
 from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
+from builder.evidence.judgement import JudgedReport
 from builder.facts import BaseTruth, Truth, WheelTruth, check
 from builder.facts.finding import Outcome
+from builder.facts.tables import Facts
 from builder.facts.versions import at_least, key, major
 from builder.model import Base, Cell, Cuda
-
-if TYPE_CHECKING:
-    from builder.evidence.judgement import JudgedReport
-    from builder.facts.tables import Facts
 
 _RULES = frozenset({"driver", "require-cuda", "gpu", "known-bad"})
 """Rules about a machine; the verification has answered all other questions about the cell."""

@@ -1,10 +1,7 @@
 """Text for people and programs: a live board on a terminal, plain lines in a pipe, JSON lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 from builder.console.summary import error_text, run_summary
 from builder.console.terminal import (
@@ -17,9 +14,7 @@ from builder.console.terminal import (
     say,
     show,
 )
-
-if TYPE_CHECKING:
-    from builder.pipeline.events import Event
+from builder.pipeline.events import Event
 
 __all__ = [
     "Terminal",

@@ -1,20 +1,16 @@
 """An audit as text for people, as lines for a pipe, as JSON; without control characters of the registry."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder import __version__
 from builder.audit.finding import AuditOutcome
 from builder.audit.judged import FAILED, Held
+from builder.audit.run import Audit
+from builder.console import Terminal
+from builder.evidence.judgement import JudgedReport
 from builder.evidence.verification import timestamp
-
-if TYPE_CHECKING:
-    from builder.audit.run import Audit
-    from builder.console import Terminal
-    from builder.evidence.judgement import JudgedReport
 
 SCHEMA = 1
 _MARKS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from rich.console import RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -24,10 +24,6 @@ from builder.pipeline.events import (
     StageProgress,
     StageStarted,
 )
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 _BAR = 14
 _WIDE = 100

@@ -126,17 +126,19 @@ class Debian:
         with self._guard:
             if self._client is None:
                 self._client = Client(proxies=host_proxies())
-        return download.fetch(
-            self._client,
-            lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
-            download.ExpectedFile(what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size),
-            cache_path(deb, cache),
+        return download.Download(
+            client=self._client,
+            urls=lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
+            content=download.ExpectedFile(
+                what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size
+            ),
+            to=cache_path(deb, cache),
             error=PackageIndexError,
             hint="an update has replaced it in the archive: `rtbuild lock --upgrade` takes the new one, or "
             f"name a mirror that keeps old packages (a snapshot) in {VARIABLES[_archive(deb.archive)]}",
             progress=progress,
             stop=stop,
-        )
+        ).fetch()
 
     def _apt(self, suite: str, architecture: str) -> Apt:
         """The suite's apt, its lists fetched once in this process."""

@@ -1,7 +1,5 @@
 """Runs ``docker buildx build``: its plain output is the log and the progress, and errors are read from it."""
 
-from __future__ import annotations
-
 import os
 import re
 import selectors
@@ -13,12 +11,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from builder.engine.facts import EngineFacts
 from builder.errors import CancelledError, CellError, CommandError
-
-if TYPE_CHECKING:
-    from builder.engine.facts import EngineFacts
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
 PREDEFINED_PROXY_ARGS = frozenset({*_PROXIES, *map(str.lower, _PROXIES)})

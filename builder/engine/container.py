@@ -1,24 +1,20 @@
 """Runs one program in a container that may read the image, use the GPU, and do nothing else."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import docker
 import requests
 from docker.types import DeviceRequest, LogConfig, Mount
 from docker.utils.socket import STDERR, STDOUT, frames_iter
 
+from builder.engine.facts import GpuRequest
 from builder.errors import CancelledError, CellError
-
-if TYPE_CHECKING:
-    from builder.engine.facts import GpuRequest
 
 LABEL = "io.rtbuild.probe"
 """On every container made here, to find any that outlived a crash: ``docker ps -a --filter label=…``."""

@@ -4,19 +4,15 @@ rtbuild states the content of its lock and recipe. It cannot detect a manipulate
 claimed, and the builder is the program: the signer is responsible for the statement.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder import __version__
 from builder.evidence import purl
+from builder.evidence.documents import Evidence
 from builder.model import Deb, Pinned, RegistryBase, RootfsBase, StandalonePython
-
-if TYPE_CHECKING:
-    from builder.evidence.documents import Evidence
-    from builder.oci.staging import Staged
+from builder.oci.staging import Staged
 
 BUILD_TYPE = "https://rtbuild.io/build/v1"
 """An identifier, described in docs/evidence.md; nothing is fetched from there."""

@@ -3,17 +3,12 @@
 https://github.com/package-url/purl-spec
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
 from builder.model import Sdist, StandalonePython, Wheel
-
-if TYPE_CHECKING:
-    from builder.oci.staging import Staged
+from builder.oci.staging import Staged
 
 
 def of_wheel(wheel: Wheel) -> str:

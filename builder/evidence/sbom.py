@@ -5,12 +5,10 @@ relationships; ``cosign`` and vulnerability scanners read both.
 https://cyclonedx.org/docs/1.5/json/ and https://github.com/package-url/purl-spec.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -18,13 +16,11 @@ from builder import __version__
 from builder.errors import EvidenceError
 from builder.evidence import purl
 from builder.evidence.contents import DpkgList, python_packages, system_packages
+from builder.evidence.documents import Evidence
 from builder.evidence.verification import timestamp
 from builder.facts.versions import equal
 from builder.model import DebianPackage, Pinned, RegistryBase, RootfsBase, WheelSource
-
-if TYPE_CHECKING:
-    from builder.evidence.documents import Evidence
-    from builder.oci.staging import Staged
+from builder.oci.staging import Staged
 
 SPEC_VERSION = "1.5"
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")

@@ -1,14 +1,12 @@
 """A cell's image put together: its documents and its layers."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
@@ -17,11 +15,9 @@ from builder.image.config import final_config
 from builder.image.finish import Assembly, added_layers
 from builder.image.stack import check_collisions
 from builder.layers.store import Record
+from builder.layers.types import BaseLayers, Layer
 from builder.oci.spec import INDEX, MANIFEST
 from builder.temporary import disk_errors, locked
-
-if TYPE_CHECKING:
-    from builder.layers.types import BaseLayers, Layer
 
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _REF = "org.opencontainers.image.ref.name"

@@ -1,15 +1,12 @@
 """The config of an image, byte for byte as BuildKit would write it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from builder.layers.types import BaseLayers, Layer, SystemLayers
-    from builder.recipe.values import Recipe, RecipeSetting
+from builder.layers.types import BaseLayers, Layer, SystemLayers
+from builder.recipe.values import Recipe, RecipeSetting
 
 _CONFIG_ORDER = (
     *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),

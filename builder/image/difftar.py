@@ -6,20 +6,16 @@ The differ of containerd walks a folder in the order of its names and writes wit
 (``writePAXHeader`` in https://github.com/golang/go/blob/master/src/archive/tar/writer.go).
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from builder.errors import CellError
 from builder.layers import tar
 from builder.layers.blob import CHUNK, BlobWriter, Written
-
-if TYPE_CHECKING:
-    from builder.layers.types import Compression
+from builder.layers.types import Compression
 
 _NO_REST = b"\0" * 80
 """The header of extended records has no names and no device numbers."""

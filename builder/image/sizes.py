@@ -1,24 +1,19 @@
 """How large a locked cell is: its layers, its packages, its largest files; worked out without building it."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.image.stack import Known, plan, python_title
+from builder.layers.store import LayerStore
 from builder.model import Pinned, RegistryBase, Wheel
 from builder.recipe.render import pip_of
 from builder.wheels import scripts
 from builder.wheels.archive import Archive, Member
 from builder.wheels.wheel import tree
-
-if TYPE_CHECKING:
-    from builder.layers.store import LayerStore
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""

@@ -1,13 +1,10 @@
 """Which layers a lock's wheels are, and which of them somebody has."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -16,16 +13,14 @@ from builder.digests import canonical_json, digest_of
 from builder.image import pythontar
 from builder.image.base import rootfs_key
 from builder.layers.codec import codec
+from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.types import Layer
 from builder.model import Pinned, RootfsBase, Wheel
 from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
 from builder.wheels.convert import LAYOUT
 from builder.wheels.fits import check_tags, refuse_collisions
-
-if TYPE_CHECKING:
-    from builder.layers.store import LayerStore, Lease, Record
-    from builder.layers.types import Layer
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""

@@ -178,21 +178,21 @@ class Index:
     ) -> Path:
         """The file, below ``cache/wheels/`` or ``cache/sdists/``; downloaded and checked unless it is there.
 
-        ``progress`` gets the bytes that arrived since its last call; see :func:`builder.net.download.fetch`.
+        ``progress`` as of :class:`~builder.net.download.Download`.
 
         Raises:
             PackageIndexError: no index offers this very file, or what arrived has another sha256.
         """
-        return download.fetch(
-            self.client,
-            lambda: self._addresses(wheel),
-            download.ExpectedFile(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
-            cache_path(wheel, cache),
+        return download.Download(
+            client=self.client,
+            urls=lambda: self._addresses(wheel),
+            content=download.ExpectedFile(what=wheel.file, sha256=wheel.sha256, size=wheel.size),
+            to=cache_path(wheel, cache),
             error=PackageIndexError,
             hint="if the file is gone from the index for good: `rtbuild lock --upgrade`",
             progress=progress,
             stop=stop,
-        )
+        ).fetch()
 
     def fetch_all(
         self,

@@ -224,16 +224,16 @@ class PythonArchives:
         progress: Callable[[int], None] | None = None,
         stop: Callable[[], bool] | None = None,
     ) -> Path:
-        return download.fetch(
-            self._client,
-            lambda: map(_over_http, urls()),
-            download.ExpectedFile(what=python.file, sha256=python.sha256, size=python.size),
-            to,
+        return download.Download(
+            client=self._client,
+            urls=lambda: map(_over_http, urls()),
+            content=download.ExpectedFile(what=python.file, sha256=python.sha256, size=python.size),
+            to=to,
             error=PackageIndexError,
             hint=_HINT,
             progress=progress,
             stop=stop,
-        )
+        ).fetch()
 
     def _listed(self, one: OfferedPython, note: Callable[[str], None]) -> str | None:
         """The archive's sum in the ``SHA256SUMS`` of its release; None if it cannot be fetched."""

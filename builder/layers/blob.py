@@ -1,17 +1,13 @@
 """Writes a layer's blob: compressed and hashed in a thread of its own, while the caller makes more of it."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from builder.layers.codec import compressor
-
-if TYPE_CHECKING:
-    from builder.layers.types import Compression
+from builder.layers.types import Compression
 
 CHUNK = 1 << 20
 """Bytes of the tar stream that are compressed at once. Fixed, so that the compressed bytes do not depend on

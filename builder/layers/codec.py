@@ -4,18 +4,15 @@ The bytes of a compressed layer depend on the library that made it. :func:`codec
 of what a layer is looked up by, and so the same lock gives the same digests with the same libraries.
 """
 
-from __future__ import annotations
-
 import gzip
 import importlib
 import importlib.metadata
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import zstandard
 
-if TYPE_CHECKING:
-    from builder.layers.types import Compression
+from builder.layers.types import Compression
 
 try:
     isal_zlib: Any = importlib.import_module("isal.isal_zlib")

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,61 +57,6 @@ class _DifferentError(Exception):
         self.detail = detail
 
 
-def fetch(
-    client: Client,
-    urls: Callable[[], Iterable[str]],
-    content: ExpectedFile,
-    to: Path,
-    *,
-    error: type[CellError],
-    hint: str,
-    progress: Callable[[int], None] | None = None,
-    stop: Callable[[], bool] | None = None,
-    headers: Callable[[str], dict[str, str]] | None = None,
-    renew: Callable[[requests.Response], object] | None = None,
-) -> Path:
-    """Download ``content`` to the path ``to``, unless it is there already, and return the path.
-
-    ``urls`` is called only if a download is needed; its addresses are tried in order. Safe for several
-    processes and threads: one downloads under a file lock, the others wait for it. A partial file stays
-    beside ``to`` with the suffix ``.part``, and the next attempt continues it.
-
-    ``progress`` gets the bytes received since its last call, a negative number if a restart discarded some.
-    After a successful call the numbers add up to the file's size.
-
-    ``headers`` is called before every attempt; ``renew`` gets a response with status 401, and may change the
-    headers.
-
-    Raises ``error`` if no address gives the file or its sha256 differs (the bad file is removed),
-    :class:`~builder.errors.MissingToolError` if the disk is full, and :class:`StoppedError` after ``stop``.
-    """
-    progress = progress or _silent
-    if _complete(to, content, progress):
-        return to
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        with locked(to.with_name(f".{to.name}.lock")):
-            if _complete(to, content, progress):
-                return to
-            return _Download(
-                client=client,
-                content=content,
-                to=to,
-                progress=progress,
-                stop=stop,
-                headers=headers,
-                renew=renew,
-            ).run(urls, error, hint)
-    except OSError as problem:
-        if problem.errno != errno.ENOSPC:
-            raise
-        raise MissingToolError(
-            f"no space left in {to.parent} for {content.what}",
-            hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, TMPDIR for "
-            "what passes from one registry to another",
-        ) from problem
-
-
 def together(
     lanes: Iterable[tuple[Sequence[_Item], int]],
     work: Callable[[_Item, Callable[[int], None], Callable[[], bool]], Path],
@@ -129,7 +74,8 @@ def together(
 
     def report(count: int) -> None:
         with turn:
-            (progress or _silent)(count)
+            if progress is not None:
+                progress(count)
 
     def stopped() -> bool:
         return failed.is_set() or (stop is not None and stop.is_set())
@@ -149,48 +95,74 @@ def together(
     return {item: job.result() for item, job in jobs.items()}
 
 
-def _silent(_count: int) -> None:
-    return None
-
-
-def _complete(path: Path, content: ExpectedFile, progress: Callable[[int], None]) -> bool:
-    # A name is given only to bytes that were checked, so the size tells a file cut by a broken disk or copy.
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        return False
-    if content.size and size != content.size:
-        return False
-    progress(size)
-    return True
-
-
 @dataclass(kw_only=True)
-class _Download:
-    """The attempts for one file."""
+class Download:
+    """One file. Safe for several processes and threads: one downloads under a file lock, the others wait."""
 
     client: Client
+    urls: Callable[[], Iterable[str]]
+    """Addresses, tried in order; called only if a download is needed."""
     content: ExpectedFile
     to: Path
-    progress: Callable[[int], None]
-    stop: Callable[[], bool] | None
-    headers: Callable[[str], dict[str, str]] | None
-    renew: Callable[[requests.Response], object] | None
-    reported: int = 0
+    """A partial file stays beside it with the suffix ``.part``, and the next attempt continues it."""
+    error: type[CellError]
+    """Raised if no address gives the file, or another one, which is removed."""
+    hint: str
+    progress: Callable[[int], None] | None = None
+    """Gets the bytes received since its last call, a negative number if a restart discarded some. After
+    success the numbers add up to the file's size."""
+    stop: Callable[[], bool] | None = None
+    headers: Callable[[str], dict[str, str]] | None = None
+    """Called before every attempt."""
+    renew: Callable[[requests.Response], object] | None = None
+    """Gets a response with status 401, and may change the headers."""
+    _reported: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.part = self.to.with_name(self.to.name + ".part")
 
-    def run(self, urls: Callable[[], Iterable[str]], error: type[CellError], hint: str) -> Path:
+    def fetch(self) -> Path:
+        """The path of the file, which is downloaded unless it is there.
+
+        Raises :attr:`error`, :class:`~builder.errors.MissingToolError` if the disk is full, and
+        :class:`StoppedError` after ``stop``.
+        """
+        if self._complete():
+            return self.to
+        try:
+            self.to.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self.to.with_name(f".{self.to.name}.lock")):
+                return self.to if self._complete() else self._tried()
+        except OSError as problem:
+            if problem.errno != errno.ENOSPC:
+                raise
+            raise MissingToolError(
+                f"no space left in {self.to.parent} for {self.content.what}",
+                hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, "
+                "TMPDIR for what passes from one registry to another",
+            ) from problem
+
+    def _complete(self) -> bool:
+        # A name is given only to checked bytes, so the size tells a file cut by a broken disk or copy.
+        try:
+            size = self.to.stat().st_size
+        except FileNotFoundError:
+            return False
+        if self.content.size and size != self.content.size:
+            return False
+        self._report(size)
+        return True
+
+    def _tried(self) -> Path:
         problems: list[str] = []
-        for url in urls():
+        for url in self.urls():
             try:
                 return self._from(url)
             except _MissingError as problem:
                 problems.append(f"{redact(url)}: {problem}")
             except _DifferentError as problem:
                 self._report(0)
-                raise error(
+                raise self.error(
                     f"{self.content.what}: the file that arrived is another one ({problem.detail})\n"
                     f"  expected sha256:{self.content.sha256}\n"
                     f"  received sha256:{problem.found}\n"
@@ -199,7 +171,7 @@ class _Download:
                 ) from None
         self._report(0)
         tried = "".join(f"\n  {line}" for line in problems)
-        raise error(f"{self.content.what} could not be downloaded{tried}", hint=hint)
+        raise self.error(f"{self.content.what} could not be downloaded{tried}", hint=self.hint)
 
     def _from(self, url: str) -> Path:
         attempts = self.client.retries + 1
@@ -229,9 +201,9 @@ class _Download:
             return 0
 
     def _report(self, total: int) -> None:
-        if total != self.reported:
-            self.progress(total - self.reported)
-            self.reported = total
+        if total != self._reported and self.progress is not None:
+            self.progress(total - self._reported)
+        self._reported = total
 
     def _attempt(self, url: str) -> tuple[str, str]:
         """Download the missing bytes; return the sha256 of the whole file and a word on its kind."""

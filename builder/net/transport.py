@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import http.client
 import io
+import socket
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.retry import Retry
-
-if TYPE_CHECKING:
-    import socket
 
 LARGEST = 32 << 20
 """Most bytes of an answer that is read whole; the page of a project with 10,000 files has a third of them."""

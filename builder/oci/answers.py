@@ -1,17 +1,11 @@
 """Answers of registries: documents of bounded size, and refusals as errors with a hint."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import requests
 
 from builder.documents import parse_object, shown
 from builder.errors import ImageMissingError, RegistryError, RegistryLoginError
 from builder.net.http import explain, redact
-
-if TYPE_CHECKING:
-    from builder.oci.spec import Place, Reference
+from builder.oci.spec import Place, Reference
 
 _LARGEST_DOCUMENT = 16 << 20
 """Bytes of a manifest or config that are read; the specification lets registries refuse those over 4 MiB."""

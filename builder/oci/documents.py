@@ -3,8 +3,6 @@
 https://github.com/opencontainers/image-spec/blob/main/manifest.md and config.md
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

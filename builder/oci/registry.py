@@ -9,8 +9,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
+
+import requests
 
 from builder.digests import sha256_of
 from builder.documents import MalformedError, parse_object, shown
@@ -24,9 +26,6 @@ from builder.oci.auth import Login, docker_login
 from builder.oci.documents import blobs_of, parse_config, parse_manifest
 from builder.oci.spec import Place, Reference, parse_mirrors
 from builder.oci.wire import MIRROR_VARIABLE, Wire
-
-if TYPE_CHECKING:
-    import requests
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
 _TAGS_A_PAGE = 1000
@@ -211,7 +210,7 @@ class Registry:
         size: int = 0,
         progress: Callable[[int], None] | None = None,
     ) -> Path:
-        """One blob into a file, resumed and checked; see :func:`builder.net.download.fetch`."""
+        """One blob into a file, resumed and checked; see :class:`builder.net.download.Download`."""
         name, place = self._wire.place(reference)
         path = f"blobs/{digest}"
 
@@ -223,19 +222,19 @@ class Registry:
         def headers(_url: str) -> dict[str, str]:
             return self._wire.header(place, "pull")
 
-        return download.fetch(
-            self._wire.client,
-            addresses,
-            download.ExpectedFile(
+        return download.Download(
+            client=self._wire.client,
+            urls=addresses,
+            content=download.ExpectedFile(
                 what=f"{name.repository}@{digest}", sha256=digest.partition(":")[2], size=size
             ),
-            to,
+            to=to,
             error=RegistryError,
             hint="try again; if the registry lost it for good, take another base",
             progress=progress,
             headers=headers,
             renew=lambda refused: self._wire.renew(refused, place, "pull"),
-        )
+        ).fetch()
 
     def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
         """Upload a file as a blob unless the repository has it; True if bytes were sent."""

@@ -8,23 +8,19 @@ the upload is begun anew: Docker's own registry forgets one that was cut (``BLOB
 2.8.2).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
+
+import requests
 
 from builder.digests import sha256_of
 from builder.documents import shown
 from builder.errors import RegistryError
 from builder.oci import answers
+from builder.oci.spec import Place, Reference
 from builder.oci.wire import BUSY, Wire
-
-if TYPE_CHECKING:
-    import requests
-
-    from builder.oci.spec import Place, Reference
 
 RESUMED = 8 << 20
 """Size in bytes above which two more requests per blob, which make an upload resumable, pay off."""

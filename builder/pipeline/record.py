@@ -1,20 +1,16 @@
 """The versioned JSON document of a run: the command, the outcome of each cell, and the evidence."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder import __version__
 from builder.errors import CommandError, RtbuildError
 from builder.files import write_whole
-
-if TYPE_CHECKING:
-    from builder.pipeline.events import CellResult
+from builder.pipeline.events import CellResult
 
 SCHEMA = 1
 

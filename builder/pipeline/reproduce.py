@@ -1,7 +1,5 @@
 """Builds a cell twice, the second time from nothing that was kept, and compares the two images."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading
@@ -9,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.engine.engine import Engine
 from builder.errors import CellError
@@ -22,12 +20,10 @@ from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.making import Maker, runner_for
 from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.settings import Settings
 from builder.pipeline.site import Site, open_site
+from builder.recipe.values import Recipe
 from builder.temporary import locked_folder, sweep
-
-if TYPE_CHECKING:
-    from builder.pipeline.settings import Settings
-    from builder.recipe.values import Recipe
 
 _DOWNLOADS = ("wheels", "debs", "apt")
 """Folders that the second build shares with the first: their files are checked against the lock's hashes."""

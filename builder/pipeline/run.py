@@ -1,11 +1,8 @@
 """The lines that cells walk for ``lock``, ``render`` and ``verify``: how far, and what must hold first."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.model import Cell, Matrix
@@ -13,10 +10,8 @@ from builder.pipeline import stages
 from builder.pipeline.events import CellOutcome, CellResult, Stage
 from builder.pipeline.locks import refuse_stale
 from builder.pipeline.schedule import Emit, Walk, walk_all
+from builder.pipeline.settings import Settings
 from builder.pipeline.site import open_site
-
-if TYPE_CHECKING:
-    from builder.pipeline.settings import Settings
 
 
 def lock(

@@ -4,12 +4,9 @@ Pure functions over values. A report counts only for the manifest, the content, 
 driver that it names, and only if it is undamaged, new enough, and proves a convolution.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
@@ -18,11 +15,9 @@ from builder.evidence.standing import broken, denied, standing
 from builder.facts.gpus import known_class
 from builder.matrix.selection import matches
 from builder.model import Cell, Exemption
+from builder.oci.staging import Staged
 from builder.publish.measure import Measured, measure
 from builder.verify.entry import Damaged, SealedReport
-
-if TYPE_CHECKING:
-    from builder.oci.staging import Staged
 
 
 @dataclass(frozen=True, kw_only=True)

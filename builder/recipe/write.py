@@ -7,21 +7,16 @@ that changed in ``requirements.txt`` leaves its size as it was: with the date al
 built. No time of a context reaches the image.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.errors import UsageError
+from builder.recipe.values import Recipe
 from builder.temporary import locked_folder, sweep
-
-if TYPE_CHECKING:
-    from builder.recipe.values import Recipe
 
 _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 _SECOND = 10**9

@@ -6,26 +6,20 @@ times a second. Memory that belongs to no process, such as a socket's buffer, sh
 has left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import selectors
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.documents import shown
-
-if TYPE_CHECKING:
-    import subprocess
-
-    from builder.sandbox.group import ControlGroup
+from builder.sandbox.group import ControlGroup
 
 _POLL = 0.2
 _PIECE = 1 << 16

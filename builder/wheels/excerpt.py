@@ -5,8 +5,6 @@ that it is not unpacked for them again and again, it is set aside when a wheel b
 the layer where that came from elsewhere. Any other file is left out: a step that opened one would fail.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io
@@ -15,18 +13,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.documents import shown
 from builder.errors import CancelledError, CellError
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
+from builder.layers.store import LayerStore, Lease
+from builder.layers.types import Layer
 from builder.layers.untar import open_layer
 from builder.wheels.elf import Skeleton
 from builder.wheels.wheel import SITE, parents
-
-if TYPE_CHECKING:
-    from builder.layers.store import LayerStore, Lease
-    from builder.layers.types import Layer
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 """Only folders of this name are told to the loader."""

@@ -25,7 +25,15 @@ def bring(
     content = download.ExpectedFile(
         what="thing.whl", sha256=sha256(body), size=len(body) if size is None else size
     )
-    return download.fetch(client, lambda: urls, content, to, error=PackageIndexError, hint="do this", **kw)
+    return download.Download(
+        client=client,
+        urls=lambda: urls,
+        content=content,
+        to=to,
+        error=PackageIndexError,
+        hint="do this",
+        **kw,
+    ).fetch()
 
 
 def test_arrives_and_is_not_asked_for_again(server: Server, client: Client, tmp_path: Path) -> None:
@@ -191,7 +199,7 @@ def test_a_full_disk_says_what_to_do(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(download._Download, "_attempt", full)
+    monkeypatch.setattr(download.Download, "_attempt", full)
     with pytest.raises(MissingToolError, match="no space left") as caught:
         bring(client, [url], tmp_path / "thing.whl")
     assert "RTBUILD_CACHE" in (caught.value.hint or "")
