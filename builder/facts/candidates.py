@@ -193,6 +193,7 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
     if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus, known):
         pip[bound] = None
     index = dict.fromkeys(url for choice in combination for url in choice.index)
+    platforms = [card.platform for gpu in gpus if (card := card_of(gpu, known)) is not None and card.platform]
     return Cell(
         id="proposal",
         matrix="resolved",
@@ -202,6 +203,7 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
         cuda=Cuda(provider="wheels"),
         pip=tuple(pip),
         index=tuple(index),
+        platform=platforms[0] if platforms else "linux/amd64",
         gpus=gpus,
     )
 

@@ -170,6 +170,8 @@ def component_versions(stack: Stack) -> dict[str, Value]:
         parsed = requirement(f.requirement)
         for extra in parsed.extras if parsed is not None and f.version else ():
             known[f"{f.name}[{canonical(extra)}]"] = known[f.name]
+        if f.version and f.variant:
+            known[f"{f.name}[{f.variant}]"] = known[f.name]
     known["python"] = Value("Python", stack.cell.python, CELL)
     if stack.cuda is not None and not (stack.wheel_cuda and stack.wheel_cuda.ranged):
         known["cuda"] = stack.cuda

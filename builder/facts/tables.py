@@ -88,6 +88,10 @@ class GpuRow(Row):
     name: str
     capability: str
     consumer: bool = False
+    platform: str | None = None
+    """The platform of the processor that it is built together with; None if it is a card of its own."""
+    tegra: bool = False
+    """True if NVIDIA promises that code for its own compute capability runs on it, and no other."""
 
 
 @dataclass(frozen=True, kw_only=True)

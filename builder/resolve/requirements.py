@@ -17,13 +17,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from packaging.requirements import InvalidRequirement, Requirement
 
 from builder.documents import MalformedError, parse_toml, read_file, shown
 from builder.errors import UsageError
+from builder.facts.framework import table_name
+from builder.facts.tables import FRAMEWORKS, companions
 from builder.facts.versions import canonical
-from builder.index.target import environment
+from builder.index.target import environment, wheel_name
 
 MOST_BYTES = 16 << 20
 """Bytes that a file is read to at most; notebooks hold pictures."""
@@ -41,6 +44,9 @@ _VALUED = (
 """Options of ``pip install`` that take a value, which is no requirement."""
 _ADDRESS = re.compile(r"[\w+.-]+://|git\+|\.|/|\S+\.(?:whl|tar\.gz|zip)\s*$")
 """Files and addresses in place of a name."""
+
+_WHEEL = re.compile(r"(?:[^@;]+@\s*)?https?://[^\s;#]*/(?P<file>[^\s;#/]+\.whl)(?:#\S*)?(?P<marker>\s*;.*)?")
+"""The address of a wheel, whose file name tells its version."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +86,12 @@ class Wishes:
         Raises:
             UsageError: It is no requirement.
         """
+        found = _WHEEL.fullmatch(text.strip())
+        wheel = wheel_name(unquote(found["file"])) if found else None
+        if found and wheel and {table_name(wheel.name), wheel.name} & {*FRAMEWORKS, *companions()}:
+            exact = f"{wheel.name}=={wheel.version}"
+            self.notes.append(f"{place}: {text}: taken as {exact}: an image installs versions from an index")
+            text = exact + (found["marker"] or "")
         if _ADDRESS.match(text):
             self.leave_out(text, place)
             return
@@ -276,7 +288,7 @@ def _poetry_bound(text: str) -> str:
 
 
 _INSTALL = re.compile(
-    r"^\s*(?:[!%]\s*)?(?:sudo\s+)?(?:\S*python[\d.]*\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+(?:-\S+\s+)*install\s+(?P<rest>.*)$"
+    r"^\s*(?:[!%]\s*)?(?:(?:sudo|\w+=\S*)\s+)*(?:\S+\s+-m\s+)?(?:uv\s+)?pip[\d.]*\s+(?:-\S+\s+)*install\s+(?P<rest>.*)$"
 )
 
 

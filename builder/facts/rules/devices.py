@@ -138,6 +138,14 @@ def gpus(stack: Stack) -> Iterator[Finding]:
                 Value("gpu", name, CELL),
             )
             continue
+        if row.platform not in {None, stack.cell.platform}:
+            yield impossible(
+                "gpu",
+                f"{row.name} is built together with an ARM processor, and the cell is for "
+                f"{stack.cell.platform}: `platform: {row.platform}`",
+                Value(f"platform of {row.name}", row.platform, row.sources[-1]),
+                Value("platform", stack.cell.platform, CELL),
+            )
         yield from _served(stack, row)
         yield from _toolkit(stack, row)
         yield from _cudnn(stack, row)
@@ -233,12 +241,21 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     elif framework.row is not None and (found := _in_table(framework.row, stack.cell.platform)):
         listed, source = found, framework.row.source_of("architectures")
     else:
-        yield from _not_listed(framework, gpu)
+        yield from _not_listed(framework, gpu, stack.cell.platform)
         return
     values = (_capability(gpu), Value(f"code in {framework.title}", " ".join(listed), source))
     have = key(gpu.capability)[:2]
     kernels = [_arch(text) for text in listed if text.startswith("sm_")]
+    if have in kernels:
+        return
     if any(kernel[0] == have[0] and kernel[1] <= have[1] for kernel in kernels):
+        if gpu.tegra:
+            yield unknown(
+                "gpu",
+                f"{framework.label} has no code for {gpu.name} ({gpu.capability}) itself, and NVIDIA "
+                "promises no compatibility of desktop cards and Jetson; its wheels for Jetson have that code",
+                *values,
+            )
         return
     ptx = [_arch(text) for text in listed if text.startswith("compute_")]
     if not any(arch <= have for arch in ptx):
@@ -265,11 +282,12 @@ def _in_table(row: FrameworkRow, platform: str) -> tuple[str, ...]:
     return row.architectures_arm64 if platform.endswith("arm64") else row.architectures
 
 
-def _not_listed(framework: CellFramework, gpu: GpuRow) -> Iterator[Finding]:
+def _not_listed(framework: CellFramework, gpu: GpuRow, platform: str) -> Iterator[Finding]:
     """Nobody read which GPUs the wheel has code for: no yes, and no reason for a no."""
-    if framework.row is None or framework.variant == "cpu":
-        return  # `framework-known` has said what is not known, or that there is no code for any GPU
-    why = framework.row.unread.get("architectures", "no file says which architectures it was built for")
+    row = framework.row
+    if row is None or framework.variant == "cpu" or platform in row.cpu_only or platform not in row.platforms:
+        return  # `framework-known` or `platform` has said what is not known, or that there is no code at all
+    why = row.unread.get("architectures", "no file says which architectures it was built for")
     yield unknown(
         "gpu",
         f"whether {framework.label} has code for {gpu.name} ({gpu.capability}) is not known: {why}; "

@@ -93,13 +93,17 @@ def requirement(row: FrameworkRow) -> str:
     return f"{row.distribution}{extra}=={row.version}{local}"
 
 
+NAMED_BAD = {"tensorflow": {"2.15.0"}, "torch": {"1.8.0", "1.8.1"}}
+"""Releases that known-bad.toml has a row about: a package of an extra is missing, code for a card is."""
+
+
 def sound() -> Iterator[Made]:
     """One cell for each row that brings CUDA and cuDNN, and of which everything that decides is known."""
     for table in KNOWN.frameworks.values():
         for row in table.rows:
             brings = row.brings in {"pins", "inside"} or row.extra in {"and-cuda", "cuda12", "cuda13"}
-            if not brings or not row.cuda or not row.cudnn or row.version == "2.15.0":
-                continue  # of 2.15.0's extra one package has sources only
+            if not brings or not row.cuda or not row.cudnn or row.version in NAMED_BAD.get(table.name, ()):
+                continue
             for python in reversed(row.python):
                 base = base_for(row, python)
                 cards = [card for card in CARDS if runs_on(row, card) and served(row, card)]

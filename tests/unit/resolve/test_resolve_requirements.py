@@ -56,6 +56,22 @@ def test_a_requirements_file_with_everything_in_it(tmp_path) -> None:
     assert "no editable packages" in found.notes[1]
 
 
+def test_the_address_of_a_frameworks_wheel_tells_its_version(tmp_path) -> None:
+    path = tmp_path / "requirements.txt"
+    path.write_text(
+        "torch @ https://example.invalid/whl/cu121/torch-2.2.2%2Bcu121-cp311-cp311-linux_x86_64.whl\n"
+        "https://example.invalid/torchvision-0.17.2-py3-none-any.whl#sha256=00 ; python_version < '3.12'\n"
+        "name @ https://example.invalid/name-1.0-py3-none-any.whl\n"
+    )
+    found = from_requirements(path)
+    assert [str(wish) for wish in found.wishes] == [
+        "torch==2.2.2+cu121",
+        'torchvision==0.17.2; python_version < "3.12"',
+    ]
+    assert [note.partition(": ")[0] for note in found.notes] == [f"{path}:{n}" for n in (1, 2, 3)]
+    assert "taken as torch==2.2.2+cu121" in found.notes[0]
+
+
 def test_what_is_wrong_is_named_with_its_line(tmp_path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("numpy\ntorch=2.3\n")
@@ -124,6 +140,7 @@ def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_p
         "!pip install {name} git+https://example.invalid/x -r requirements.txt 'unclosed",
         "!pip install {name} git+https://example.invalid/x -r requirements.txt tensorflow==2.9.1",
         "!apt install libcudnn8",
+        "!{sys.executable} -m pip install timm==1.0.9 -q | tail -1\n!PIP_NO_CACHE_DIR=1 pip3 install peft",
     )
     found = from_notebook(path)
     assert [str(wish) for wish in found.wishes] == [
@@ -133,6 +150,8 @@ def test_the_lines_of_a_notebook_in_order_the_last_one_of_a_package_counts(tmp_p
         "tqdm",
         "einops==0.8",
         "tensorflow==2.9.1",
+        "timm==1.0.9",
+        "peft",
     ]
     assert found.wishes[1].place == f"{path}, cell 3, line 1"
     assert found.index == ["https://example.invalid/cu118"]

@@ -136,6 +136,7 @@ def test_a_name_that_is_nearly_one() -> None:
         (["jax[cuda12]"], {"python": "3.9"}, r"jax\[cuda12\]==0\.4\.30"),
         (["onnxruntime-gpu", "torch==2.2.2"], {}, r"onnxruntime-gpu==1\.18\."),
         (["paddlepaddle-gpu"], {"gpus": ("A100",)}, r"paddlepaddle-gpu==2\.6\."),
+        (["torch"], {"gpus": ("GH200",)}, r"torch==2\.1\d\."),
         (["cupy"], {}, r"cupy-cuda1[23]x==14\."),
         (["jax[cuda12]==0.4.25"], {}, r"jax\[cuda12\]==0\.4\.25"),
     ],
