@@ -12,7 +12,7 @@ import enum
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -166,7 +166,7 @@ def render(lockfile: Lockfile) -> str:
     """The file's text: the same for the same content."""
     entries = lockfile.cells.values()
     installed = {wheel for entry in entries for wheel in entry.wheels}
-    sources = list(_sources(sorted(installed)))
+    sources = _sources(installed)
     wheels = _keys(installed | {wheel for source in sources for wheel in source.requires}, lambda w: w.file)
     sdists = _keys({source.sdist for source in sources}, lambda sdist: sdist.file)
     interpreters = {entry.python for entry in entries} | {source.interpreter for source in sources}
@@ -270,12 +270,13 @@ def _layout(value: Any, indent: str = "") -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _sources(wheels: Iterable[Wheel]) -> Iterator[WheelSource]:
+def _sources(wheels: Iterable[Wheel]) -> tuple[WheelSource, ...]:
     """Those of wheels that are built, and of the built ones that their builds require."""
-    for wheel in wheels:
-        if wheel.source is not None:
-            yield wheel.source
-            yield from _sources(wheel.source.requires)
+    found = {wheel: wheel.source for wheel in sorted(wheels) if wheel.source is not None}
+    inner = {
+        one: one.source for source in found.values() for one in source.requires if one.source is not None
+    }
+    return tuple((inner | found).values())  # of one wheel that both have, the image's
 
 
 def _from_document(document: schema.Document) -> Lockfile:

@@ -210,16 +210,24 @@ def test_a_build_may_require_what_is_built(tmp_path: Path) -> None:
     inner = built_wheel()
     assert inner.source is not None
     sdist = dataclasses.replace(inner.source.sdist, name="outer", file="outer-1.0.tar.gz", sha256="e" * 64)
-    source = dataclasses.replace(inner.source, sdist=sdist, requires=(inner,))
+    source = dataclasses.replace(inner.source, sdist=sdist, requires=(elsewhere(inner),))
     outer = dataclasses.replace(
         inner, name="outer", file="outer-1.0-py3-none-any.whl", sha256="d" * 64, source=source
     )
     path = tmp_path / "m.lock.json"
-    path.write_text(text_of(outer))
-    read = read_lock(path)
-    assert read is not None
-    assert read.cells["a"].wheels[0].source == source
-    assert render(read) == path.read_text()
+    for wheels in ((outer,), (outer, inner)):
+        path.write_text(text_of(*wheels))
+        read = read_lock(path)
+        assert read is not None
+        assert read.cells["a"].wheels[0].source == source
+        assert render(read) == path.read_text()
+
+
+def elsewhere(wheel: Wheel) -> Wheel:
+    """The same wheel as it was built in another system."""
+    assert wheel.source is not None
+    system = dataclasses.replace(SYSTEM, suite="trixie")
+    return dataclasses.replace(wheel, source=dataclasses.replace(wheel.source, system=system))
 
 
 def test_a_lock_without_such_wheels_is_as_before() -> None:
