@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import subprocess
 from collections.abc import Callable, Mapping
@@ -161,11 +162,7 @@ def _commit_of(folder: Path | None, date: str) -> str:
         raise UsageError(
             f"'{date}' is no date: {error}", hint="year, month and day, as in 2024-07-15"
         ) from error
-    git = ["git", "-C", str(folder), "rev-list", "-1", f"--before={date}T23:59:59Z", "HEAD"]
-    try:
-        done = subprocess.run(git, capture_output=True, text=True, check=False)
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
+    done = _git(folder, "rev-list", "-1", f"--before={date}T23:59:59Z", "HEAD")
     if done.returncode != 0:
         raise UsageError(
             f"{folder} is no clone in which a date could be looked up", hint=f"clone github.com/{REPOSITORY}"
@@ -175,35 +172,35 @@ def _commit_of(folder: Path | None, date: str) -> str:
     return done.stdout.strip()
 
 
+def _git(folder: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
+    """Ask a clone, which may be anybody's: of what it lacks, its own settings name a program that gets it."""
+    try:
+        return subprocess.run(
+            ["git", "-C", str(folder), *words],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            env={**os.environ, "GIT_ALLOW_PROTOCOL": "none"},
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
+
+
 def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
     """Files of a git repository, bare or not, as they were at a commit; its work tree is left alone."""
-    git = ["git", "-C", str(folder)]
     if not re.fullmatch(r"[0-9a-f]{7,40}", commit):
         raise UsageError(
             f"'{commit}' is neither a commit, nor a date, nor a past runtime",
             hint=f"2024-07-15, or one of: {', '.join(NAMED)}",
         )
-    try:
-        there = subprocess.run(
-            [*git, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"],
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed", hint="or name a folder that holds the lists") from error
-    if there.returncode != 0:
+    if _git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode != 0:
         raise UsageError(
             f"{folder} has no commit {commit}", hint=f"a full clone of github.com/{REPOSITORY} has it"
         )
 
     def reader(name: str) -> str | None:
-        done = subprocess.run(
-            [*git, "show", f"{commit}:{name}"],
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            check=False,
-        )
+        done = _git(folder, "show", f"{commit}:{name}")
         return done.stdout if done.returncode == 0 else None
 
     return reader

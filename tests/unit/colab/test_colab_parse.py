@@ -109,16 +109,38 @@ def test_the_list_of_the_gpu_runtime_goes_first(folder):
     assert [p.name for p in read_runtime(folder).packages] == ["torch"]
 
 
-def test_a_clone_at_a_commit_is_read_as_it_was_then(folder):
-    def git(*arguments):
+@pytest.fixture
+def git(folder):
+    def run(*arguments):
         command = ["git", "-C", str(folder), "-c", "user.name=x", "-c", "user.email=x@example.invalid"]
         return subprocess.run(
             [*command, *arguments], check=True, capture_output=True, text=True
         ).stdout.strip()
 
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "then")
+    run("init", "-q")
+    run("add", ".")
+    run("commit", "-qm", "then")
+    return run
+
+
+def test_a_clone_runs_nothing(folder, git):
+    """Git gets what a clone lacks by a program that the clone's own settings name."""
+    lacking, ran = git("rev-parse", "HEAD:pip-freeze.txt"), folder / "ran"
+    (folder / ".git/objects" / lacking[:2] / lacking[2:]).unlink()
+    for name, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": "ssh://host.invalid/x",
+        "core.sshCommand": f"touch {ran};false",
+    }.items():
+        git("config", name, value)
+    with pytest.raises(UsageError):
+        read_runtime(folder, at=git("rev-parse", "HEAD"))
+    assert not ran.exists()
+
+
+def test_a_clone_at_a_commit_is_read_as_it_was_then(folder, git):
     commit = git("rev-parse", "HEAD")
     (folder / "pip-freeze.txt").write_text("torch==9.9\n")
     runtime = read_runtime(folder, at=commit)
