@@ -16,14 +16,15 @@ from builder.errors import MissingToolError
 from builder.files import remove_tree
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_REFUSED = (errno.EACCES, errno.ELOOP, errno.EPERM, errno.EROFS)
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[int]:
     """Hold an exclusive lock on the file ``path``; other processes and threads wait. Yields it."""
     with disk_errors(path):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(path, flags, 0o666)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield file
@@ -104,6 +105,12 @@ def sweep(parent: Path, prefix: str) -> None:
                     remove_tree(folder)
             finally:
                 os.close(file)
+
+
+def shared_folder() -> Path:
+    """The place for temporary files outside of :func:`one_folder`: all processes and users find it."""
+    here = Path(tempfile.gettempdir())
+    return here.parent if here.name.startswith(own_prefix()) else here
 
 
 @contextlib.contextmanager

@@ -5,16 +5,18 @@ Probes that run side by side take one another's memory: TensorFlow takes nearly 
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
-import tempfile
+import stat
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builder.errors import CancelledError, CellError
+from builder.temporary import shared_folder
 
 _POLL_SECONDS = 0.2
 
@@ -22,7 +24,7 @@ _POLL_SECONDS = 0.2
 def turn_file(host: str, *, remote: bool) -> Path:
     """Where the processes of all users of this machine meet; the engines on it share its GPUs."""
     name = hashlib.sha256(host.encode()).hexdigest()[:12] if remote else "here"
-    return Path(tempfile.gettempdir()) / f"rtbuild-gpus-{name}.lock"
+    return shared_folder() / f"rtbuild-gpus-{name}.lock"
 
 
 @contextlib.contextmanager
@@ -62,14 +64,22 @@ def _open(file: Path) -> int:
         # Without O_CREAT, which the kernel refuses for another user's file in a folder like /tmp
         # (https://docs.kernel.org/admin-guide/sysctl/fs.html#protected-regular).
         with contextlib.suppress(FileNotFoundError):
-            return os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+            return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(file, os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
             os.fchmod(descriptor, 0o644)  # whatever the umask is: others have to read it
             return descriptor
-        return os.open(file, os.O_RDONLY | os.O_NOFOLLOW)
+        return _regular(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK))
     except OSError as error:
         raise CellError(
             f"{file}, by which probes take turns on the GPU, cannot be opened: {error.strerror}",
             hint="remove it, or set TMPDIR to a folder that can be written",
         ) from error
+
+
+def _regular(descriptor: int) -> int:
+    """Not a pipe or folder that somebody else put there. Raises OSError."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return descriptor

@@ -3,16 +3,18 @@
 import contextlib
 import errno
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, Literal, TypeVar
 
 import requests
 
+from builder.documents import shown
 from builder.errors import CancelledError, CellError, MissingToolError
 from builder.net.http import Client, explain, redact
 from builder.temporary import locked
@@ -127,17 +129,21 @@ class Download:
         Raises :attr:`error`, :class:`~builder.errors.MissingToolError` if the disk is full, and
         :class:`StoppedError` after ``stop``.
         """
-        if self._complete():
-            return self.to
         try:
+            if self._complete():
+                return self.to
             self.to.parent.mkdir(parents=True, exist_ok=True)
             with locked(self.to.with_name(f".{self.to.name}.lock")):
                 return self.to if self._complete() else self._tried()
         except OSError as problem:
-            if problem.errno != errno.ENOSPC:
+            if problem.errno is None:
                 raise
+            if problem.errno == errno.ENAMETOOLONG:
+                name = shown(self.content.what, most=80)
+                raise self.error(f"{name} has a longer name than a file may have", hint=self.hint) from None
+            said = "no space left" if problem.errno == errno.ENOSPC else problem.strerror
             raise MissingToolError(
-                f"no space left in {self.to.parent} for {self.content.what}",
+                f"{said} in {self.to.parent} for {self.content.what}",
                 hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, "
                 "TMPDIR for what passes from one registry to another",
             ) from problem
@@ -194,6 +200,12 @@ class Download:
                 raise _DifferentError(digest, note)
             # What an earlier run left may have been the bad half: once more, from the start.
 
+    def _opened(self, mode: Literal["a", "w"]) -> IO[bytes]:
+        """The partial file, in a folder that others may write to: no link of theirs is followed."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        how = {"a": os.O_APPEND, "w": os.O_TRUNC}[mode]
+        return os.fdopen(os.open(self.part, flags | how, 0o666), f"{mode}b")
+
     def _have(self) -> int:
         try:
             return self.part.stat().st_size
@@ -223,7 +235,7 @@ class Download:
             with self._open(url, have) as response:
                 if response.status_code != 206:
                     have, digest = 0, hashlib.sha256()
-                with self.part.open("ab" if have else "wb") as file:
+                with self._opened("a" if have else "w") as file:
                     for block in response.iter_content(_CHUNK):
                         if self.stop is not None and self.stop():
                             raise StoppedError(

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from builder.engine.engine import Engine
 from builder.engine.facts import EngineFacts, GpuFacts
 from builder.engine.turn import turn, turn_file
 from builder.errors import CancelledError, CellError
+from builder.temporary import one_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,9 +138,20 @@ def test_the_file_is_readable_by_all_and_no_link(tmp_path: Path, file: Path) -> 
     finally:
         os.umask(before)
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(CellError, match="cannot be opened"), turn(tmp_path / "link"):
-        pytest.fail("it followed a link")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "folder", "pipe"):
+        with pytest.raises(CellError, match="cannot be opened"), turn(tmp_path / name):
+            pytest.fail("another user's file is none")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_processes_meet_outside_of_their_own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = turn_file("x", remote=False)
+    with one_folder():
+        assert tempfile.gettempdir() != str(tmp_path)
+        assert turn_file("x", remote=False) == before == tmp_path / "rtbuild-gpus-here.lock"
 
 
 def test_who_shares_gpus() -> None:

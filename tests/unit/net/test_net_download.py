@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import TYPE_CHECKING
 
@@ -72,6 +73,25 @@ def test_what_an_earlier_process_left_is_continued(server: Server, client: Clien
     path = bring(client, [server.file("/thing.whl", BODY)], tmp_path / "thing.whl")
     assert path.read_bytes() == BODY
     assert server.requests[0].headers["range"] == "bytes=5000-"
+
+
+@pytest.mark.parametrize(
+    ("name", "link"), [("thing.whl.part", True), ("thing.whl.part", False), (".thing.whl.lock", True)]
+)
+def test_what_somebody_else_put_there_is_not_followed(
+    server: Server, client: Client, tmp_path: Path, name: str, link: bool
+) -> None:
+    """In a cache that others may write to, too."""
+    mine, cache = tmp_path / "mine", tmp_path / "cache"
+    mine.write_text("x")
+    cache.mkdir()
+    if link:
+        (cache / name).symlink_to(mine)
+    else:
+        os.mkfifo(cache / name)
+    with pytest.raises(MissingToolError, match=r"symbolic links|No such device"):
+        bring(client, [server.file("/thing.whl", BODY)], cache / "thing.whl")
+    assert mine.read_text() == "x"
 
 
 def test_a_server_without_range_sends_it_all_again(server: Server, client: Client, tmp_path: Path) -> None:
