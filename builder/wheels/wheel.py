@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+from builder.documents import shown
 from builder.model import Wheel
 from builder.recipe.slim import left_out
 from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
@@ -111,6 +112,9 @@ def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: boo
     text = io.StringIO(newline="")
     csv.writer(text).writerows(sorted(lines))
     files[record] = _made(record, text.getvalue().encode(), 0o644)
+    for path in files:
+        if "/.wh." in path:  # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+            raise archive.error(f"/{shown(path)} would remove files of other packages from the image")
     for folder in (folder for path in files for folder in parents(path)):
         if folder in files:
             raise archive.error(f"/{folder} would be a file and a folder")

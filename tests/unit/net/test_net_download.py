@@ -94,6 +94,11 @@ def test_what_somebody_else_put_there_is_not_followed(
     assert mine.read_text() == "x"
 
 
+def test_a_name_that_is_none_of_a_file_fails_its_own_cell(client: Client, tmp_path: Path) -> None:
+    with pytest.raises(PackageIndexError, match=r"thing\.whl has a longer name than a file may have"):
+        bring(client, [], tmp_path / ("x" * 300))
+
+
 def test_a_server_without_range_sends_it_all_again(server: Server, client: Client, tmp_path: Path) -> None:
     (tmp_path / "thing.whl.part").write_bytes(BODY[:5000])
     counts: list[int] = []

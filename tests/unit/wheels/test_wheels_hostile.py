@@ -130,6 +130,16 @@ def test_a_script_that_no_file_can_be_named_after(builder: Builder, name: str) -
         installed(made)
 
 
+@pytest.mark.parametrize(
+    "name", [".wh.other.py", "evil/.wh..wh..opq", ".wh.other/x.py", "evil-1.0.data/data/.wh.bin", "script"]
+)
+def test_a_file_that_removes_those_of_other_packages(builder: Builder, name: str) -> None:
+    """In a layer a file of such a name hides one of the layers below."""
+    points = {"entry_points": "[console_scripts]\n.wh.python = a:b\n"} if name == "script" else {}
+    with pytest.raises(CellError, match="would remove files of other packages"):
+        installed(builder.wheel("evil", {name: b""}, **points))
+
+
 def test_a_hash_of_512_bits_is_checked_piece_by_piece(builder: Builder) -> None:
     made = builder.wheel("evil", {"a": Content(data=bytes(5 << 20), recorded="sha512=AAAA")})
     with pytest.raises(CellError, match="hash differs"):
