@@ -7,6 +7,7 @@ The only module that talks to a Debian archive. Which mirror that is, ``RTBUILD_
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -50,24 +51,19 @@ _DEBIAN_ALIASES = frozenset({"oldoldstable", "oldstable", "stable", "testing", "
 _THREADS = 4
 
 
+@dataclass
 class Debian:
     """Debian's archives as this machine reaches them. Nothing is asked of apt before it is needed."""
 
-    def __init__(
-        self,
-        archives: Mapping[Archive, str] | None = None,
-        *,
-        cache: Path | None = None,
-        client: Client | None = None,
-        keyring: Path | None = None,
-        note: Callable[[str], None] | None = None,
-    ) -> None:
-        """``archives`` are the roots of ``debian`` and ``debian-security``; by default the host's."""
-        self._given = archives
-        self._cache = cache or resources.cache()
-        self._client = client
-        self._keyring = keyring
-        self._note = note
+    archives: Mapping[Archive, str] | None = None
+    """The roots of ``debian`` and ``debian-security``; by default the host's."""
+    _: KW_ONLY
+    cache: Path = field(default_factory=resources.cache)
+    client: Client | None = None
+    keyring: Path | None = None
+    note: Callable[[str], None] | None = None
+
+    def __post_init__(self) -> None:
         self._guard = threading.RLock()
         self._updated: dict[tuple[str, str], Apt] = {}
 
@@ -111,7 +107,7 @@ class Debian:
             PackageIndexError: the mirror no longer has a package, or what arrived has another sha256.
         """
         ordered = list(debs)
-        where = cache or self._cache
+        where = cache or self.cache
         paths = download.together(
             [(sorted(set(ordered), key=lambda deb: (-deb.size, deb.file)), _THREADS)],
             lambda deb, report, halt: self._fetch_one(deb, where, report, halt),
@@ -124,10 +120,10 @@ class Debian:
         self, deb: Deb, cache: Path, progress: Callable[[int], None], stop: Callable[[], bool]
     ) -> Path:
         with self._guard:
-            if self._client is None:
-                self._client = Client(proxies=host_proxies())
+            if self.client is None:
+                self.client = Client(proxies=host_proxies())
         return download.Download(
-            client=self._client,
+            client=self.client,
             urls=lambda: [f"{self._archives()[_archive(deb.archive)]}/{quote(deb.file)}"],
             content=download.ExpectedFile(
                 what=f"{deb.package} {deb.version}", sha256=deb.sha256, size=deb.size
@@ -145,21 +141,21 @@ class Debian:
         known = self._updated.get((suite, architecture))
         if known is not None:
             return known
-        folder = (self._cache / "apt" / f"{suite}-{architecture}").absolute()
-        apt = Apt(folder, architecture=architecture, keyring=self._keyring or _keyring())
+        folder = (self.cache / "apt" / f"{suite}-{architecture}").absolute()
+        apt = Apt(folder, architecture=architecture, keyring=self.keyring or _keyring())
         sources = self._sources(suite)
         with apt.alone():
             found = apt.update(sources)
         for absent in (source for source in sources if source not in found):
-            if self._note is not None:
-                self._note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
+            if self.note is not None:
+                self.note(f"{redact(absent.uri)} has no suite {absent.suite}: resolved without it")
         self._updated[suite, architecture] = apt
         return apt
 
     def _sources(self, suite: str) -> list[AptSource]:
         archives = self._archives()
         # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
-        named = self._given is not None or any(os.environ.get(name) for name in VARIABLES.values())
+        named = self.archives is not None or any(os.environ.get(name) for name in VARIABLES.values())
         check = suite not in _CLOSED and not named
         sources = [
             AptSource(uri=archives["debian"], suite=suite, check_valid_until=check),
@@ -180,9 +176,9 @@ class Debian:
 
     def _archives(self) -> Mapping[Archive, str]:
         with self._guard:
-            if self._given is None:
-                self._given = archives_of(os.environ, host_sources)
-            return self._given
+            if self.archives is None:
+                self.archives = archives_of(os.environ, host_sources)
+            return self.archives
 
     def _place(self, uri: str) -> tuple[Archive, str]:
         """Which archive an address lies in, and its path there. (``…/debian/`` does not begin the other.)"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from builder.engine.build import BuildRequest
     from builder.engine.container import ProbeRun
     from builder.engine.facts import EngineFacts
-    from builder.engine.receive import ArchiveParts
+    from builder.image.compose import ComposedImage
+    from builder.layers.types import Layer
 
 _POLL = 0.1
 _CONTAINERD = "io.containerd.snapshotter.v1"
@@ -119,8 +120,8 @@ class Engine(ImageStore):
 
     def receive(
         self,
-        manifest: bytes,
-        archive: Callable[[str, Collection[str]], ArchiveParts],
+        image: ComposedImage,
+        blob: Callable[[Layer], Path],
         name: str,
         *,
         memory: Path,
@@ -129,9 +130,9 @@ class Engine(ImageStore):
     ) -> StoredImage:
         """Give the engine an image under ``name``: of cells that share layers, one after another.
 
-        ``archive`` gives the files of an archive for a name that it is told, without the blobs of these
-        digests; ``memory`` is a folder where manifests that engines were given are remembered; ``progress``
-        is told of bytes that are sent. Raises CommandError with the engine's words, or CancelledError.
+        ``blob`` gives the file of a layer that the engine lacks; ``memory`` is a folder where manifests that
+        engines were given are remembered; ``progress`` is told of bytes that are sent. Raises CommandError
+        with the engine's words, or CancelledError.
         """
         from builder.engine.receive import receive
 
@@ -146,8 +147,8 @@ class Engine(ImageStore):
             receive(
                 self,
                 self._connection.docker,
-                manifest,
-                archive,
+                image,
+                blob,
                 name,
                 memory=memory,
                 partly=self.facts().store == "containerd",
@@ -155,10 +156,10 @@ class Engine(ImageStore):
             )
         finally:
             self._receiving.release()
-        image = self.inspect(name)
-        if image is None:
+        stored = self.inspect(name)
+        if stored is None:
             raise CellError(f"{name} was given to the engine, and it has no such image")
-        return image
+        return stored
 
     def pull(
         self,

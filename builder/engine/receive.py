@@ -17,7 +17,7 @@ import subprocess
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +26,15 @@ from builder.digests import sha256_of
 from builder.engine.build import hint_for
 from builder.errors import CellError, CommandError
 from builder.files import write_whole
+from builder.image.compose import ComposedImage, archive_parts
+from builder.layers.types import Layer
 from builder.temporary import locked, try_lock
 
 if TYPE_CHECKING:
     from builder.engine.images import ImageStore
 
-    ArchiveParts = Iterable[tuple[str, bytes | Path]]
-    """Files by their paths in an archive."""
+ArchiveParts = Iterable[tuple[str, bytes | Path]]
+"""Files by their paths in an archive."""
 
 _BUFFER = 1 << 20
 _TAIL = 25
@@ -45,8 +47,8 @@ _NOTED = "receiving-"
 def receive(
     images: ImageStore,
     command: Sequence[str],
-    manifest: bytes,
-    archive: Callable[[str, Collection[str]], ArchiveParts],
+    image: ComposedImage,
+    blob: Callable[[Layer], Path],
     name: str,
     *,
     memory: Path,
@@ -61,18 +63,18 @@ def receive(
 
     Raises CommandError with the engine's words.
     """
-    there = known_blobs(images, memory) & _layers(manifest) if partly else frozenset()
+    there = known_blobs(images, memory) & _layers(image.manifest) if partly else frozenset()
     for without in (there, frozenset[str]()) if there else (there,):
         with passing_names(images, memory) as named:
             passing = named("image")
             try:
-                load(command, archive(passing, without), name, advance)
+                load(command, archive_parts(image, passing, blob, without=without), name, advance)
                 images.tag(passing, name)
                 break
             except CommandError:
                 if not without:
                     raise
-    write_whole(memory / sha256_of(manifest).removeprefix("sha256:"), manifest)
+    write_whole(memory / image.digest.removeprefix("sha256:"), image.manifest)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from builder.oci.registry import Registry
 
 
+@dataclass(kw_only=True)
 class MissingLayers:
     """Makes them within a ``with`` block: :meth:`wheel` for each file as it arrives, then :meth:`finish`.
 
@@ -37,56 +38,42 @@ class MissingLayers:
     :class:`~builder.errors.CellError` for a wheel that is damaged, does not fit the cell, or fights with
     another over a path; :class:`~builder.errors.MissingToolError` if the disk is full;
     :class:`~builder.errors.CancelledError` soon after ``cancel`` is set.
-
-    Args:
-        given: What is known, and what is missing.
-        rootfs: Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing.
-        python: The tar of a standalone Python, if its layer is missing.
-        registry: Gives the layers of a registry's base.
-        progress: Told of each layer's title, and how many bytes of how many are done.
-        ready: Told of each layer as soon as it is known, from the thread that made it.
-        lowest: Told of the lowest layers of the image as far as all of them are known, if they are more. Who
-            wants them gets the lowest layers first; otherwise the costliest are made first.
     """
 
-    def __init__(
-        self,
-        given: Plan,
-        *,
-        rootfs: Callable[[], Path] | None = None,
-        python: Path | None = None,
-        registry: Registry | None = None,
-        workers: int = 2,
-        progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None,
-        cancel: threading.Event | None = None,
-        ready: Callable[[Layer], None] = lambda _layer: None,
-        lowest: Callable[[tuple[Layer, ...]], None] | None = None,
-    ) -> None:
-        self._given = given
-        self._rootfs = rootfs
-        self._python = python
-        self._registry = registry
-        self._progress = progress
-        self._cancel = cancel or threading.Event()
-        self._ready = ready
-        self._lowest = lowest
+    given: Plan
+    """All that is known; the rest is missing."""
+    rootfs: Callable[[], Path]
+    """Makes the tar of a rootfs base; called at once, in a thread, if its layer is missing."""
+    python: Path | None = None
+    """The tar of a standalone Python, if its layer is missing."""
+    registry: Registry | None = None
+    """Gives the layers of a registry's base."""
+    workers: int = 2
+    progress: Callable[[str, int, int], None] = lambda _title, _done, _total: None
+    """Told of each layer's title, and how many bytes of how many are done."""
+    cancel: threading.Event = field(default_factory=threading.Event)
+    ready: Callable[[Layer], None] = lambda _layer: None
+    """Told of each layer as soon as it is known, from the thread that made it."""
+    lowest: Callable[[tuple[Layer, ...]], None] | None = None
+    """Told of the lowest layers of the image as far as all of them are known, if they are more. Whoever wants
+    them gets the lowest layers first; else the costliest are made first, or the last one would run alone."""
+
+    def __post_init__(self) -> None:
         self._failed = threading.Event()
         self._guard = threading.Lock()
-        self._missing = [group for group in given.groups if group not in given.known]
+        self._missing = [group for group in self.given.groups if group not in self.given.known]
         self._paths: dict[str, Path] = {}
-        self._waiting: list[tuple[int, Group]] = []
-        """A heap: the lowest layer first if an engine waits for it; else the costliest, or the last one would
-        run alone."""
-        self._known = dict(given.known)
-        self._base_known = given.rootfs
-        self._python_known = given.python
+        self._waiting: list[tuple[int, Group]] = []  # a heap
+        self._known = dict(self.given.known)
+        self._base_known = self.given.rootfs
+        self._python_known = self.given.python
         self._futures: list[Future[None]] = []
-        self._pool = ThreadPoolExecutor(max_workers=workers + 1, thread_name_prefix="layers")
+        self._pool = ThreadPoolExecutor(max_workers=self.workers + 1, thread_name_prefix="layers")
         self._base: Future[BaseLayers] | None = None
 
     def __enter__(self) -> Self:
-        for one in self._given.every:
-            self._ready(one.record.layer)
+        for one in self.given.every:
+            self.ready(one.record.layer)
         self._base = self._pool.submit(self._layers_of_base)
         self._base.add_done_callback(lambda _future: self._tell_lowest())
         return self
@@ -116,18 +103,18 @@ class MissingLayers:
         self._raise_failure()
         for one in self._known.values():
             for name, requires in one.record.details["requires_python"].items():
-                check_python(name, requires, self._given.pinned.cell)
+                check_python(name, requires, self.given.pinned.cell)
         return replace(
-            self._given, known=self._known, rootfs=self._base_known, python=self._python_known
+            self.given, known=self._known, rootfs=self._base_known, python=self._python_known
         ), self._base.result()
 
     def _rank(self, group: Group) -> int:
-        return -sum(one.size for one in group) if self._lowest is None else self._given.groups.index(group)
+        return -sum(one.size for one in group) if self.lowest is None else self.given.groups.index(group)
 
     def _tell_lowest(self) -> None:
-        if self._base is None or self._lowest is None:
+        if self._base is None or self.lowest is None:
             return
-        groups, at = self._given.groups, self._given.base_at
+        groups, at = self.given.groups, self.given.base_at
         layers: list[Layer] = []
         for part in (*groups[:at], None, *groups[at:]):
             if part is not None and part in self._known:
@@ -136,7 +123,7 @@ class MissingLayers:
                 layers += self._base.result().layers
             else:
                 break
-        self._lowest(tuple(layers))
+        self.lowest(tuple(layers))
 
     def _raise_failure(self) -> None:
         for future in self._futures:
@@ -151,34 +138,32 @@ class MissingLayers:
 
         def advance(size: int) -> None:
             nonlocal done
-            if self._cancel.is_set() or self._failed.is_set():
+            if self.cancel.is_set() or self._failed.is_set():
                 raise CancelledError(f"{title} was not finished")
             done += size
-            self._progress(title, done, total)
+            self.progress(title, done, total)
 
         return advance
 
     def _of_tar(self, key: str, title: str, tar: Path) -> Known:
-        given, compression = self._given, self._given.pinned.cell.options.compression
+        given, compression = self.given, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
         record, new = given.store.obtain(
             key, given.lease, lambda target: tar_layer(tar, target, title, compression, advance)
         )
-        self._ready(record.layer)
+        self.ready(record.layer)
         return Known(key=key, record=record, new=new)
 
     def _layers_of_base(self) -> BaseLayers:
-        given, pinned = self._given, self._given.pinned
-        if self._python_known is None and self._python is not None:
-            self._python_known = self._of_tar(python_key(pinned), python_title(pinned), self._python)
+        given, pinned = self.given, self.given.pinned
+        if self._python_known is None and self.python is not None:
+            self._python_known = self._of_tar(python_key(pinned), python_title(pinned), self.python)
         if not isinstance(pinned.base, RootfsBase):
-            if self._registry is None:
+            if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
-            return registry_layers(pinned.base, registry=self._registry, store=given.store, lease=given.lease)
+            return registry_layers(pinned.base, registry=self.registry, store=given.store, lease=given.lease)
         if self._base_known is None:
-            if self._rootfs is None:
-                raise TypeError("a rootfs has to be made by somebody")
-            tar = self._rootfs()
+            tar = self.rootfs()
             refuse_hidden(tar, pinned.base)
             key = rootfs_key(pinned.base, pinned.cell)
             self._base_known = self._of_tar(key, f"rootfs {pinned.base.suite}", tar)
@@ -188,7 +173,7 @@ class MissingLayers:
         """Make the first of the waiting layers, unless another process makes it meanwhile."""
         with self._guard:
             _, wheels = heapq.heappop(self._waiting)
-        keys, given = layer_keys_of(wheels, self._given.pinned), self._given
+        keys, given = layer_keys_of(wheels, self.given.pinned), self.given
         with ExitStack() as files:
             sources = [self._open(wheel, files) for wheel in wheels]
             # Without scripts the layer is the same for every Python and pip.
@@ -200,11 +185,11 @@ class MissingLayers:
         if new:
             keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
         self._known[wheels] = Known(key=key, record=record, new=new)
-        self._ready(record.layer)
+        self.ready(record.layer)
         self._tell_lowest()
 
     def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
-        pinned = self._given.pinned
+        pinned = self.given.pinned
         archive = files.enter_context(Archive(self._paths[wheel.sha256]))
         style = scripts.style(pip_of(pinned).version)
         cell = pinned.cell
@@ -212,7 +197,7 @@ class MissingLayers:
         return InstalledWheel(archive=archive, tree=installed)
 
     def _make(self, sources: Sequence[InstalledWheel], target: Path, excerpt: Excerpt) -> Record:
-        pinned = self._given.pinned
+        pinned = self.given.pinned
         compression = pinned.cell.options.compression
         first = sources[0].tree.wheel
         title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"

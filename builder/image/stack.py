@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -103,16 +105,14 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
 
+    places: list[Elsewhere] = [partial(store.find, lease=lease)]
+    places += [elsewhere] if elsewhere is not None else []
+
     def look(keys: Sequence[str]) -> Known | None:
-        for key in keys:
-            found = store.find(key, lease)
+        for find, key in product(places, keys):
+            found = find(key)
             if found is not None:
                 return Known(key=key, record=found)
-        if elsewhere is not None:
-            for key in keys:
-                found = elsewhere(key)
-                if found is not None:
-                    return Known(key=key, record=found)
         return None
 
     groups = groups_of(pinned)

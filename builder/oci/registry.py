@@ -62,7 +62,7 @@ class Registry:
     ) -> None:
         """``mirrors`` maps a registry's name to ``[scheme://]host[:port][/prefix]``."""
         client = client or Client(retries=2, connection_retries=1, read_timeout=10)
-        self._wire = Wire(mirrors or {}, client, login, hint=hint)
+        self._wire = Wire(mirrors or {}, client, login, hint)
 
     @classmethod
     def from_user(cls, mirrors: Mapping[str, str] | None = None) -> Registry:
@@ -187,13 +187,13 @@ class Registry:
     def exists(self, reference: str | Reference, digest: str) -> bool:
         """Whether the reference's repository has this blob."""
         name, place = self._wire.place(reference)
-        return self._ask("HEAD", name, place, f"blobs/{digest}", missing=404).status_code == 200
+        return self._ask("HEAD", name, place, f"blobs/{digest}", good=(200, 404)).status_code == 200
 
     def digest_of(self, reference: str | Reference) -> str | None:
         """The digest that a tag points at; None if there is no such tag."""
         name, place = self._wire.place(reference)
         path = f"manifests/{name.selector}"
-        response = self._ask("HEAD", name, place, path, missing=404, headers=_ACCEPT)
+        response = self._ask("HEAD", name, place, path, good=(200, 404), headers=_ACCEPT)
         if response.status_code == 404:
             return None
         stated = response.headers.get("Docker-Content-Digest")
@@ -249,7 +249,16 @@ class Registry:
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
         """Store a manifest under the reference's tag or digest; its digest."""
-        return upload.put_manifest(self._wire, reference, content, media_type)
+        name, place = self._wire.place(reference)
+        path, headers = f"manifests/{name.selector}", {"Content-Type": media_type}
+        answer = self._ask(
+            "PUT", name, place, path, good=(201,), actions="pull,push", data=content, headers=headers
+        )
+        digest = sha256_of(content)
+        stored = answer.headers.get("Docker-Content-Digest", digest)
+        if stored != digest:
+            raise answers.altered(f"{name}", place, digest, stored)
+        return digest
 
     def request(
         self, method: str, reference: str | Reference, path: str, *, actions: str = "pull", **options: Any
@@ -275,10 +284,17 @@ class Registry:
         return content
 
     def _ask(
-        self, method: str, name: Reference, place: Place, path: str, *, missing: int = 200, **options: Any
+        self,
+        method: str,
+        name: Reference,
+        place: Place,
+        path: str,
+        *,
+        good: tuple[int, ...] = (200,),
+        **options: Any,
     ) -> requests.Response:
-        """The answer with status 200, or ``missing``; any other is raised as RegistryError."""
+        """The answer with a ``good`` status; any other is raised as RegistryError."""
         response = self._wire.call(method, place, path, **options)
-        if response.status_code not in (200, missing):
+        if response.status_code not in good:
             raise answers.refusal(response, name, place)
         return response

@@ -15,7 +15,6 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 import requests
 
-from builder.digests import sha256_of
 from builder.documents import shown
 from builder.errors import RegistryError
 from builder.oci import answers
@@ -180,24 +179,3 @@ class _Upload:
 
     def _call(self, method: str, path: str, **options: Any) -> requests.Response:
         return self._wire.call(method, self._place, path, actions=_PUSH, **options)
-
-
-def put_manifest(wire: Wire, reference: str | Reference, content: bytes, media_type: str) -> str:
-    """Store a manifest under the reference's tag or digest; its digest. Raises RegistryError."""
-    name, place = wire.place(reference)
-
-    response = wire.call(
-        "PUT",
-        place,
-        f"manifests/{name.selector}",
-        actions=_PUSH,
-        data=content,
-        headers={"Content-Type": media_type},
-    )
-    if response.status_code != 201:
-        raise answers.refusal(response, name, place)
-    digest = sha256_of(content)
-    stored = response.headers.get("Docker-Content-Digest", digest)
-    if stored != digest:
-        raise answers.altered(f"{name}", place, digest, stored)
-    return digest

@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,22 +27,17 @@ _LONGEST_PAUSE = 30.0
 """Seconds; a server may ask for hours by ``Retry-After``, and no run waits that long."""
 
 
+@dataclass
 class Wire:
     """The transport below :class:`builder.oci.registry.Registry`. Threads may share one."""
 
-    def __init__(
-        self,
-        mirrors: Mapping[str, str],
-        client: Client,
-        login: Callable[[str], Login | None] = docker_login,
-        *,
-        hint: str | None = None,
-    ) -> None:
-        """``hint`` says how to deal with a registry that does not answer, if a mirror does not help."""
-        self.client = client
-        self._hint = hint
-        self._mirrors = dict(mirrors)
-        self._login = login
+    mirrors: Mapping[str, str]
+    client: Client
+    login: Callable[[str], Login | None] = docker_login
+    hint: str | None = None
+    """How to deal with a registry that does not answer, if a mirror does not help."""
+
+    def __post_init__(self) -> None:
         self._guard = threading.Lock()
         self._authorizations: dict[tuple[str, tuple[str, ...]], str] = {}
         self._schemes: dict[str, str] = {}
@@ -51,7 +47,7 @@ class Wire:
     def place(self, reference: str | Reference) -> tuple[Reference, Place]:
         """A reference in full, and the place that answers for it: the registry or its mirror."""
         name = reference if isinstance(reference, Reference) else parse_reference(reference)
-        return name, place_of(name, self._mirrors)
+        return name, place_of(name, self.mirrors)
 
     def call(
         self,
@@ -105,7 +101,7 @@ class Wire:
         scopes = _scopes(place, actions, also)
         login_host = oci.DOCKER_HUB if place.host.endswith(oci.DOCKER_HUB) else place.host
         own = self.url(place, "")
-        found = answer(self.client, challenge, scopes, self._login(login_host), str(place), own=own)
+        found = answer(self.client, challenge, scopes, self.login(login_host), str(place), own=own)
         if found is not None:
             with self._guard:
                 self._authorizations[place.host, scopes] = found
@@ -186,7 +182,7 @@ class Wire:
         registry = oci.DOCKER_HUB if registry.endswith(oci.DOCKER_HUB) else registry
         error = RegistryError(
             f"registry {place} did not answer: {explain(problem)}",
-            hint=self._hint
+            hint=self.hint
             or f"if this network has a mirror: --registry-mirror {registry}=HOST[:PORT][/PREFIX], or "
             f"{MIRROR_VARIABLE}; a base of rootfs:debian/<suite> needs no registry",
         )

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -13,7 +14,7 @@ from builder.engine.receive import passing_names
 from builder.errors import CellError
 from builder.evidence.cosign import Signer
 from builder.evidence.origin import sign_built
-from builder.image.compose import archive_parts, base_image
+from builder.image.compose import base_image
 from builder.layers.types import BaseLayers, Layer
 from builder.oci.staging import read_image
 
@@ -28,19 +29,19 @@ _CONNECTIONS = 4
 """Blobs that are uploaded at a time."""
 
 
+@dataclass
 class Uploads:
     """Sends layers as they are ready, several at a time; nothing if no repository is pushed to.
 
     What is left when the block ends is not begun: whoever pushes the image sends it.
     """
 
-    def __init__(
-        self, repository: str | None, shared: SharedLayers | None, store: LayerStore, registry: Registry
-    ) -> None:
-        self._repository = repository
-        self._shared = shared
-        self._store = store
-        self._registry = registry
+    repository: str | None
+    shared: SharedLayers | None
+    store: LayerStore
+    registry: Registry
+
+    def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="upload")
         self._futures: list[Future[bool]] = []
 
@@ -52,12 +53,10 @@ class Uploads:
 
     def begin(self, layer: Layer) -> None:
         """Send a layer, unless the repository has it, or has it mounted later."""
-        if self._repository is None or (self._shared is not None and self._shared.has(layer.digest)):
+        if self.repository is None or (self.shared is not None and self.shared.has(layer.digest)):
             return
-        path = self._store.blob(layer.digest)
-        self._futures.append(
-            self._pool.submit(self._registry.push_blob, self._repository, layer.digest, path)
-        )
+        path = self.store.blob(layer.digest)
+        self._futures.append(self._pool.submit(self.registry.push_blob, self.repository, layer.digest, path))
 
     def wait(self) -> int:
         """Until all are there. How many were sent; raises what went wrong with one."""
@@ -155,10 +154,9 @@ class EngineFeed:
         name = named(str(len(layers)))
         labels = {"io.rtbuild.inputs": f"part of {name}"}  # by it the engine's blobs are known
         config = {"architecture": "amd64", "os": "linux", "config": {"Labels": labels}}
-        image = base_image(BaseLayers(layers=tuple(layers), config=config))
         engine.receive(
-            image.manifest,
-            lambda passing, without: archive_parts(image, passing, self._blob, without=without),
+            base_image(BaseLayers(layers=tuple(layers), config=config)),
+            self._blob,
             name,
             memory=self._memory,
             cancel=self._cancel,

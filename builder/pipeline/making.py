@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from builder.errors import CellError, MissingToolError
-from builder.image.compose import ComposedImage, archive_parts, compose_image, write_layout
+from builder.image.compose import ComposedImage, compose_image, write_layout
 from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.missing import MissingLayers
 from builder.image.stack import Elsewhere, Plan, plan
@@ -123,7 +123,7 @@ class _Making(Maker):
                 python = python_tar(walk, site, pinned) if wanted else None
                 missing = stack.enter_context(
                     MissingLayers(
-                        planned,
+                        given=planned,
                         rootfs=lambda: rootfs_tar(walk, site, pinned.base),
                         python=python,
                         registry=site.registry,
@@ -177,8 +177,8 @@ class _Making(Maker):
 
     def _received(self, engine: Engine, image: ComposedImage) -> StoredImage:
         stored = engine.receive(
-            image.manifest,
-            lambda passing, without: archive_parts(image, passing, self._blob, without=without),
+            image,
+            self._blob,
             self._name,
             memory=self.site.settings.cache / "received",
             cancel=self.walk.cancel,

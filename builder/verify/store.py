@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,25 +21,17 @@ _SIGNATURE = ".sig"
 _LARGEST_SIGNATURE = 64 << 10
 
 
+@dataclass
 class ReportStore:
-    """A folder of reports. A damaged or edited file counts as absent, and ``warn`` is told.
+    """A folder of reports. A damaged or edited file counts as absent, and ``warn`` is told."""
 
-    ``sign`` makes the signature that is kept beside each report, in a file of the same name with ``.sig``; a
-    report without one that ``signed`` accepts is not reused then.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        warn: Callable[[str], None] = _log.warning,
-        sign: Callable[[bytes], str] | None = None,
-        signed: Callable[[SealedReport], bool] = lambda _report: True,
-    ) -> None:
-        self.folder = folder
-        self._warn = warn
-        self._sign = sign
-        self._signed = signed
+    folder: Path
+    _: KW_ONLY
+    warn: Callable[[str], None] = _log.warning
+    sign: Callable[[bytes], str] | None = None
+    """Makes the signature that is kept beside each report, in a file of the same name with ``.sig``."""
+    signed: Callable[[SealedReport], bool] = lambda _report: True
+    """A report that it does not accept is not reused."""
 
     def load(self, key: ReportKey) -> Mapping[str, Any] | None:
         """A kept document that replaces a new run of the probe: same key, undamaged, no test double."""
@@ -48,12 +40,12 @@ class ReportStore:
         if entry is None:
             return None
         if isinstance(entry, Damaged):
-            self._warn(f"{entry.why}: the image is verified again")
+            self.warn(f"{entry.why}: the image is verified again")
             return None
         if entry.key != key:
-            self._warn(f"{path} is about another image, GPU or driver: the image is verified again")
+            self.warn(f"{path} is about another image, GPU or driver: the image is verified again")
             return None
-        if not self._signed(entry):
+        if not self.signed(entry):
             return None
         return entry.document if entry.verdict in REUSABLE and not entry.test_double else None
 
@@ -88,7 +80,7 @@ class ReportStore:
             kept = _read(path)
             if isinstance(kept, SealedReport) and kept.key == key and kept.verdict in AGAINST_IMAGE:
                 return path
-        signature = self._sign(text.encode()) if self._sign is not None else None
+        signature = self.sign(text.encode()) if self.sign is not None else None
         try:
             beside = path.with_suffix(_SIGNATURE)
             beside.unlink(missing_ok=True)  # of the report that is replaced
@@ -96,9 +88,7 @@ class ReportStore:
             if signature is not None:
                 write_whole(beside, signature.encode())
         except OSError as error:
-            self._warn(
-                f"the report cannot be kept in {self.folder} ({error.strerror}): it will not be reused"
-            )
+            self.warn(f"the report cannot be kept in {self.folder} ({error.strerror}): it will not be reused")
             return None
         return path
 

@@ -20,7 +20,7 @@ from builder.engine import receive
 from builder.engine.engine import Engine
 from builder.errors import CancelledError, CommandError
 from builder.image.base import tar_layer
-from builder.image.compose import ComposedImage, archive_parts, base_image
+from builder.image.compose import ComposedImage, base_image
 from builder.layers.store import LayerStore
 from builder.layers.types import BaseLayers
 from builder.pipeline import feeding
@@ -88,10 +88,7 @@ class Images:
             return self.store.blob(layer.digest)
 
         settings = {"cancel": threading.Event(), "progress": count, "memory": self.memory, **options}
-        archive = settings.pop(
-            "archive", lambda passing, without: archive_parts(image, passing, blob, without=without)
-        )
-        return engine.receive(image.manifest, archive, name, **settings)
+        return engine.receive(image, blob, name, **settings)
 
 
 @pytest.fixture(scope="module")

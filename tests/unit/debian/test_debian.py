@@ -188,8 +188,8 @@ def test_a_package_that_is_not_there(archives: Archives, tmp_path: Path, client:
 @needs_apt
 def test_another_key_is_refused(archives: Archives, tmp_path: Path, client: Client) -> None:
     found = archives.debian(tmp_path, client)
-    found._keyring = tmp_path / "empty.gpg"
-    found._keyring.write_bytes(b"")
+    found.keyring = tmp_path / "empty.gpg"
+    found.keyring.write_bytes(b"")
     with pytest.raises(PackageIndexError, match="could not be fetched") as caught:
         found.resolve("bullseye", platform="linux/amd64")
     assert "debian-archive-keyring" in (caught.value.hint or "")

@@ -395,7 +395,9 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
     given = plan(pinned([one, pip]), store=store, lease=lease)
-    with MissingLayers(given, rootfs=lambda: rootfs, ready=lambda layer: ready.put(layer.title)) as missing:
+    with MissingLayers(
+        given=given, rootfs=lambda: rootfs, ready=lambda layer: ready.put(layer.title)
+    ) as missing:
         missing.wheel(one.wheel, one.path)
         assert {ready.get(timeout=20), ready.get(timeout=20)} == {"one 1.0", "rootfs bookworm"}
         missing.wheel(pip.wheel, pip.path)
@@ -434,7 +436,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
     given = plan(pinned([first, low, high, pip]), store=store, lease=store.lease())
     told: list[int] = []
     lowest = (lambda layers: told.append(len(layers))) if fed else None
-    with MissingLayers(given, rootfs=base, ready=ready, lowest=lowest, workers=1) as missing:
+    with MissingLayers(given=given, rootfs=base, ready=ready, lowest=lowest, workers=1) as missing:
         missing.wheel(first.wheel, first.path)
         assert begun.wait(20)
         for one in (pip, high, low):
@@ -464,7 +466,7 @@ def test_a_failure_is_raised_at_the_next_arrival(
     given = plan(pinned([one, pip]), store=store, lease=lease)
 
     def arrivals() -> None:  # as many as a long download has pieces
-        with MissingLayers(given, rootfs=base) as missing:
+        with MissingLayers(given=given, rootfs=base) as missing:
             for _ in range(2000):
                 missing.wheel(one.wheel, one.path)
                 time.sleep(0.01)
