@@ -1,7 +1,5 @@
 """Gathers the catalogue's contents: tables, matrices with locks, reports, publications, causes."""
 
-from __future__ import annotations
-
 import configparser
 import json
 import subprocess

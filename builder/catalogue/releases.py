@@ -1,7 +1,5 @@
 """What the compatibility rules say of every release on every kind of card."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,5 @@
 """Writes the catalogue as static pages: readable from a folder, by any static host, without JavaScript."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The command line. Commands only translate: flags in, one typed call, an exit code out."""
 
-from __future__ import annotations
-
 from builder.cli.app import main
 
 __all__ = ["main"]

@@ -1,7 +1,5 @@
 """The commands by name: each is a function in a module of its own, which is imported when it is asked for."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 from typing import Annotated, Any

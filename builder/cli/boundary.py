@@ -1,7 +1,5 @@
 """The one place where errors become exit codes and text."""
 
-from __future__ import annotations
-
 import errno
 import os
 import platform

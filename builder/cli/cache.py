@@ -1,7 +1,5 @@
 """``rtbuild cache``: the files kept between runs: their size, and ways to make it smaller."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``rtbuild colab import``, ``rtbuild colab diff`` and ``rtbuild colab probe``."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping

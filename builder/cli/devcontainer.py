@@ -1,7 +1,5 @@
 """``rtbuild devcontainer``: work inside an image with VS Code and others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``rtbuild diagnose``: the cause in a text, and the commands that mend it."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

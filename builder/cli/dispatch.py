@@ -1,7 +1,5 @@
 """``rtbuild dispatch``: every claimed (cell, card) verified, or every cell built, by a scheduler."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """``rtbuild doctor``: a check of this machine, with remedies."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``rtbuild explain``: the reasons for a cell's verdict, or the meaning of a cause or a message."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

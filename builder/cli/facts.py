@@ -1,7 +1,5 @@
 """``rtbuild facts refresh``: read the sources of the tables again; show or write the differences."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 import time

@@ -1,7 +1,5 @@
 """``rtbuild check --fix``: each impossible cell gives way to the nearest possible one, in the matrix file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """``rtbuild init``: a first matrix, from words or by asking."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``rtbuild list``: the cells, which are chosen, and why the others are not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal

@@ -1,7 +1,5 @@
 """``rtbuild lock``: bases by digest, wheels and Debian packages by hash."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated

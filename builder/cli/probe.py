@@ -1,7 +1,5 @@
 """``rtbuild probe``: the one file that runs in an image, on Colab or on bare metal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """The probe, asked by commands of rtbuild in a process of its own: nothing of rtbuild imports it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

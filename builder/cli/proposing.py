@@ -1,7 +1,5 @@
 """A matrix from a framework's name: the best proposal of ``rtbuild resolve``, for ``init`` and ``up``."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``rtbuild run``: an image, or a cell's, started as this machine needs it."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """``rtbuild schema``: the JSON schemas of rtbuild's input and output."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

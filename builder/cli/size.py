@@ -1,7 +1,5 @@
 """``rtbuild size``: the size of a cell by layer, package and file, and its overlap with another cell."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any

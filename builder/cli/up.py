@@ -1,7 +1,5 @@
 """``rtbuild up``: from a framework's name to a running Jupyter or shell on this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """``rtbuild venv``: a locked cell as a virtual environment on this machine, verified, without Docker."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

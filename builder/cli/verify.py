@@ -1,7 +1,5 @@
 """``rtbuild verify``: the probe, in images built here or elsewhere."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``rtbuild verify-digest``: the command that a node of a cluster runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from builder.cli import options as opt

@@ -1,7 +1,5 @@
 """``devcontainer.json``: an image as the environment of an editor. https://containers.dev/implementors/json_reference/"""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

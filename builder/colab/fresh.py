@@ -6,8 +6,6 @@ brings the probe along and starts it. As read in version 0.7.5, ``colab_cli/comm
 https://github.com/googlecolab/google-colab-cli
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

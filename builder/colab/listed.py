@@ -1,7 +1,5 @@
 """A runtime as `rtbuild colab diff` compares with it: from an import's record, or from the lists."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any, Literal

@@ -4,8 +4,6 @@ A line that its tool does not print is a :class:`Problem` with its place, and re
 The lists: https://github.com/googlecolab/backend-info
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

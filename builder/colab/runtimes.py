@@ -1,7 +1,5 @@
 """A Colab runtime by its published lists, and the reader of the lists."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import re

@@ -1,7 +1,5 @@
 """CUDA, cuDNN and operating system of a base image, by registry or by table."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

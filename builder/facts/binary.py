@@ -6,8 +6,6 @@ entry for each cubin (kind 2) and PTX (kind 1), each with its compute capability
 (https://docs.nvidia.com/cuda/cuda-binary-utilities/).
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import struct

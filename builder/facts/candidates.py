@@ -3,8 +3,6 @@
 Nothing is judged here; :mod:`builder.resolve` and :mod:`.nearest` ask the rules.
 """
 
-from __future__ import annotations
-
 import functools
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Runs every rule over a cell, and tells the outcome as text."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Deciding values that the tables have, by framework, and the reasons for missing ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A row is one line, an inline table, so a reviewed change is one line, too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """What a shared library asks of the system: libraries by name, and the oldest glibc that has all symbols."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from builder.elf import elf_links, elf_machine, elf_segments, reader_of

@@ -1,7 +1,5 @@
 """A cell as YAML: an entry of ``include`` that can be pasted into a matrix file as it stands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

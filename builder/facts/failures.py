@@ -1,7 +1,5 @@
 """Why cells could not be locked, kept until a lock of the same requirements succeeds."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A rule's finding on a cell: outcome, message, the values it weighed, their sources, and a way out."""
 
-from __future__ import annotations
-
 import enum
 import functools
 from collections.abc import Iterable

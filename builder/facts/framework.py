@@ -1,7 +1,5 @@
 """One framework of a cell with all that its wheel, or else the tables, tell about it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

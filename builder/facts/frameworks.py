@@ -7,8 +7,6 @@ values for a range of releases (``rows``), and CUDA variants that lie on an inde
 the row is ``kept``.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

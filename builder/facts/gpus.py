@@ -1,7 +1,5 @@
 """GPUs by name: the row of ``tables/gpus.toml`` for a name that a driver prints, or that a person types."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

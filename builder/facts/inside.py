@@ -4,8 +4,6 @@
 value is of the first member that tells it.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import re

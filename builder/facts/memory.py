@@ -1,7 +1,5 @@
 """What earlier readings of wheels and bases left in the user's cache. Asks no network."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

@@ -5,8 +5,6 @@ day on which it was read. An unknown key, an unknown source id or a number where
 :class:`FactsError`: the tables ship with rtbuild, so one that does not read is a bug, not a user's mistake.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Rules do not look things up themselves. They read a :class:`Stack`, in which eac
 a wheel or a registry if it was read, else the tables.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The releases of frameworks stand in ``tables/releases/``: see :mod:`.frameworks`.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import threading

@@ -1,7 +1,5 @@
 """Results of readings of wheels, kept in the user's cache by the wheel's hash. Asks no network."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal

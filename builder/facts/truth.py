@@ -1,7 +1,5 @@
 """Values read from wheels and base images themselves; the facts fill in the missing ones."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from builder.facts.versions import canonical

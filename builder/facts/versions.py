@@ -1,7 +1,5 @@
 """Comparing versions of CUDA, cuDNN, drivers and Python, which are dotted numbers of unequal length."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The truth of a wheel, from its file name, its ``METADATA`` and the values that were read of its members."""
 
-from __future__ import annotations
-
 import email.parser
 import email.policy
 from dataclasses import dataclass, replace

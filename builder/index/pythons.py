@@ -5,8 +5,6 @@ list of them; its addresses have the user's mirror in them already (``UV_PYTHON_
 ``python-install-mirror`` of its configuration): https://docs.astral.sh/uv/reference/environment/
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -4,8 +4,6 @@ The default index is the first that is set of: uv's (``UV_DEFAULT_INDEX``, ``uv.
 (``PIP_INDEX_URL``, ``pip.conf``), uv's built-in one. Extra indexes of both are added.
 """
 
-from __future__ import annotations
-
 import configparser
 import dataclasses
 import functools

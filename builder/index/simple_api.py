@@ -3,8 +3,6 @@
 https://packaging.python.org/en/latest/specifications/simple-repository-api/
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from html.parser import HTMLParser

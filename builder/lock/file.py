@@ -5,8 +5,6 @@ wheel and package stands on a line of its own, so that a diff shows what changed
 name is in it, unless the matrix itself names a base by one. :mod:`.schema` has its form.
 """
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import functools

@@ -1,7 +1,5 @@
 """Changing a matrix file as text: a cell is excluded with its reason, another one included; comments stay."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

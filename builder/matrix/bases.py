@@ -1,7 +1,5 @@
 """Bases of images: a reference to a registry image, or ``rootfs:debian/<suite>``."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """PyYAML's complaints in the words of someone who writes a matrix."""
 
-from __future__ import annotations
-
 import re
 
 import yaml

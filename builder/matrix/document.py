@@ -1,7 +1,5 @@
 """The values that a matrix file is read into, before they are multiplied out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The cells of a matrix document, in the order of the file."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

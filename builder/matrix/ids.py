@@ -1,7 +1,5 @@
 """Makes the id of a cell. No other code takes an id apart."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Every key of a matrix file, by section: the tables of ``keys.toml``."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 A profile's requirements are ordinary ones of the cell: they are locked, compared and shown like all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

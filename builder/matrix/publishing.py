@@ -1,7 +1,5 @@
 """The section ``publish``: read like the others, in terms of the matrix's cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from builder.matrix import keys

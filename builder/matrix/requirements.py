@@ -1,7 +1,5 @@
 """Requirement strings as Python's packages know them (PEP 508), and pinned ones for frameworks."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """The sections of a matrix file, each read by itself: an error in one hides none in another."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -3,8 +3,6 @@
 Globs are those of a shell: ``*``, ``?``, ``[…]`` and nested ``{a,b}``; upper and lower case differ.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A matrix file as text, and the list of its errors."""
 
-from __future__ import annotations
-
 import codecs
 import difflib
 import re

@@ -1,7 +1,5 @@
 """The syntax of plain values. A check takes the text of a scalar and gives back its normal form."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ environment can be told in wheels, or it can be said why it cannot have used a G
 https://docs.conda.io/projects/conda/en/stable/user-guide/concepts/pkg-specs.html
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Advice about a failed build, by the usual messages of such builds."""
 
-from __future__ import annotations
-
 import re
 
 from builder.facts.tables import load

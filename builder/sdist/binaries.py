@@ -1,7 +1,5 @@
 """Finds the Debian packages whose libraries the compiled files of a wheel load."""
 
-from __future__ import annotations
-
 import posixpath
 from collections.abc import Iterable, Mapping
 from pathlib import Path

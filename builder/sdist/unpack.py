@@ -3,8 +3,6 @@
 The format: https://packaging.python.org/en/latest/specifications/source-distribution-format/
 """
 
-from __future__ import annotations
-
 import bz2
 import errno
 import gzip

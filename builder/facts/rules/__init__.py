@@ -1,7 +1,5 @@
 """The rules: each looks at one stack, and yields findings. ``docs/compatibility.md`` explains their ids."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from builder.facts.finding import Finding

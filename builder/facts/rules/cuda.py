@@ -1,7 +1,5 @@
 """Where CUDA comes from, whether all of it is there, and whether it is new enough for the framework."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

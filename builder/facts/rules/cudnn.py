@@ -1,7 +1,5 @@
 """Which cuDNN is loaded, whether there is exactly one, and whether it is new enough."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

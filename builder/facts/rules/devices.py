@@ -1,7 +1,5 @@
 """The machine: is its driver new enough, will the container start, is there code for its GPUs?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Packages beside the frameworks: NumPy's binary interface, and requirements in wheels' metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from packaging.requirements import Requirement

@@ -1,7 +1,5 @@
 """Combinations known to fail although every other rule lets them pass."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

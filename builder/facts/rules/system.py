@@ -1,7 +1,5 @@
 """Is there such a framework, such a base, such a Python on it, and does its glibc run the wheels?"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 
