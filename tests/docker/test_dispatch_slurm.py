@@ -86,7 +86,7 @@ class Scene:
         """What the fleet file calls rtbuild: the real one, out of Slurm's root, with this PATH."""
         self.node.write_text(
             f"#!/bin/bash\nexec nsenter --target {os.getpid()} --mount --"
-            f' env HOME=/root "PATH={path}" PYTHONPATH={TESTS.parent} {RTBUILD} "$@"\n'
+            f' env HOME=/root COSIGN_PASSWORD= "PATH={path}" PYTHONPATH={TESTS.parent} {RTBUILD} "$@"\n'
         )
         self.node.chmod(0o755)
 
@@ -180,6 +180,20 @@ def test_every_task_is_verified_once(scene: Scene) -> None:
     code, rows = scene.dispatch()  # again: nothing is left to do
     assert code == 0
     assert set(scene.runs().values()) == {1}
+
+
+def test_nodes_sign_and_an_unsigned_report_ends_no_task(small: Scene) -> None:
+    """Reports from before the fleet had a key are there, and each task runs once more."""
+    code, _ = small.dispatch()
+    assert (code, set(small.runs().values())) == (0, {1})
+    keys = ["cosign", "generate-key-pair", "--output-key-prefix", str(small.folder / "report")]
+    subprocess.run(keys, capture_output=True, check=True, env=os.environ | {"COSIGN_PASSWORD": ""})
+    small.fleet.write_text(small.fleet.read_text() + f"key: {small.folder}/report.key\n")
+    code, rows = small.dispatch("--reported-by", f"{small.folder}/report.pub")
+    assert (code, {row["verdict"] for row in rows}) == (0, {"works"}), rows
+    assert set(small.runs().values()) == {2}
+    code, _ = small.dispatch("--reported-by", f"{small.folder}/report.pub")
+    assert (code, set(small.runs().values())) == (0, {2})
 
 
 def test_a_busy_card_is_tried_again_and_a_broken_image_is_not(scene: Scene) -> None:
