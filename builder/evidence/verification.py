@@ -27,7 +27,7 @@ EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})
 """The checks that convolve, with cuDNN alone and with each framework: docs/probe.md."""
 
-_DRIVER = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}")
+_DRIVER = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6}){0,4}")
 _SHA256 = r"^sha256:[0-9a-f]{64}$"
 
 

@@ -151,7 +151,7 @@ def referrers(registry: Registry, image: Reference) -> Listing:
         # Only the query of the link is followed: a link to another host would carry our login there.
         query = _query(response)
         more = bool(query)
-        if not more or len(found) > _MOST:
+        if not more or len(found) + odd > _MOST:
             break
         path = f"referrers/{image.digest}?{query}"
     return _listing("referrers", found, odd, more=more)

@@ -84,6 +84,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "no driver": (report(lambda r: r.update(driver=None)), "names no driver"),
     "a driver that is none": (report(lambda r: r["driver"].update(version="\x1b[2J")), "names no driver"),
+    "other digits": (report(lambda r: r["driver"].update(version="5\uff13\uff15.104")), "names no driver"),
     "a check that failed": (report(lambda r: r["checks"][0].update(outcome="failed")), "checks failed"),
     "no convolution": (
         report(lambda r: [c.update(outcome="not_run") for c in r["checks"]]),

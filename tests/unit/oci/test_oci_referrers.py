@@ -222,6 +222,18 @@ def test_a_list_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch)
     assert len(server.requests) < 40
 
 
+def test_entries_that_make_no_sense_count_towards_the_end(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST", 10)
+    with serve(RegistryDouble(page=5)) as server:
+        name, _ = subject(server, registry)
+        server.listed = [{}] * 1000
+        listing = referrers(registry, name)
+    assert (listing.descriptors, listing.complete) == ((), False)
+    assert len([request for request in server.requests if "referrers" in request]) == 3
+
+
 def test_pages_without_end(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PAGES", 3)
     with serve(RegistryDouble(page=1)) as server:
