@@ -140,6 +140,39 @@ def test_what_is_not_believed(script: str, present: bool, reason: str, tmp_path:
     assert found.present is present
 
 
+IN_TOTO = "application/vnd.in-toto+json"
+
+
+def in_base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+TEXT = in_base64(STATEMENT.content)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        ("text/plain", TEXT),
+        (IN_TOTO.upper(), TEXT),
+        ([IN_TOTO], TEXT),
+        (IN_TOTO, f"{TEXT[:40]}\n{TEXT[40:]}"),
+        (IN_TOTO, f"{TEXT}-_"),
+        (IN_TOTO, 5),
+        (IN_TOTO, in_base64(b"[" * 100_000)),
+        (IN_TOTO, in_base64(STATEMENT.content.decode().encode("utf-16"))),
+        (IN_TOTO, in_base64(STATEMENT.content.replace(b"sha256", b"sha512"))),
+        (IN_TOTO, in_base64(STATEMENT.content.replace(b"Statement/v1", b"Statement/v9"))),
+    ],
+)
+def test_envelopes_that_are_none(kind: object, payload: object, tmp_path: Path) -> None:
+    (tmp_path / "out").write_text(json.dumps({"payloadType": kind, "payload": payload}))
+    found = double(tmp_path, f"cat {tmp_path}/out").verify(IMAGE, TEST_RESULT, Verifier(key="k"))
+    assert found.statements == ()
+    assert found.present
+    assert found.reason
+
+
 def test_statements_of_another_type_are_not_what_was_asked(tmp_path: Path) -> None:
     other = Statement(subjects=STATEMENT.subjects, predicate_type="https://x", predicate={})
     cosign = double(tmp_path, f"printf '%s\\n' '{envelope(other)}'")

@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from publish_doubles import A100, MATRIX, T4, Project, entry, image_of, policy
 
+from builder.digests import digest_of
+from builder.errors import CellError
 from builder.model import Exemption
 from builder.publish.gate import Decision, decide
-from builder.verify.entry import Damaged
+from builder.verify.entry import Damaged, read_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from builder.model import Cell
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -282,3 +286,49 @@ def test_no_policy_can_open_it(cell: Cell) -> None:
             assert decision.claims in ((), ("T4",))
             if name in {"verdict", "gpus", "driver", "checks", "test_double"} and value != good[name]:
                 assert not decision.open, (name, value)
+
+
+def forged(entry: dict[str, Any]) -> str:
+    """With a seal that fits: anyone can compute it."""
+    body = {name: value for name, value in entry.items() if name != "seal"}
+    return json.dumps(body | {"seal": digest_of(body)})
+
+
+FORGERIES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "digest in upper case": lambda e: e["key"].update(digest=e["key"]["digest"].upper()),
+    "digest and a line": lambda e: e["key"].update(digest=e["key"]["digest"] + "\n"),
+    "content of another": lambda e: e["key"].update(content="sha256:" + "9" * 64),
+    **{
+        f"test_double {value!r}": lambda e, value=value: e["document"].update(test_double=value)
+        for value in (None, 0, "", True, "false")
+    },
+    **{
+        f"verdict {value!r}": lambda e, value=value: e["document"].update(verdict=value)
+        for value in ("works ", "WORKS", "w\N{CYRILLIC SMALL LETTER O}rks")
+    },
+    "other digits": lambda e: (
+        e["document"]["driver"].update(version="5\uff13\uff15.104"),
+        e["key"].update(driver="5\uff13\uff15.104"),
+    ),
+    "a time of no year": lambda e: e.update(verified="9999-12-31T23:59:59-23:59"),
+    "a time without an offset": lambda e: e.update(verified="2026-11-22T00:00:00"),
+    "check in lower case": lambda e: [row.update(id=row["id"].lower()) for row in e["document"]["checks"]],
+    "check passed and failed": lambda e: e["document"]["checks"].extend(
+        [row | {"outcome": "failed"} for row in e["document"]["checks"]]
+    ),
+    "outcome in upper case": lambda e: [row.update(outcome="PASSED") for row in e["document"]["checks"]],
+    "a cause beside it": lambda e: e["document"].update(cause=""),
+    "no differences": lambda e: e["document"].update(differences=None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["none", *FORGERIES])
+def test_a_forged_report_opens_nothing(cell: Cell, name: str) -> None:
+    report = json.loads(entry(cell).text)
+    FORGERIES.get(name, dict)(report)
+    try:
+        decision = judge(cell, read_entry(forged(report), "x"))
+    except CellError:
+        assert name != "none"
+        return
+    assert decision.open is (name == "none"), name
