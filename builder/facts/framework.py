@@ -112,7 +112,7 @@ def _variant(name: str, version: str | None, extras: frozenset[str], cell: Cell)
     if name == "torch":
         for url in cell.index:
             tail = url.rstrip("/").rsplit("/", 1)[-1]
-            if re.fullmatch(r"cu\d+|cpu", tail):
+            if re.fullmatch(r"cu\d+|cpu|xpu|rocm[\d.]+", tail):
                 return tail
     return ""
 

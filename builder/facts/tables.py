@@ -106,11 +106,11 @@ class ArchitectureRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class WithoutRow(Row):
-    """A distribution of a framework without code for any GPU."""
+    """A distribution of a framework without CUDA."""
 
     name: str
     instead: str
-    """The distribution that has it."""
+    """The distribution that has CUDA."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,9 @@ def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]
 
 
 def meant(name: str, known: Facts) -> str | None:
-    """The framework that was probably meant: ``tensrflow`` → ``tensorflow``."""
+    """The framework that was probably meant: ``tensrflow`` and ``tensorflow-cpu`` → ``tensorflow``."""
+    if (build := known.without.get(name)) is not None:
+        return build.instead
     close = difflib.get_close_matches(name, [*known.frameworks, "cupy", "jax"], n=1, cutoff=0.8)
     # tensorflow-text is a package of its own
     return close[0] if close and not name.startswith(f"{close[0]}-") else None

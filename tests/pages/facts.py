@@ -189,7 +189,7 @@ def _systems(facts: Facts) -> str:
 
 def _without(facts: Facts) -> str:
     rows = ((row.name, row.instead) for row in facts.without.values())
-    return _table("Without CUDA", ("build for the CPU", "the one with CUDA"), rows)
+    return _table("Without CUDA", ("build", "the one with CUDA"), rows)
 
 
 def _gpus(facts: Facts) -> str:

@@ -18,6 +18,9 @@ _RUNNING = Source(
     "table", "https://github.com/astral-sh/python-build-standalone/blob/main/docs/running.md", "2026-11-22"
 )
 
+_OTHERS = {"cpu": "the CPU", "rocm": "AMD's GPUs", "xpu": "Intel's GPUs"}
+"""Variants of PyTorch's without CUDA."""
+
 
 def known_framework(stack: Stack) -> Iterator[Finding]:
     """``framework-known``: there is such a release with CUDA in it, and something is known about it."""
@@ -25,12 +28,12 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
     for framework in stack.frameworks:
         values = [Value("framework", framework.requirement, CELL)]
         if (build := stack.facts.without.get(framework.name)) is not None:
-            values.append(Value("build for the CPU", build.name, build.source))
+            values.append(Value("build without CUDA", build.name, build.source))
         without = _without_cuda(framework, stack)
         if without is not None:
             if wants_gpu:
                 yield impossible(
-                    "framework-known", f"{framework.label} has no code for any GPU: {without}", *values
+                    "framework-known", f"{framework.label} has no code for NVIDIA's GPUs: {without}", *values
                 )
             continue
         if framework.row is not None or (framework.wheel is not None and framework.wheel.cuda):
@@ -50,13 +53,11 @@ def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     """The reason why there is no CUDA in it; None if there is, or if that is not known."""
     platform = stack.cell.platform
     if (build := stack.facts.without.get(framework.name)) is not None:
-        return f"it is the build for the CPU; {build.instead} has CUDA"
-    if framework.variant == "cpu":
-        if framework.name == "jax":
-            return (
-                "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
-            )
-        return "it is the build for the CPU"
+        return f"{build.name} is a build without CUDA; {build.instead} has it"
+    if framework.variant == "cpu" and framework.name == "jax":
+        return "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
+    if (other := re.match("cpu|rocm|xpu", framework.variant)) is not None:
+        return f"it is the build for {_OTHERS[other[0]]}"
     if framework.wheel is not None and framework.wheel.gpu is False:
         return "its wheel says that it was built without CUDA"
     if framework.row is not None and platform in framework.row.cpu_only:

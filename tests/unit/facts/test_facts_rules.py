@@ -333,7 +333,7 @@ def test_numpy_of_a_lock_of_the_cell_and_of_nobody(make) -> None:
     for version, expected in (("1.23.5", None), ("2.0.2", Outcome.IMPOSSIBLE)):
         wheel = WheelTruth(name="numpy", version=version, file="numpy.whl")
         assert outcome(check(cell, Truth(wheels=(wheel,), locked=True)), "numpy") is expected
-    unread = make("ctranslate2==4.5.0", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
+    unread = make("ctranslate2==2.20.0", python="3.9", base="rootfs:debian/bullseye", cuda="wheels")
     assert outcome(check(replace(unread, pip=("numpy==2.0.2",))), "numpy") is Outcome.UNKNOWN
 
 

@@ -122,6 +122,7 @@ def test_a_version_that_no_table_has_is_refused_with_what_is_there() -> None:
 def test_a_name_that_is_nearly_one() -> None:
     known = tables.load()
     assert meant("tensrflow", known) == "tensorflow"
+    assert meant("tensorflow-cpu", known) == "tensorflow"
     assert meant("numpy", known) is None
 
 
