@@ -30,6 +30,8 @@ SECONDS = 12.0
 MOST = 60
 """Proposals whose own indexes are asked."""
 _AT_ONCE = 4
+_ABSENT = "was not found in the package registry"
+"""uv's words for a package that no index has, on whichever Python."""
 _TURNS = 6
 """How often the resolver is asked for older versions than the rules refuse."""
 
@@ -82,11 +84,13 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
         while queue and len(standing) < limit and time.monotonic() - started < SECONDS:
             batch, queue = queue[:count], queue[count:]
             count = _AT_ONCE
-            for answer in pool.map(_ask, batch, itertools.repeat(index)):
+            for one, answer in zip(batch, pool.map(_ask, batch, itertools.repeat(index)), strict=True):
                 if isinstance(answer, Proof):
                     (standing if answer.unasked is None else unasked).append(answer)
-                else:
-                    refused[answer] = None
+                    continue
+                refused[answer] = None
+                if any(f"{wish.name} {_ABSENT}" in answer for wish in demand.companions):
+                    queue = [other for other in queue if other.cell.index != one.cell.index]
     if standing:
         # what the resolver was asked about comes first; of the rest, only what is better keeps a place
         place = {id(proposal): n for n, proposal in enumerate(ordered)}

@@ -230,6 +230,23 @@ def test_the_resolver_has_the_last_word_and_the_next_best_is_proposed(capsys) ->
         resolve("torch", "torchvision==9", index=index)
 
 
+def test_a_package_that_no_index_has_is_asked_for_on_three_pythons_and_then_once() -> None:
+    class Lacking(Offered):
+        """The double of a resolver, in uv's words."""
+
+        def with_extra(self, _urls: tuple[str, ...]) -> Offered:
+            return self
+
+        def resolve(self, requirements, **options) -> tuple[Wheel, ...]:
+            self.asked.append("resolve")
+            raise NoSolutionError("Because nothing-9 was not found in the package registry")
+
+    index = Lacking(torch=[wheel(f"2.{n}.0") for n in range(3, 10)])
+    with pytest.raises(CellError, match="nothing-9 was not found"):
+        resolve("torch", "nothing-9", index=index)
+    assert index.asked.count("resolve") <= 4
+
+
 def test_where_an_index_is_silent_an_older_release_of_the_others_is_found(capsys) -> None:
     index = Offered(
         torch=[wheel("2.14.1"), wheel("2.10.0")], onnxruntime_gpu=[wheel("1.26.0", name="onnxruntime_gpu")]
