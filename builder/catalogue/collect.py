@@ -17,7 +17,6 @@ from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
 from builder.facts import check, tables
 from builder.facts.gpus import class_of
-from builder.facts.tables import Facts
 from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix
 from builder.oci.spec import is_digest, parse_reference
@@ -43,7 +42,6 @@ def collect(
     results: Path,
     runtimes: Path,
     probe: bytes,
-    facts: Facts | None = None,
     registered: Sequence[CataloguedImage] = (),
     notes: Iterable[str] = (),
 ) -> Catalogue:
@@ -55,9 +53,9 @@ def collect(
         runtimes: Folder of ``colab-*.runtime.json``.
         probe: The one-file probe, which knows the causes.
     """
-    known = facts or tables.load()
+    known = tables.load()
     notes = [*notes]
-    runs = _runs(ReportStore(results / "reports").entries(), known, notes)
+    runs = _runs(ReportStore(results / "reports").entries(), notes)
     published = _published(results, notes)
     images = []
     for matrix in matrices:
@@ -69,7 +67,7 @@ def collect(
                 images.append(
                     CataloguedImage(
                         cell=cell,
-                        possible=judgement(check(cell, facts=known, suggest=False)),
+                        possible=judgement(check(cell, suggest=False)),
                         parts=_parts(locked.get(cell.id)),
                         packages={w.name: w.version for w in locked[cell.id].wheels}
                         if cell.id in locked
@@ -90,9 +88,7 @@ def collect(
     )
 
 
-def _runs(
-    entries: Iterable[SealedReport | Damaged], facts: Facts, notes: list[str]
-) -> Mapping[tuple[str, str], list[Run]]:
+def _runs(entries: Iterable[SealedReport | Damaged], notes: list[str]) -> Mapping[tuple[str, str], list[Run]]:
     """Reports by matrix and cell. One without a GPU is about no card, and a test double's about nothing."""
     found: dict[tuple[str, str], list[Run]] = {}
     for entry in entries:
@@ -109,7 +105,7 @@ def _runs(
         cause = entry.document.get("cause")
         run = Run(
             gpu=name,
-            card=class_of(name, capability, facts=facts),
+            card=class_of(name, capability),
             driver=entry.key.driver,
             when=entry.verified,
             verdict=entry.verdict,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from builder.verify.document import ProbeDocument, parse
 if TYPE_CHECKING:
     from builder.engine.engine import Engine
 
-_SECONDS = 120.0
+_SECONDS, _PROBE_SECONDS = 120.0, 900.0
 _PYTHONS = (
     'for p in /opt/runtime/bin/python python3; do command -v $p >/dev/null && exec $p "$@"; done; exit 127'
 )
@@ -66,9 +65,7 @@ def measure(
     *,
     probe: bytes,
     labelled: Sequence[str] = (),
-    timeout: float = 900.0,
     gpus: bool = False,
-    cancel: threading.Event | None = None,
 ) -> Inventory:
     """Look into an image; it need not be rtbuild's. ``probe`` is cudnn-verify, run on the image's Python.
 
@@ -91,7 +88,7 @@ def measure(
 
         def run(arguments: Sequence[str], seconds: float) -> str:
             argv = ["/bin/sh", "-c", _PYTHONS, "sh", *arguments]
-            done = engine.run_probe(reference, argv, gpus=gpus, timeout=seconds, mounts=mounts, cancel=cancel)
+            done = engine.run_probe(reference, argv, gpus=gpus, timeout=seconds, mounts=mounts)
             if not done.started or done.timed_out or not done.stdout.strip():
                 why = done.daemon_error or (
                     "it did not end in time" if done.timed_out else done.stderr.strip()
@@ -105,7 +102,7 @@ def measure(
             return done.stdout
 
         found: dict[str, Any] = json.loads(run(["-I", "/mnt/packages.py", *labelled], _SECONDS))
-        report = parse(run(["/mnt/cudnn_verify.py", "--json"], timeout))
+        report = parse(run(["/mnt/cudnn_verify.py", "--json"], _PROBE_SECONDS))
     return Inventory(
         python=found["python"],
         packages={canonicalize_name(name): version for name, version in found["packages"].items()},

@@ -7,7 +7,7 @@ was read from wheels and registries arrives as :class:`Truth`, and the tables in
 
 from builder.facts.check import check, explain
 from builder.facts.finding import Finding, Nearest, Outcome, Source, Value, summary
-from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base, truth_of_pinned
+from builder.facts.truth import BaseTruth, Truth, WheelTruth, truth_of_base
 
 __all__ = [
     "BaseTruth",
@@ -22,5 +22,4 @@ __all__ = [
     "explain",
     "summary",
     "truth_of_base",
-    "truth_of_pinned",
 ]

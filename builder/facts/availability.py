@@ -54,11 +54,6 @@ def ask(names: Iterable[str], index: Index) -> dict[str, Offer]:
     return {name: _offer(files) for name, files in pages(names, index).items()}
 
 
-def offer(name: str, index: Index, url: str | None = None) -> Offer:
-    """The wheels that all of the user's indexes have of a project, or the one at ``url``."""
-    return _offer(page(name, index, url))
-
-
 def _offer(files: Files) -> Offer:
     if isinstance(files, str):
         return Offer(unknown=files)

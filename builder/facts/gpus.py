@@ -24,22 +24,22 @@ _CAPABILITY = re.compile(r"(?:(?:sm|compute|cc)[_ ]?)?(\d{1,2})\.?(\d)a?", re.IG
 _TYPED = re.compile(r"\d{1,2}\.\d|(?:sm|compute|cc)[_ ]?\d{1,2}\.?\da?", re.IGNORECASE)
 
 
-def class_of(name: str, capability: str | None, *, facts: Facts | None = None) -> str | None:
+def class_of(name: str, capability: str | None) -> str | None:
     """``NVIDIA A100-SXM4-40GB`` of compute capability 8.0 is an ``A100``; None for a GPU in no table.
 
     The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
     has to be the one of the class.
     """
-    found = _longest(name, facts or tables.load())
+    found = _longest(name, tables.load())
     if found is None:
         return None
     row, rest = found
     return row.name if row.capability == capability and _OTHER_CARD.isdisjoint(rest[:1]) else None
 
 
-def known_class(text: str, *, facts: Facts | None = None) -> str | None:
+def known_class(text: str) -> str | None:
     """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
-    found = _longest(text, facts or tables.load())
+    found = _longest(text, tables.load())
     return found[0].name if found is not None and _OTHER_CARD.isdisjoint(found[1][:1]) else None
 
 
@@ -64,10 +64,10 @@ def _card(text: str, facts: Facts) -> GpuRow | None:
     return known[0] if known is not None else None
 
 
-def near_names(text: str, facts: Facts | None = None, count: int = 3) -> list[str]:
+def near_names(text: str, facts: Facts | None = None) -> list[str]:
     """The known names most like one that no table has, the best first."""
     by_words = {"".join(_words(row.name)): row.name for row in (facts or tables.load()).gpus.values()}
-    close = difflib.get_close_matches("".join(_words(text)), by_words, n=count, cutoff=0.4)
+    close = difflib.get_close_matches("".join(_words(text)), by_words, n=3, cutoff=0.4)
     return [by_words[name] for name in close]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from builder import resources
-from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_pinned
+from builder.facts import BaseTruth, Truth, WheelTruth, truth_of_base
 from builder.facts.told import kept, place_of
 from builder.facts.versions import canonical, requirement
 from builder.files import read_cached, write_cached
@@ -117,7 +117,19 @@ def base_reference(cell: Cell, pinned: Pinned | None) -> str | None:
 def together(
     pinned: Pinned | None, wheels: Iterable[WheelTruth], base: BaseTruth | None, unread: Iterable[str] = ()
 ) -> Truth:
-    """The truth for the rules: lock, wheels and base, and reasons for values that could not be read."""
-    read = tuple(wheels)
-    truth = truth_of_pinned(pinned, read) if pinned is not None else Truth(wheels=read)
-    return replace(truth, base=base or truth.base, unread=tuple(dict.fromkeys(unread)))
+    """The truth for the rules: lock, wheels and base, and reasons for values that could not be read.
+
+    Of a lock every wheel is there by name and version, with the values that were read of the same sha256.
+    """
+    reasons = tuple(dict.fromkeys(unread))
+    if pinned is None:
+        return Truth(wheels=tuple(wheels), base=base, unread=reasons)
+    read = {wheel.sha256: wheel for wheel in wheels}
+    if base is None and isinstance(pinned.base, RegistryBase):
+        base = truth_of_base(pinned.base)
+    locked = (
+        read.get(wheel.sha256)
+        or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
+        for wheel in pinned.wheels
+    )
+    return Truth(wheels=tuple(locked), base=base, locked=True, unread=reasons)

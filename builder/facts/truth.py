@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from builder.facts.versions import canonical
-from builder.model import Pinned, RegistryBase
+from builder.model import RegistryBase
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +87,3 @@ def truth_of_base(base: RegistryBase) -> BaseTruth:
     name, version = (labels.get(f"org.opencontainers.image.{key}") for key in ("ref.name", "version"))
     system = f"{name}{version}" if name and version else None
     return BaseTruth(reference=base.reference, digest=base.digest, env=base.env, system=system)
-
-
-def truth_of_pinned(pinned: Pinned, read: tuple[WheelTruth, ...] = ()) -> Truth:
-    """From a lock: every wheel by name and version, with the values of ``read`` for the same sha256."""
-    by_hash = {wheel.sha256: wheel for wheel in read}
-    wheels = tuple(
-        by_hash.get(wheel.sha256)
-        or WheelTruth(name=canonical(wheel.name), version=wheel.version, file=wheel.file, sha256=wheel.sha256)
-        for wheel in pinned.wheels
-    )
-    base = truth_of_base(pinned.base) if isinstance(pinned.base, RegistryBase) else None
-    return Truth(wheels=wheels, base=base, locked=True)

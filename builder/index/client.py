@@ -69,19 +69,18 @@ class Index:
     @classmethod
     def from_user(
         cls,
-        extra: Sequence[str] = (),
         *,
         note: Callable[[str], None] = lambda _text: None,
         brief: bool = False,
         once: bool = False,
     ) -> Index:
-        """The indexes of the user's uv or pip configuration, after those in ``extra``.
+        """The indexes of the user's uv or pip configuration.
 
         With ``brief`` a server that is slow or down is given up soon: for questions that can stay open. With
         ``once`` it is given up for good, and a page that uv has read is believed for a minute: for a series
         of questions that one answer serves.
         """
-        settings = index_settings.from_user(extra)
+        settings = index_settings.from_user()
         for text in settings.notes:
             note(text)
         client = None

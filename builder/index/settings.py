@@ -44,9 +44,9 @@ class IndexSettings:
         return (*self.extra, self.default)
 
 
-def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> IndexSettings:
-    """Read the configuration; ``extra`` are addresses from a matrix and come first."""
-    environ = os.environ if environ is None else environ
+def from_user() -> IndexSettings:
+    """Read the configuration."""
+    environ = os.environ
     notes: list[str] = []
     pip = pip_settings(environ)
     uv_default, uv_extra = _ask_uv(environ)
@@ -70,7 +70,7 @@ def from_user(extra: Sequence[str] = (), environ: Mapping[str, str] | None = Non
         timeout=_timeout(environ, pip),
         notes=tuple(dict.fromkeys(notes)),
     )
-    return with_extra(plain, [*extra, *configured])
+    return with_extra(plain, configured)
 
 
 def _timeout(environ: Mapping[str, str], pip: Mapping[str, list[str]]) -> float | None:

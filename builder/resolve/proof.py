@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import Requirement
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
-from builder.facts import availability
-from builder.facts.availability import Offer
+from builder.facts.availability import Files, page
 from builder.facts.tables import Facts, load
 from builder.facts.versions import canonical, key, pinned, requirement
 from builder.lock.resolve import requirements
@@ -107,17 +106,17 @@ class _Silence:
 
     def __init__(self, name: str, index: Index, pool: ThreadPoolExecutor) -> None:
         self._name, self._index, self._pool = name, index, pool
-        self._offers: dict[str, Future[Offer]] = {}
+        self._pages: dict[str, Future[Files]] = {}
 
     def ask(self, urls: Iterable[str]) -> None:
         for url in urls:
-            if url not in self._offers:
-                self._offers[url] = self._pool.submit(availability.offer, self._name, self._index, url)
+            if url not in self._pages:
+                self._pages[url] = self._pool.submit(page, self._name, self._index, url)
 
     def among(self, urls: Sequence[str]) -> str | None:
         """Why the first silent one of them does not answer; None if all do."""
         self.ask(urls)
-        return next((why for url in urls if (why := self._offers[url].result().unknown) is not None), None)
+        return next((why for url in urls if isinstance(why := self._pages[url].result(), str)), None)
 
 
 def _ask(proposal: Proposal, index: Index) -> Proof | str:

@@ -25,7 +25,7 @@ def test_nothing_configured_is_uvs_own_default() -> None:
 def test_uv_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://user:pw@main.invalid/simple/")
     monkeypatch.setenv("UV_INDEX", "https://one.invalid/simple https://two.invalid/simple")
-    settings = from_user(["https://cell.invalid/cu118/"])
+    settings = with_extra(from_user(), ["https://cell.invalid/cu118/"])
     assert settings.default == "https://user:pw@main.invalid/simple"
     assert settings.extra == (
         "https://cell.invalid/cu118",
@@ -124,7 +124,7 @@ def test_a_broken_pip_file(own_configuration: Path) -> None:
 
 def test_a_matrix_cannot_name_a_folder() -> None:
     with pytest.raises(UsageError, match="file:///srv"):
-        from_user(["file:///srv"])
+        with_extra(from_user(), ["file:///srv"])
 
 
 def test_the_default_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
