@@ -14,7 +14,7 @@ from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
 from builder.evidence.gather import Gathered, Piece
 from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
-from builder.evidence.standing import broken, denied, standing, without, without_exempt
+from builder.evidence.standing import broken, denied, standing, without_exempt
 from builder.oci.staging import Staged
 
 FAILED = "failed-verification"
@@ -81,11 +81,14 @@ def judge_all(gathered: Gathered, image: Staged, question: Question, now: dateti
     against = [word for word in standing([*verified, *heard]) if word.side == "against"]
     claiming = without_exempt(verified)  # an exemption holds even if its statement is contradicted
     taken = denied(against, {name for found in claiming for name in found.claims})
+    lost = {word.gpu_class for word in taken}
     left = [found for found in claiming if found.key not in {word.key for word in against}]
     unheard = [word for word in standing([*verified, *failures]) if word.side == "against"]
     return Weighed(
         held=tuple(_placed(row, word, against) for row, word in rows),
-        verified=tuple(without(left, {word.gpu_class for word in taken})),
+        verified=tuple(
+            replace(found, claims=tuple(name for name in found.claims if name not in lost)) for found in left
+        ),
         against=tuple(sorted(against, key=lambda word: word.when, reverse=True)),
         denied=tuple(taken),
         unheard=tuple(word for word in unheard if word not in heard),

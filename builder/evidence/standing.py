@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,14 +36,6 @@ def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list
         word
         for word in stand
         if word.side == "against" and word.verdict == "unsupported-gpu" and word.gpu_class in claims
-    ]
-
-
-def without(claiming: Sequence[JudgedReport], classes: Collection[str | None]) -> list[JudgedReport]:
-    """The judgements without claims for these classes."""
-    return [
-        replace(found, claims=tuple(name for name in found.claims if name not in classes))
-        for found in claiming
     ]
 
 

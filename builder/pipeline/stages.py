@@ -11,7 +11,7 @@ from builder.errors import CellError
 from builder.facts import Outcome as Judgement
 from builder.facts import check, summary
 from builder.facts.memory import Memory
-from builder.model import Cell, Image, Pinned, Report
+from builder.model import Cell, Image, Pinned, Report, Verdict
 from builder.pipeline.events import CellOutcome, Stage
 from builder.recipe import render
 
@@ -120,15 +120,15 @@ def verify_cell(walk: Walk, site: Site, image: Image, pinned: Pinned | None) -> 
 
 def outcome_of(report: Report) -> CellOutcome:
     """The outcome of a cell by its verdict: the image's fault fails it, the machine's does not."""
-    match report.verdict.value:
-        case "works":
-            return CellOutcome.WORKS
-        case "unverified":
-            return CellOutcome.UNVERIFIED
-        case "host" | "busy":
-            return CellOutcome.HOST
-        case _:
-            return CellOutcome.FAILED
+    return _OUTCOMES.get(report.verdict, CellOutcome.FAILED)
+
+
+_OUTCOMES = {
+    Verdict.WORKS: CellOutcome.WORKS,
+    Verdict.UNVERIFIED: CellOutcome.UNVERIFIED,
+    Verdict.HOST: CellOutcome.HOST,
+    Verdict.BUSY: CellOutcome.HOST,
+}
 
 
 def image_of(

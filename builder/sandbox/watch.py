@@ -68,27 +68,21 @@ class Limits:
         }
 
 
+@dataclass
 class Watched:
     """Reads both pipes until the program ends, or until it does too much of something."""
 
-    def __init__(
-        self,
-        process: subprocess.Popen[bytes],
-        limits: Limits,
-        cancel: threading.Event,
-        told: int,
-        written: Path | None,
-        *,
-        group: ControlGroup | None,
-    ) -> None:
-        self._process = process
-        self._limits = limits
-        self._cancel = cancel
-        self._told = told
-        """bubblewrap writes the id of the namespace's first process here."""
-        self._written = written
-        self._group = group
-        self._before = _free(written) if written else (0, 0)
+    process: subprocess.Popen[bytes]
+    limits: Limits
+    cancel: threading.Event
+    told: int
+    """The pipe to which bubblewrap writes the id of the namespace's first process."""
+    written: Path | None
+    """The folder that the program may write to."""
+    group: ControlGroup | None
+
+    def __post_init__(self) -> None:
+        self._before = _free(self.written) if self.written else (0, 0)
         self._reserve = min(_RESERVE, _available() // 2)
         self._first = 0
         self._printed = 0
@@ -101,17 +95,17 @@ class Watched:
 
     def follow(self, plan: bytes) -> None:
         """Tell it the plan, and watch it to its end."""
-        end = time.monotonic() + self._limits.seconds
-        assert self._process.stdin is not None  # noqa: S101 - all three are pipes
-        assert self._process.stdout is not None  # noqa: S101
-        assert self._process.stderr is not None  # noqa: S101
+        end = time.monotonic() + self.limits.seconds
+        assert self.process.stdin is not None  # noqa: S101 - all three are pipes
+        assert self.process.stdout is not None  # noqa: S101
+        assert self.process.stderr is not None  # noqa: S101
         with contextlib.suppress(BrokenPipeError):  # it failed at once, and says of what
-            self._process.stdin.write(plan)
-            self._process.stdin.close()
+            self.process.stdin.write(plan)
+            self.process.stdin.close()
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ, self._take)
-            selector.register(self._process.stderr, selectors.EVENT_READ, self._hear)
-            while self._process.poll() is None or selector.get_map():
+            selector.register(self.process.stdout, selectors.EVENT_READ, self._take)
+            selector.register(self.process.stderr, selectors.EVENT_READ, self._hear)
+            while self.process.poll() is None or selector.get_map():
                 ready = selector.select(_POLL) if selector.get_map() else ()
                 for key, _ in ready:
                     piece = os.read(key.fd, _PIECE)
@@ -126,10 +120,10 @@ class Watched:
                     time.sleep(_POLL)
 
     def _too_much(self, end: float) -> str | None:
-        limits, now = self._limits, time.monotonic()
+        limits, now = self.limits, time.monotonic()
         if now > end:
             return f"was not done after {limits.seconds} s"
-        if self._cancel.is_set():
+        if self.cancel.is_set():
             return "was cancelled"
         if self._printed > limits.output:
             return f"printed more than {limits.output >> 20} MiB"
@@ -141,17 +135,17 @@ class Watched:
         return None
 
     def _looked_at(self) -> str | None:
-        limits, processes = self._limits, list(self._processes())
+        limits, processes = self.limits, list(self._processes())
         if len(processes) > limits.processes:
             return f"started more than {limits.processes} processes"
         if self.full() or _memory(processes, limits.total) > limits.total:
             return f"took more than {limits.total >> 20} MiB of memory"
         if _available() < self._reserve:
             return f"left this machine less than {self._reserve >> 20} MiB of memory"
-        return None if self._written is None else self._wrote_too_much(self._written)
+        return None if self.written is None else self._wrote_too_much(self.written)
 
     def _wrote_too_much(self, folder: Path) -> str | None:
-        limits, before, now = self._limits, self._before, _free(folder)
+        limits, before, now = self.limits, self._before, _free(folder)
         if before[0] - now[0] > limits.disk or before[1] - now[1] > limits.files:
             size, files = _size(folder)
             if size > limits.disk:
@@ -163,14 +157,14 @@ class Watched:
 
     def full(self) -> bool:
         """Whether the kernel has ended one of them for want of memory, if it bounds their sum."""
-        return self._group is not None and self._group.full()
+        return self.group is not None and self.group.full()
 
     def _processes(self) -> Iterator[Path]:
         """The folders in ``/proc`` of the namespace's processes; none before it is made and after its end."""
         if not self._first:
             with contextlib.suppress(BlockingIOError, ValueError, KeyError):
-                os.set_blocking(self._told, False)
-                self._first = json.loads(os.read(self._told, _PIECE))["child-pid"]
+                os.set_blocking(self.told, False)
+                self._first = json.loads(os.read(self.told, _PIECE))["child-pid"]
         try:
             ours = Path(f"/proc/{self._first}/ns/pid").stat().st_ino if self._first else 0
         except OSError:
