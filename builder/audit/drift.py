@@ -1,26 +1,21 @@
 """Changes since an image was verified: its base, releases of cuDNN, known-bad combinations, time."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
 from builder.errors import ImageMissingError, RegistryError, UsageError
 from builder.evidence.contents import python_packages
+from builder.evidence.judgement import JudgedReport
 from builder.evidence.verification import timestamp
 from builder.facts.finding import Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs
+from builder.facts.tables import Facts
 from builder.facts.versions import agree, at_least, key, short
 from builder.oci import spec as oci
-
-if TYPE_CHECKING:
-    from builder.evidence.judgement import JudgedReport
-    from builder.facts.tables import Facts
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
+from builder.oci.registry import Registry
+from builder.oci.staging import Staged
 
 OLD = timedelta(days=90)
 """The age from which a verification gets a remark; the user may set a stricter limit."""

@@ -5,13 +5,10 @@ verification of this very content holds; missing, unreadable, contradicted or un
 yes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from builder.audit import drift, machine
 from builder.audit.finding import AuditFinding, AuditOutcome, Question, fails, mind, passes
@@ -20,16 +17,14 @@ from builder.documents import parse_object
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.gather import Gathered, Refused, check_signatures, gather
+from builder.evidence.judgement import JudgedReport
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.facts import BaseTruth
 from builder.facts.tables import load
 from builder.oci import spec as oci
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import Staged, read_image
-
-if TYPE_CHECKING:
-    from builder.evidence.judgement import JudgedReport
-    from builder.oci.registry import Registry
 
 PLATFORM = "linux/amd64"
 

@@ -1,15 +1,10 @@
 """A publication as text and as test cases for CI: one result per cell."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from builder.console.job import Case, CaseStatus
 from builder.console.terminal import Terminal, counted
-
-if TYPE_CHECKING:
-    from builder.publish.publication import Publication
+from builder.publish.publication import Publication
 
 _WORDS = {
     "published": "published",

@@ -3,15 +3,13 @@
 A node gets matrix and lock in its batch script; ``rtbuild build --engine none --push`` builds one cell there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from builder.dispatch import slurm
+from builder.dispatch.fleet import BuildLane, Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.plan import BUILD, Task, TaskVerdict
 from builder.dispatch.run import RenderedCell, Say, not_under_way, staged_images, try_push
@@ -20,13 +18,10 @@ from builder.image.base import rootfs_key
 from builder.image.stack import groups_of, layer_keys_of, python_key
 from builder.lock.file import lock_path
 from builder.model import Pinned, RootfsBase
+from builder.oci.registry import Registry
 
-if TYPE_CHECKING:
-    from builder.dispatch.fleet import BuildLane, Fleet
-    from builder.oci.registry import Registry
-
-    Files = Mapping[str, tuple[str, str]]
-    """The texts of matrix and lock by the matrix's name."""
+Files = Mapping[str, tuple[str, str]]
+"""The texts of matrix and lock by the matrix's name."""
 
 _LARGEST = 4_000_000
 """Bytes of a batch script: Slurm's ``max_script_size`` is 4 MiB by default."""

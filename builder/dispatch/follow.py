@@ -3,18 +3,14 @@
 Nothing is kept but in registry and scheduler: a dispatcher that was killed and started again goes on there.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from builder.dispatch.client import Scheduled, full, silent
+from builder.dispatch.plan import Task, TaskVerdict
 from builder.errors import RegistryError, RtbuildError, SchedulerError
-
-if TYPE_CHECKING:
-    from builder.dispatch.plan import Task, TaskVerdict
 
 State = Literal["verdict", "waiting", "lost"]
 

@@ -5,22 +5,18 @@ A pod prints the probe's JSON, and whoever dispatched reads it from the pod's lo
 the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/job-v1/
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from builder.dispatch.client import Scheduled, SchedulerClient, why
+from builder.dispatch.fleet import Fleet, Lane
 from builder.dispatch.plan import Task
 from builder.documents import parse_object, shown
 from builder.errors import SchedulerError
-
-if TYPE_CHECKING:
-    from builder.dispatch.fleet import Fleet, Lane
 
 PREFIX = "rtbuild-"
 LABEL = "app.kubernetes.io/managed-by"

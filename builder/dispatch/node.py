@@ -4,8 +4,6 @@ A node of a cluster has neither the matrix nor the lock: the image itself says w
 gate compares with the lock later.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -19,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from builder.dispatch.plan import conclusive
 from builder.errors import (
@@ -34,13 +32,11 @@ from builder.evidence.cosign import Cosign, Signer
 from builder.evidence.signatures import People
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
+from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, Staged, read_image
 from builder.verify.document import EXIT_CODES, parse, printed_report
 from builder.verify.entry import SealedReport, key_of, read_entry, seal
 from builder.verify.verify import PROBE_FAILED
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
 
 Tool = Literal["docker", "podman", "apptainer"]
 _TOOLS: tuple[Tool, ...] = ("docker", "podman", "apptainer")

@@ -1,20 +1,15 @@
 """Tasks, and the reports that are verdicts on them. Pure functions: the same in, the same out."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from builder.evidence.verification import no_proof
 from builder.facts.gpus import class_of
 from builder.oci.staging import staged_reference
 from builder.verify.document import parse
-
-if TYPE_CHECKING:
-    from builder.verify.entry import SealedReport
+from builder.verify.entry import SealedReport
 
 BUILD = "build"
 """The column of tasks that build an image."""

@@ -1,37 +1,32 @@
 """From matrices to submitted tasks, and from the scheduler's logs back to the registry."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from builder import __version__
 from builder.dispatch import kubernetes, slurm
+from builder.dispatch.client import Scheduled
+from builder.dispatch.fleet import Fleet
 from builder.dispatch.follow import Work
 from builder.dispatch.node import report_on, reports_beside, wrong_card
 from builder.dispatch.plan import CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
 from builder.evidence.cosign import Signer
+from builder.evidence.signatures import People
 from builder.evidence.travel import share
 from builder.matrix.selection import matches
 from builder.model import Cell, Matrix, Pinned
+from builder.oci.registry import Registry
 from builder.oci.staging import Staged, find_staged, repository_of
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.recipe import render
+from builder.recipe.values import Recipe
 from builder.verify.document import EXIT_CODES, parse
-
-if TYPE_CHECKING:
-    from builder.dispatch.client import Scheduled
-    from builder.dispatch.fleet import Fleet
-    from builder.evidence.signatures import People
-    from builder.oci.registry import Registry
-    from builder.recipe.values import Recipe
 
 Say = Callable[[str], None]
 

@@ -5,21 +5,16 @@ each task by its key, by which a second dispatcher finds that a task is under wa
 Options: https://slurm.schedmd.com/sbatch.html
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from builder.dispatch.client import Scheduled, SchedulerClient, full, why
+from builder.dispatch.fleet import Fleet, Resources
 from builder.dispatch.plan import Task
 from builder.documents import shown
 from builder.errors import SchedulerError
-
-if TYPE_CHECKING:
-    from builder.dispatch.fleet import Fleet, Resources
 
 PREFIX = "rtbuild-"
 _TASK = re.compile(r"^  '(?P<key>[0-9a-f]{20}) [^']+'$", re.MULTILINE)

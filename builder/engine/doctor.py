@@ -1,22 +1,18 @@
 """Checks of this machine, each with its remedy. Looks, and changes nothing."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from uv import find_uv_bin
 
+from builder.engine.engine import Engine
+from builder.engine.facts import EngineFacts, GpuFacts
 from builder.errors import MissingToolError, RtbuildError
 from builder.sandbox import require
 from builder.sandbox.group import control_group
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.engine.facts import EngineFacts, GpuFacts
 
 Outcome = Literal["passed", "failed", "not_run"]
 

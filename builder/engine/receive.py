@@ -5,8 +5,6 @@ for them in its own store. Which blobs those are is known of images whose manife
 engine before: a manifest's digest is the image's id there. A graphdriver takes whole archives only.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -20,18 +18,15 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.engine.build import hint_for
+from builder.engine.images import ImageStore
 from builder.errors import CellError, CommandError
 from builder.files import write_whole
 from builder.image.compose import ComposedImage, archive_parts
 from builder.layers.types import Layer
 from builder.temporary import locked, try_lock
-
-if TYPE_CHECKING:
-    from builder.engine.images import ImageStore
 
 ArchiveParts = Iterable[tuple[str, bytes | Path]]
 """Files by their paths in an archive."""

@@ -1,14 +1,12 @@
 """Evidence is made, checked against the image, attached to it in the registry, and signed."""
 
-from __future__ import annotations
-
 import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.errors import EvidenceError
 from builder.evidence.contents import read_system
@@ -27,12 +25,10 @@ from builder.evidence.statement import (
 )
 from builder.evidence.verification import EXTENSION, predicate_of
 from builder.oci.referrers import Artifact, Attachment, Descriptor, attach, keep_in_tag
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-    from builder.verify.entry import SealedReport
+from builder.oci.staging import Staged
+from builder.verify.entry import SealedReport
 
 _SIGNING_ROUNDS = 4
 KINDS: Mapping[str, Kind] = {TEST_RESULT: "verification", CYCLONEDX: "sbom", PROVENANCE: "provenance"}

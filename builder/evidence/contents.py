@@ -1,23 +1,19 @@
 """The packages of an image: dpkg's list out of its layers, Python's list out of a report."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from builder.errors import CellError, EvidenceError
 from builder.layers.untar import open_layer
 from builder.model import DebianPackage
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
+from builder.oci.staging import Staged
 
 STATUS = "var/lib/dpkg/status"
 _HIDDEN = frozenset({"var/lib/dpkg/.wh.status", "var/lib/.wh.dpkg", "var/.wh.lib", ".wh.var"})

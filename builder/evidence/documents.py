@@ -1,14 +1,11 @@
 """The input of the evidence, and the record of an attached piece."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from builder.recipe.values import Recipe
-    from builder.verify.entry import SealedReport
+from builder.recipe.values import Recipe
+from builder.verify.entry import SealedReport
 
 Kind = Literal["verification", "sbom", "provenance"]
 

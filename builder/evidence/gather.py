@@ -5,19 +5,14 @@ The reader of the result has to consider that a registry can withhold evidence, 
 access can attach unsigned evidence.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, ImageMissingError, RegistryError
+from builder.evidence.cosign import Cosign, Verifier
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_statement
 from builder.oci.referrers import Descriptor, Kept, referrers, tag_of
-
-if TYPE_CHECKING:
-    from builder.evidence.cosign import Cosign, Verifier
-    from builder.oci.registry import Registry
-    from builder.oci.spec import Reference
+from builder.oci.registry import Registry
+from builder.oci.spec import Reference
 
 MOST = 256
 """Greatest number of statements that are read, from the end of the list."""

@@ -5,16 +5,15 @@ GPU and the driver that it names, and only if it proves a convolution. A stateme
 the report inside agrees.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from builder.digests import canonical_json
 from builder.errors import EvidenceError
 from builder.evidence.refusal import Refusal
+from builder.evidence.signatures import People
 from builder.evidence.verification import (
     TestResult,
     about_another,
@@ -25,13 +24,10 @@ from builder.evidence.verification import (
     timestamp,
 )
 from builder.facts.gpus import class_of
+from builder.oci.staging import Staged
 from builder.verify.document import ProbeDocument, parse
 from builder.verify.entry import AGAINST_IMAGE, ReportKey, SealedReport, key_of
 from builder.verify.expectation import Expectation, compare
-
-if TYPE_CHECKING:
-    from builder.evidence.signatures import People
-    from builder.oci.staging import Staged
 
 CLOCKS = timedelta(minutes=10)
 """The most that the clock of a verifying machine may be ahead of this one's."""

@@ -5,25 +5,21 @@ proven to be built from its lock by the signature of a named builder, or if this
 from the lock: docs/threat-model.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from builder.digests import canonical_json
 from builder.errors import RegistryError
 from builder.evidence.cosign import Cosign, Signer
+from builder.evidence.made import MadeImages
 from builder.evidence.refusal import Refusal
 from builder.evidence.signatures import SIGNATURE, People, signature_in
 from builder.model import RootfsBase
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
-
-if TYPE_CHECKING:
-    from builder.evidence.made import MadeImages
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-    from builder.recipe.values import Recipe
+from builder.oci.staging import Staged
+from builder.recipe.values import Recipe
 
 BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
 _MOST = 16

@@ -1,14 +1,10 @@
 """Selects the judgements about one image that stand; docs/publish.md describes the rule."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from builder.evidence.judgement import JudgedReport
-    from builder.verify.entry import ReportKey
+from builder.evidence.judgement import JudgedReport
+from builder.verify.entry import ReportKey
 
 
 def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:

@@ -4,21 +4,16 @@ A report is an OCI artifact, one for each GPU, driver and time. Anyone with writ
 repository can attach one, so the publisher can demand signatures.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from builder.errors import CellError, RegistryError
 from builder.evidence.signatures import SIGNATURE, signature_in
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
+from builder.oci.staging import Staged
 from builder.verify.entry import Damaged, SealedReport, read_entry
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
 
 REPORT_TYPE = "application/vnd.rtbuild.report.v1+json"
 _MOST_SIGNATURES = 128

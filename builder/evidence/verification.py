@@ -5,23 +5,19 @@ and tests, but no hardware; GPU, driver and time are in the extension field ``rt
 probe's whole report, so that readers need not believe a summary.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from builder.digests import canonical_json
 from builder.errors import CellError, EvidenceError
 from builder.facts.gpus import class_of
+from builder.oci.staging import Staged
 from builder.verify.document import ProbeDocument, parse
-
-if TYPE_CHECKING:
-    from builder.oci.staging import Staged
-    from builder.verify.entry import SealedReport
+from builder.verify.entry import SealedReport
 
 EXTENSION = "rtbuildVerification"
 CONVOLUTIONS = frozenset({"C07", "F05"})

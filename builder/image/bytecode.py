@@ -6,26 +6,21 @@ script and the interpreter, which is what they are looked up by here. What sever
 none, is compiled together, and looked up in the same way.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.digests import digest_of
+from builder.image.scratch import Scratch
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
+from builder.layers.store import LayerStore, Lease
 from builder.layers.tar import MTIME
+from builder.recipe.values import RecipeStep
 from builder.wheels.excerpt import is_source
 from builder.wheels.wheel import SITE
-
-if TYPE_CHECKING:
-    from builder.image.scratch import Scratch
-    from builder.layers.store import LayerStore, Lease
-    from builder.recipe.values import RecipeStep
 
 FOLDER = "bytecode"
 """The template's name of the layer."""

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from builder.digests import digest_of
 from builder.errors import CellError
@@ -23,18 +23,16 @@ from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sourc
 from builder.image.config import environment_of
 from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
+from builder.image.stack import Elsewhere, Plan
 from builder.layers.codec import codec
 from builder.layers.memory import MemoryFullError, workplace
+from builder.layers.pack import Pack
 from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
+from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 from builder.sandbox import environment, require, run_script
 from builder.temporary import disk_errors
 from builder.wheels.excerpt import excerpt_of, is_library
-
-if TYPE_CHECKING:
-    from builder.image.stack import Elsewhere, Plan
-    from builder.layers.pack import Pack
-    from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 
 _FORMAT = 1
 """To be raised when the same steps over the same layers leave another tar stream."""

@@ -1,7 +1,5 @@
 """The layers of a plan that nobody has, made while the files that they are made of still arrive."""
 
-from __future__ import annotations
-
 import heapq
 import threading
 from collections.abc import Callable, Sequence
@@ -9,7 +7,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from builder.digests import canonical_json
 from builder.errors import CancelledError
@@ -18,6 +16,7 @@ from builder.image.stack import Group, Known, Plan, as_listed, layer_keys_of, py
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 from builder.model import RootfsBase, Wheel
+from builder.oci.registry import Registry
 from builder.recipe.render import pip_of
 from builder.wheels import scripts
 from builder.wheels.archive import Archive
@@ -25,9 +24,6 @@ from builder.wheels.convert import InstalledWheel, write_layer
 from builder.wheels.excerpt import Excerpt, keep_excerpt
 from builder.wheels.fits import check_python
 from builder.wheels.wheel import tree
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
 
 
 @dataclass(kw_only=True)

@@ -4,8 +4,6 @@ Laid out in memory if there is room (:mod:`builder.layers.memory`). Files of the
 left out: zones, documentation, the package manager's lists, two files of three in a small Debian.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -13,14 +11,11 @@ import shutil
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.documents import shown
 from builder.errors import CancelledError, CellError
+from builder.layers.pack import Content
 from builder.layers.untar import TarEntry, TarReader, open_layer
-
-if TYPE_CHECKING:
-    from builder.layers.pack import Content
 
 _UNREAD = re.compile(r"(usr/share|usr/include|var/lib/dpkg|var/cache)/")
 _MACHINE = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EIO, errno.EROFS, errno.EMFILE)

@@ -3,8 +3,6 @@
 Everything is named by its content: an interrupted copy continues, and a complete one sends nothing.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import threading
@@ -12,17 +10,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.digests import sha256_of
 from builder.errors import RegistryError
+from builder.oci.registry import Registry
+from builder.oci.staging import Staged
 
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
-    from builder.oci.staging import Staged
-
-    Advance = Callable[[str, int], None]
-    """Told of each blob that is in place: ``there``, ``mounted`` or ``sent``, and its size in bytes."""
+Advance = Callable[[str, int], None]
+"""Told of each blob that is in place: ``there``, ``mounted`` or ``sent``, and its size in bytes."""
 
 
 _AT_A_TIME = 4

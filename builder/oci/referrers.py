@@ -7,8 +7,6 @@ https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-re
 other: each reads the tag again after writing, and writes once more if its entry got lost.
 """
 
-from __future__ import annotations
-
 import functools
 import random
 import re
@@ -17,20 +15,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
+
+import requests
 
 from builder.digests import canonical_json, sha256_of
 from builder.documents import MalformedError, parse_object
 from builder.errors import RegistryError
 from builder.oci import answers
 from builder.oci import spec as oci
+from builder.oci.registry import Registry
 from builder.oci.spec import Reference, place_of
-
-if TYPE_CHECKING:
-    import requests
-
-    from builder.oci.registry import Registry
 
 EMPTY = "application/vnd.oci.empty.v1+json"
 """https://github.com/opencontainers/image-spec/blob/main/manifest.md#guidance-for-an-empty-descriptor"""

@@ -4,19 +4,14 @@ On a registry's base the versions are what the distribution's archives hold on t
 fixes them. The build leaves a list in the image; this reads it there, and names what is another than it was.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from builder.engine.engine import Engine
 from builder.errors import CellError
 from builder.files import write_whole
 from builder.model import Cell, DebianPackage, Image
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
 
 LIST = "/usr/local/share/rtbuild/apt.txt"
 """A line for each package: name, version, architecture."""

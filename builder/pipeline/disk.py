@@ -1,21 +1,16 @@
 """Checks the room on the disk for images to be built, by their lock, before the first byte is fetched."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.errors import MissingToolError
 from builder.image.sizes import BASE_UNPACKED, DEB_UNPACKED, UNPACKED
 from builder.image.stack import ready_wheels
 from builder.index.client import cache_path
 from builder.model import Pinned, RegistryBase
-
-if TYPE_CHECKING:
-    from builder.pipeline.site import Site
+from builder.pipeline.site import Site
 
 RECOMPRESSED = 1.1
 """Bytes of a zstd layer for each byte of its wheel, measured on the same."""

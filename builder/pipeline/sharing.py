@@ -1,26 +1,22 @@
 """Ready-made layers in a registry: found by what they are made of, fetched if needed, left for others."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.digests import sha256_of
 from builder.errors import ImageMissingError, RegistryError
 from builder.evidence.cosign import Cosign, Signer, Verifier
 from builder.layers import shared
+from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.types import Layer
+from builder.oci.registry import Registry
 from builder.oci.spec import MANIFEST
-
-if TYPE_CHECKING:
-    from builder.layers.store import LayerStore, Lease, Record
-    from builder.layers.types import Layer
-    from builder.oci.registry import Registry
-    from builder.pipeline.schedule import Walk
+from builder.pipeline.schedule import Walk
 
 _CONNECTIONS = 4
 """Layers that are downloaded at a time."""

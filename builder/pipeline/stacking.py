@@ -1,22 +1,17 @@
 """Fetches the files of a build: wheels, the base, a standalone Python."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.facts.tables import load
 from builder.image.rootfs import cached_rootfs
 from builder.lock.resolve import system_of
 from builder.model import Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 from builder.pipeline.events import Stage
-
-if TYPE_CHECKING:
-    from builder.pipeline.schedule import Walk
-    from builder.pipeline.site import Site
-    from builder.recipe.values import Recipe
+from builder.pipeline.schedule import Walk
+from builder.pipeline.site import Site
+from builder.recipe.values import Recipe
 
 
 def fetch_blobs(walk: Walk, site: Site, recipe: Recipe, wheels: tuple[Wheel, ...]) -> dict[str, Path]:

@@ -1,9 +1,6 @@
 """Verification of another machine's image: pulled from a staging repository by digest, reported there."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
+from builder.engine.engine import Engine
 from builder.errors import CellError, ImageMissingError, RegistryError
 from builder.evidence.origin import origin_of
 from builder.evidence.travel import share
@@ -11,12 +8,9 @@ from builder.model import Image, Report
 from builder.oci.staging import Staged, find_staged, staged_reference
 from builder.pipeline import stages
 from builder.pipeline.events import CellResult, Stage
+from builder.pipeline.schedule import Walk
+from builder.pipeline.site import Site
 from builder.verify.entry import SealedReport
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
-    from builder.pipeline.schedule import Walk
-    from builder.pipeline.site import Site
 
 
 def verify_staged(walk: Walk, site: Site, repository: str) -> CellResult:

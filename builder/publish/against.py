@@ -6,35 +6,30 @@ applies to the digest that is staged now, to those that the cell's moving tags n
 in the results folder name.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence.attach import attach_failures, failure_statement
+from builder.evidence.cosign import Signer
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
+from builder.evidence.signatures import People
 from builder.evidence.standing import denied, standing, without_exempt
+from builder.evidence.statement import Statement
 from builder.evidence.travel import shared
 from builder.model import Cell
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, Staged, read_image
 from builder.publish.gate import decide
 from builder.publish.publication import Failing, Publication
 from builder.verify.entry import AGAINST_IMAGE, Damaged, SealedReport
 
-if TYPE_CHECKING:
-    from builder.evidence.cosign import Signer
-    from builder.evidence.signatures import People
-    from builder.evidence.statement import Statement
-    from builder.oci.registry import Registry
-
-    Warn = Callable[[str], None]
+Warn = Callable[[str], None]
 
 
 def public_failures(registry: Registry, target: str, image: Staged) -> tuple[JudgedReport, ...]:

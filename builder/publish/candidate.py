@@ -1,22 +1,17 @@
 """The staged image of a cell, found by the inputs that it was built from."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from builder.evidence.judgement import CLOCKS
+from builder.evidence.made import MadeImages
 from builder.evidence.origin import ImageOrigin, origin_of
 from builder.evidence.refusal import Refusal
+from builder.evidence.signatures import People
 from builder.model import Cell
+from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, Staged, find_staged, staged_tag
-
-if TYPE_CHECKING:
-    from builder.evidence.made import MadeImages
-    from builder.evidence.signatures import People
-    from builder.oci.registry import Registry
-    from builder.recipe.values import Recipe
+from builder.recipe.values import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

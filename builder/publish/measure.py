@@ -1,12 +1,9 @@
 """The versions measured in a finished image, and the tags made of them, whatever the matrix says."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -15,10 +12,8 @@ from builder.errors import CellError
 from builder.evidence.contents import python_packages
 from builder.model import Cell
 from builder.recipe.expect import first_parts
+from builder.verify.document import ProbeDocument
 from builder.verify.expectation import family
-
-if TYPE_CHECKING:
-    from builder.verify.document import ProbeDocument
 
 LONGEST = 128
 """A tag's limit, in characters:

@@ -1,30 +1,26 @@
 """The order for a publication, the state of each cell in it, and the versioned JSON document of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from builder import resources
 from builder.errors import CellError
+from builder.evidence.cosign import Signer
+from builder.evidence.documents import Attached
+from builder.evidence.judgement import JudgedReport
+from builder.evidence.refusal import Refusal
+from builder.evidence.signatures import People
 from builder.model import Cell
+from builder.oci.copying import Tally
+from builder.oci.staging import Staged
 from builder.pipeline.record import error_document, heading
-
-if TYPE_CHECKING:
-    from builder.evidence.cosign import Signer
-    from builder.evidence.documents import Attached
-    from builder.evidence.judgement import JudgedReport
-    from builder.evidence.refusal import Refusal
-    from builder.evidence.signatures import People
-    from builder.oci.copying import Tally
-    from builder.oci.staging import Staged
-    from builder.publish.candidate import Found
-    from builder.publish.gate import Decision
-    from builder.publish.tags import TagStep
-    from builder.verify.entry import SealedReport
+from builder.publish.candidate import Found
+from builder.publish.gate import Decision
+from builder.publish.tags import TagStep
+from builder.verify.entry import SealedReport
 
 State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
 

@@ -1,18 +1,14 @@
 """The tags of a published image: their names, their current targets, and whether they may move."""
 
-from __future__ import annotations
-
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from builder.evidence.refusal import Refusal
 from builder.model import Cell
+from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look
 from builder.publish.measure import Measured, immutable_tag, tag_of
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
 
 TagKind = Literal["immutable", "measured", "cell", "alias"]
 

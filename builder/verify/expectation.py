@@ -1,21 +1,17 @@
 """The versions asked of an image, and their differences to those that the probe measured."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from builder.model import Difference, Pinned
 from builder.recipe.expect import expectation, first_parts
-
-if TYPE_CHECKING:
-    from builder.verify.document import ProbeDocument
+from builder.verify.document import ProbeDocument
 
 _PROBED = frozenset({"cupy", "jax", "onnxruntime", "paddle", "tensorflow", "torch"})
 """The frameworks that the probe reports whenever they are installed."""

@@ -1,22 +1,18 @@
 """Wheels → one layer, in one pass: inflate, check against ``RECORD``, lay out as tar, compress, hash."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from builder.layers import tar
 from builder.layers.blob import BlobWriter, Written
+from builder.layers.types import Compression
+from builder.wheels.archive import Archive
+from builder.wheels.excerpt import Excerpt
 from builder.wheels.fits import Listing, refuse_collisions
 from builder.wheels.wheel import File, Tree, parents
-
-if TYPE_CHECKING:
-    from builder.layers.types import Compression
-    from builder.wheels.archive import Archive
-    from builder.wheels.excerpt import Excerpt
 
 LAYOUT = 1
 """Version of the form of a wheel's layer. Goes up with every change to the bytes of a tar stream, and is

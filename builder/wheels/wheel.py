@@ -4,8 +4,6 @@ Paths, modes, scripts and the rewritten ``RECORD`` are those of ``pip install --
 prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a test compares the two trees.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import email.parser
@@ -15,17 +13,14 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
 from builder.documents import shown
 from builder.model import Wheel
 from builder.recipe.slim import left_out
+from builder.wheels.archive import Archive, Member
 from builder.wheels.scripts import EntryPointError, Style, entry_points, scripts
-
-if TYPE_CHECKING:
-    from builder.wheels.archive import Archive, Member
 
 PREFIX = "opt/runtime"
 SITE = f"{PREFIX}/lib/python/site-packages"
