@@ -103,8 +103,7 @@ class Debian:
 
         ``progress`` is called from one thread at a time with the bytes that arrived since its last call.
 
-        Raises:
-            PackageIndexError: the mirror no longer has a package, or what arrived has another sha256.
+        Raises PackageIndexError if the mirror no longer has a package, or what arrived has another sha256.
         """
         ordered = list(debs)
         where = cache or self.cache
@@ -191,8 +190,7 @@ class Debian:
 def archives_of(environ: Mapping[str, str], host: Callable[[], Sequence[HostSource]]) -> dict[Archive, str]:
     """The roots of Debian's two archives: from the variables, else from the host's sources.
 
-    Raises:
-        MissingToolError: neither names one; the message says which variable to set.
+    Raises MissingToolError if neither names one; the message says which variable to set.
     """
     found: dict[Archive, str] = {
         archive: environ[name].rstrip("/") for archive, name in VARIABLES.items() if environ.get(name)

@@ -56,8 +56,7 @@ class Gathered:
 def gather(registry: Registry, image: Reference) -> Gathered:
     """The statements that are attached to an image, which is named by digest.
 
-    Raises:
-        RegistryError: the registry does not list the attached documents.
+    Raises RegistryError if the registry does not list the attached documents.
     """
     listing = referrers(registry, image)
     pieces: list[Piece] = []

@@ -12,18 +12,25 @@ from typing import Any, Self
 from builder.digests import canonical_json
 from builder.errors import CancelledError
 from builder.image.base import refuse_hidden, registry_layers, rootfs_base, rootfs_key, tar_layer
-from builder.image.stack import Group, Known, Plan, as_listed, layer_keys_of, python_key, python_title
+from builder.image.stack import (
+    Group,
+    Known,
+    Plan,
+    as_listed,
+    installed,
+    layer_keys_of,
+    python_key,
+    python_title,
+    title_of,
+)
 from builder.layers.store import Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 from builder.model import RootfsBase, Wheel
 from builder.oci.registry import Registry
-from builder.recipe.render import pip_of
-from builder.wheels import scripts
 from builder.wheels.archive import Archive
 from builder.wheels.convert import InstalledWheel, write_layer
 from builder.wheels.excerpt import Excerpt, keep_excerpt
 from builder.wheels.fits import check_python
-from builder.wheels.wheel import tree
 
 
 @dataclass(kw_only=True)
@@ -185,18 +192,13 @@ class MissingLayers:
         self._tell_lowest()
 
     def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
-        pinned = self.given.pinned
         archive = files.enter_context(Archive(self._paths[wheel.sha256]))
-        style = scripts.style(pip_of(pinned).version)
-        cell = pinned.cell
-        installed = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
-        return InstalledWheel(archive=archive, tree=installed)
+        return InstalledWheel(archive=archive, tree=installed(archive, wheel, self.given.pinned))
 
     def _make(self, sources: Sequence[InstalledWheel], target: Path, excerpt: Excerpt) -> Record:
         pinned = self.given.pinned
         compression = pinned.cell.options.compression
-        first = sources[0].tree.wheel
-        title = f"{first.name} {first.version}" if len(sources) == 1 else f"{len(sources)} small wheels"
+        title = title_of(tuple(source.tree.wheel for source in sources))
         total = sum(source.tree.size for source in sources)
         with target.open("wb") as blob:
             written, listing = write_layer(

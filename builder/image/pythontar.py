@@ -90,8 +90,7 @@ class PythonTree:
 def read_python(archive: Path, *, file: str, version: str, platform: str) -> PythonTree:
     """Look into the archive ``file`` of CPython ``version`` for ``platform``; none of it is run.
 
-    Raises:
-        CellError: it is no such archive, leads out of its folder, or holds something else.
+    Raises CellError if it is no such archive, leads out of its folder, or holds something else.
     """
     kept = _read(archive, file)
     _check(kept, version, platform, file)

@@ -7,13 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from builder.image.stack import Known, plan, python_title
+from builder.image.stack import Known, installed, plan, python_title, title_of
 from builder.layers.store import LayerStore
 from builder.model import Pinned, RegistryBase, Wheel
-from builder.recipe.render import pip_of
-from builder.wheels import scripts
 from builder.wheels.archive import Archive, Member
-from builder.wheels.wheel import tree
 
 UNPACKED = 2.0
 """Bytes unpacked for each byte of a wheel that is not at hand: measured on TensorFlow 2.8.4 with CUDA 11."""
@@ -110,7 +107,7 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
         packed = sum(one.compressed for one in inside)
         known = planned.known.get(group)
         layer = _layer(
-            known.record.layer.title if known else _title(group),
+            known.record.layer.title if known else title_of(group),
             known,
             unpacked=sum(one.unpacked for one in inside),
             compressed=packed,
@@ -134,10 +131,8 @@ def _package(wheel: Wheel, pinned: Pinned, path: Path, files: list[FileSize]) ->
     size = partial(PackageSize, name=wheel.name, version=wheel.version)
     if not path.is_file():
         return size(unpacked=round(wheel.size * UNPACKED), compressed=wheel.size, known=False)
-    cell = pinned.cell
-    style = scripts.style(pip_of(pinned).version)
     with Archive(path) as archive:
-        found = tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+        found = installed(archive, wheel, pinned)
     files += [FileSize(path=f"/{file.path}", size=file.size, package=wheel.name) for file in found.files]
     packed = sum(f.content.compressed if isinstance(f.content, Member) else f.size for f in found.files)
     return size(unpacked=found.size, compressed=packed, known=True)
@@ -162,10 +157,6 @@ def _layer(title: str, made: Known | None, *, unpacked: int, compressed: int, id
         made=made is not None,
         identity=identity,
     )
-
-
-def _title(group: Sequence[Wheel]) -> str:
-    return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
 
 
 def _doubled(files: Sequence[FileSize]) -> Iterator[tuple[str, tuple[str, ...]]]:

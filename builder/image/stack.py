@@ -21,8 +21,10 @@ from builder.model import Pinned, RootfsBase, Wheel
 from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
+from builder.wheels.archive import Archive
 from builder.wheels.convert import LAYOUT
 from builder.wheels.fits import check_tags, refuse_collisions
+from builder.wheels.wheel import Tree, tree
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
@@ -204,3 +206,14 @@ def layer_keys_of(wheels: Group, pinned: Pinned) -> list[str]:
     slim = f"-slim{_SLIM}" if pinned.cell.options.slim else ""
     end = f"v{LAYOUT}{slim}-{codec(pinned.cell.options.compression)}"
     return [f"{made_of}-{end}", f"{made_of}-{variant}-{end}"]
+
+
+def title_of(group: Group) -> str:
+    """The title of a layer of wheels."""
+    return f"{group[0].name} {group[0].version}" if len(group) == 1 else f"{len(group)} small wheels"
+
+
+def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
+    """The files that installing an open wheel would leave in the lock's image."""
+    cell, style = pinned.cell, scripts.style(pip_of(pinned).version)
+    return tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)

@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import requests
@@ -81,6 +82,7 @@ class _Session(requests.Session):
         return found | {"proxies": found["proxies"].copy()}
 
 
+@dataclass(kw_only=True)
 class Client:
     """One ``requests`` session a thread; sessions are not promised to be safe across threads.
 
@@ -88,39 +90,31 @@ class Client:
     ``requests``; ``SSL_CERT_FILE`` is honoured if that is unset.
     """
 
-    def __init__(
-        self,
-        *,
-        ca: str | None = None,
-        proxies: Mapping[str, str] | None = None,
-        retries: int = 4,
-        connection_retries: int | None = None,
-        backoff: float = 0.5,
-        connect_timeout: float = CONNECT_TIMEOUT,
-        read_timeout: float = READ_TIMEOUT,
-        gives_up: bool = False,
-    ) -> None:
-        """With ``gives_up`` a server that did not answer is not asked again: its failure is raised anew."""
-        self._ca = ca or os.environ.get("SSL_CERT_FILE") or None
-        self._proxies = dict(proxies or {})
-        self.retries = retries
-        self._connection_retries = retries if connection_retries is None else connection_retries
-        self.backoff = backoff
-        self._timeout = (connect_timeout, read_timeout)
+    ca: str | None = None
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    retries: int = 4
+    connection_retries: int | None = None
+    """None: as ``retries``."""
+    backoff: float = 0.5
+    connect_timeout: float = CONNECT_TIMEOUT
+    read_timeout: float = READ_TIMEOUT
+    gives_up: bool = False
+    """A server that did not answer is not asked again: its failure is raised anew."""
+
+    def __post_init__(self) -> None:
         self._local = threading.local()
-        self._gives_up = gives_up
         self._silent: dict[str, requests.RequestException] = {}
         """Servers that were given up, each with its failure."""
 
     def request(self, method: str, url: str, **options: Any) -> requests.Response:
         """One request, retried on connection errors and on 429, 500, 502, 503, 504 (idempotent methods)."""
-        options.setdefault("timeout", self._timeout)
+        options.setdefault("timeout", (self.connect_timeout, self.read_timeout))
         if failure := self.given_up(url):
             raise type(failure)(*failure.args)
         try:
             return self._session().request(method, url, **options)
         except (requests.ConnectionError, requests.Timeout) as problem:
-            if self._gives_up:
+            if self.gives_up:
                 self._silent[_server(url)] = problem
             raise
         except requests.RequestException:
@@ -147,13 +141,12 @@ class Client:
     def _new_session(self) -> requests.Session:
         session = _Session()
         session.headers["User-Agent"] = f"rtbuild/{__version__}"
-        if self._ca:
-            session.verify = self._ca
-        session.proxies.update(self._proxies)
+        if authorities := self.ca or os.environ.get("SSL_CERT_FILE"):
+            session.verify = authorities
+        session.proxies.update(self.proxies)
         session.max_redirects = _MOST_REDIRECTS
-        adapter = Adapter(
-            retries=self.retries, connection_retries=self._connection_retries, backoff=self.backoff
-        )
+        connecting = self.retries if self.connection_retries is None else self.connection_retries
+        adapter = Adapter(retries=self.retries, connection_retries=connecting, backoff=self.backoff)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         return session

@@ -36,8 +36,7 @@ class Login:
 def docker_login(host: str) -> Login | None:
     """The login that ``docker login HOST`` stored, in its file or in a credential helper; None without one.
 
-    Raises:
-        RegistryError: the configured credential helper does not work.
+    Raises RegistryError if the configured credential helper does not work.
     """
     # Late: the SDK takes longer to load than most commands that never log in have to do.
     import docker.auth
@@ -102,8 +101,7 @@ def answer(
     ``own`` is an address of the registry. Its challenge names the token service that gets the login, so that
     one is asked by TLS alone, unless the registry itself is reached without.
 
-    Raises:
-        RegistryError: the token service refused, did not answer, or is none that a login is sent to.
+    Raises RegistryError if the token service refused, did not answer, or is none that a login is sent to.
     """
     if challenge.scheme == "basic":
         return login.basic if login is not None else None

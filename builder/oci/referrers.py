@@ -126,8 +126,7 @@ def tag_of(digest: str) -> str:
 def referrers(registry: Registry, image: Reference) -> Listing:
     """List the artifacts that refer to an image, which is named by digest.
 
-    Raises:
-        RegistryError: the registry did not answer, refused, or answered with no list.
+    Raises RegistryError if the registry did not answer, refused, or answered with no list.
     """
     if image.digest is None:
         raise ValueError(f"{image} is not named by digest")
@@ -156,8 +155,7 @@ def referrers(registry: Registry, image: Reference) -> Listing:
 def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
     """Push the artifact and make sure that the image's referrers name it.
 
-    Raises:
-        RegistryError: the registry refused, or its list of referrers cannot be kept.
+    Raises RegistryError if the registry refused, or its list of referrers cannot be kept.
     """
     content = artifact.manifest(subject)
     own = Descriptor(
@@ -213,8 +211,7 @@ def _again(attempt: Callable[[], _Made]) -> _Made:
 def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tuple[Descriptor, ...]) -> None:
     """Put ``wanted`` into the index under the tag; entries of other writers stay.
 
-    Raises:
-        RegistryError: something else than an index has that tag, or others overwrote it again and again.
+    Raises RegistryError if something else than an index has that tag, or others overwrote it again and again.
     """
     tag = tag_of(subject)
     seen: dict[str, dict[str, Any]] = {}

@@ -129,8 +129,7 @@ class Registry:
     def manifest(self, reference: str | Reference) -> Manifest:
         """A manifest or index, its bytes checked against the digest.
 
-        Raises:
-            RegistryError: as :meth:`inspect`.
+        Raises as :meth:`inspect`.
         """
         name, place = self._wire.place(reference)
         response = self._ask("GET", name, place, f"manifests/{name.selector}", headers=_ACCEPT)
@@ -163,8 +162,7 @@ class Registry:
     def tags(self, repository: str) -> frozenset[str]:
         """Every tag of a repository. A registry gives them in pages; one that goes in a circle is refused.
 
-        Raises:
-            RegistryError: as :meth:`inspect`.
+        Raises as :meth:`inspect`.
         """
         name, place = self._wire.place(repository)
         found: set[str] = set()

@@ -152,8 +152,7 @@ def choose(index: object, platform: str, what: str, *, baseline: bool = False) -
     with several entries for one platform means one image here and another there. With ``baseline``, for
     images that are pulled by their own digest, the one entry without a variant is taken all the same.
 
-    Raises:
-        RegistryError: the index is malformed, has no image for that platform, or more than one.
+    Raises RegistryError if the index is malformed, has no image for that platform, or more than one.
     """
     entries = list(_entries(index, what))
     found = [entry for entry in entries if entry.platform in (platform, None)]

@@ -45,8 +45,7 @@ def render(pinned: Pinned, *, probe: bytes, version: str) -> Recipe:
     The recipe's ``inputs`` stands in the Dockerfile as a label, so it is taken over the files as they are
     with zeros in that place.
 
-    Raises:
-        CellError: a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
+    Raises CellError if a value cannot stand in a Dockerfile, or the lock lacks what a recipe needs.
     """
     pip = pip_of(pinned)
     blobs: dict[str, RootfsBase | StandalonePython | Wheel] = {pip.file: pip}

@@ -29,8 +29,7 @@ def write(recipe: Recipe, directory: Path, *, blobs: Mapping[str, Path]) -> None
     ``blobs`` says where the recipe's large files are, by their name in it; they are linked if that is
     possible, and keep their own times.
 
-    Raises:
-        UsageError: ``directory`` is there and is no recipe.
+    Raises UsageError if ``directory`` is there and is no recipe.
     """
     if missing := sorted(recipe.blobs.keys() - blobs.keys()):
         raise ValueError(f"no file is given for {', '.join(missing)}")

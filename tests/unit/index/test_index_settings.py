@@ -106,10 +106,10 @@ def test_how_long_a_server_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> Non
     assert from_user().timeout is None
     monkeypatch.setenv("PIP_DEFAULT_TIMEOUT", "180")
     assert from_user().timeout == 180
-    assert Index.from_user().client._timeout[1] == 180
+    assert Index.from_user().client.read_timeout == 180
     monkeypatch.setenv("PIP_TIMEOUT", "7")
     assert from_user().timeout == 7
-    assert Index.from_user().client._timeout[1] > 7
+    assert Index.from_user().client.read_timeout > 7
     monkeypatch.setenv("UV_HTTP_TIMEOUT", "300")
     assert from_user().timeout == 300
 
