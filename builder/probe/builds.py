@@ -66,9 +66,8 @@ class Builds(object):
         both = [name for name in wanted if name in here]
         printed = [name for name in wanted if name in self.here.printed_by]
         name = next(iter(both or printed or wanted), None)
-        return name, self.here.packages.get(name) or (
-            self.here.packages.get("jaxlib") if name == "jax" else None
-        )
+        other = self.here.packages.get("jaxlib") if name == "jax" else None
+        return name, self.here.packages.get(name) or other
 
     def _rows(self, version=None):
         name = {"onnxruntime": "onnxruntime-gpu"}.get(self.framework, self.framework)

@@ -96,11 +96,8 @@ def causes_page():
                 lines += ["", "### %s" % cause.id, "", "**%s.** %s" % (cause.title, cause.explanation), ""]
                 checks = [row.id for row in rows if cause.id in row.causes.split()]
                 checks += ["whatever loads something"] if cause.judged else []
-                lines += [
-                    "Known by: %s." % cause.proof,
-                    "",
-                    "Named by [checks](checks.md): %s." % ", ".join(checks),
-                ]
+                lines += ["Known by: %s." % cause.proof, ""]
+                lines += ["Named by [checks](checks.md): %s." % ", ".join(checks)]
                 lines += ["", "What to do: %s" % cause.remedy, "", "Source: <%s>" % cause.source]
                 lines += _texts(cause.id)
     return "\n".join(lines) + "\n"

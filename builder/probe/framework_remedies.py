@@ -84,9 +84,8 @@ class FrameworkRemedies(Builds):
     def _device_access_denied(self):
         if "Failed to initialize NVML" not in str(self.detail.get("matched")):
             return []
-        note = (
-            "until the next `systemctl daemon-reload`; --device=/dev/nvidia0 and so on in docker run keeps it"
-        )
+        note = "until the next `systemctl daemon-reload`; "
+        note += "--device=/dev/nvidia0 and so on in docker run keeps it"
         return [Command("docker", "docker restart CONTAINER", note)]
 
     def _driver_error(self):
@@ -96,10 +95,11 @@ class FrameworkRemedies(Builds):
         return [Command("shell", text, "after programs that use the card have ended")]
 
     def _out_of_memory(self):
-        variable = {
+        variables = {
             "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true",
             "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false",
-        }.get(self.framework if self.certain else None)
+        }
+        variable = variables.get(self.framework) if self.certain else None
         note = "shows who holds the memory; end that process, or restart its kernel"
         found = [Command("shell", "nvidia-smi", note)]
         if variable:

@@ -76,10 +76,8 @@ class Onnxruntime(Framework):
     def _run(self, device, dtype, case, *bias):
         inputs = [(name, case[name], case[name + "_shape"]) for name in ("x", "w")] + list(bias)
         shapes = [(name, shape) for name, _, shape in inputs]
-        model, options = (
-            conv_model(dtype, shapes, case["dy_shape"], relu=bool(bias)),
-            self.api.SessionOptions(),
-        )
+        model = conv_model(dtype, shapes, case["dy_shape"], relu=bool(bias))
+        options = self.api.SessionOptions()
         if device:
             options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         providers = [_ORT_CUDA] if device else ["CPUExecutionProvider"]

@@ -13,12 +13,7 @@ USER_PATH = []
 
 def is_standard(folder):
     """True for a folder of ``sys.path`` with Python's own modules: no site-packages, none of the user's."""
-    prefixes = {
-        sys.prefix,
-        sys.exec_prefix,
-        getattr(sys, "base_prefix", ""),
-        getattr(sys, "base_exec_prefix", ""),
-    }
+    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     versions = ("python%d.%d" % sys.version_info[:2], "python%d%d.zip" % sys.version_info[:2])
     within = any(prefix and folder.startswith(prefix.rstrip("/") + "/lib") for prefix in prefixes)
     return within and any(name in folder for name in versions) and "-packages" not in folder

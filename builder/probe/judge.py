@@ -164,12 +164,8 @@ def _by_loader(run, text):
         run.prove("sub-libraries", "confirmed", _mixed_proof(shim, loader))
         if shim is not None:
             again = run.again("preloaded")
-            record(
-                run,
-                again,
-                "preloaded",
-                "the same stage with every file of %s preloaded" % os.path.dirname(shim),
-            )
+            what = "the same stage with every file of %s preloaded" % os.path.dirname(shim)
+            record(run, again, "preloaded", what)
         return "cudnn-sublibrary-mismatch"
     return None
 

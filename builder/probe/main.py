@@ -283,6 +283,5 @@ def fall(error, trace):
     document = {"schema": 1, "probe": identity, "verdict": None, "cause": None, "summary": summary}
     document.update(fault=trace, exit_code=PROBE_FAULT)
     where = "```\ncudnn-verify %s, Python %s\n%s```" % (VERSION, sys.version.split()[0], trace)
-    say_fault(
-        json.dumps(document, sort_keys=True), "%s. Please report what follows.\n\n%s" % (summary, where)
-    )
+    text = "%s. Please report what follows.\n\n%s" % (summary, where)
+    say_fault(json.dumps(document, sort_keys=True), text)

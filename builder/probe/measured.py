@@ -45,10 +45,8 @@ class Measured(object):
 
     def _majors(self, facts):
         """CUDA's major version: of frameworks' builds, of their requirements, or of NVIDIA's other wheels."""
-        built = {
-            numbers((row.get("compiled") or {}).get("cuda"))[:1] for row in facts.get("frameworks") or ()
-        }
-        found = {major[0] for major in built if major}
+        built = [(row.get("compiled") or {}).get("cuda") for row in facts.get("frameworks") or ()]
+        found = {numbers(version)[0] for version in built if numbers(version)}
         others = [row for name, row in self.distributions.items() if not name.startswith("nvidia-")]
         for row in others if not found else ():
             wanted = [requirement(text) for text in row["requires"]]

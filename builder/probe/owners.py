@@ -110,13 +110,11 @@ def check_owners(ctx, distributions):
         text, cause, names = failure
         ctx.fails("P02", text, cause, dict(evidence, packages=names))
         return
-    note = (
-        "%d files have two owners with the same content" % len(found["shared"]) if found["shared"] else None
-    )
+    shared = len(found["shared"])
+    note = shared and "%d files have two owners with the same content" % shared
     if found["gone"]:
-        note = "missing since installation: " + ", ".join(
-            sum((rows[:3] for rows in found["gone"].values()), [])
-        )
+        note = "missing since installation: "
+        note += ", ".join(path for rows in found["gone"].values() for path in rows[:3])
     ctx.passed("P02", "%d libraries are as their packages installed them" % len(owners), evidence, note=note)
 
 
@@ -124,12 +122,8 @@ def _failure(found, evidence):
     """(text, cause, names of the packages at fault) of what is worst, or None."""
     overwritten = [row for row in found["changed"] if row["as_in"]]
     vanished = sorted(name for name in found["gone"] if name not in found["present"])
-    lost = [
-        (name, path)
-        for name in sorted(found["gone"])
-        for path in found["gone"][name]
-        if _is_needed(name, path)
-    ]
+    gone = sorted(found["gone"].items())
+    lost = [(name, path) for name, paths in gone for path in paths if _is_needed(name, path)]
     if found["denied"]:
         return "%s cannot be read by this user" % found["denied"][0], "file-access-denied", []
     if overwritten:
@@ -140,11 +134,8 @@ def _failure(found, evidence):
     if tools:
         return "%s, which its package installed, is gone" % tools[0], "ptxas-missing", []
     if vanished:
-        return (
-            "pip lists %s, but its libraries are gone" % ", ".join(vanished),
-            "package-overwritten",
-            vanished,
-        )
+        text = "pip lists %s, but its libraries are gone" % ", ".join(vanished)
+        return text, "package-overwritten", vanished
     if found["damaged"]:
         row = found["damaged"][0]
         text = "%s of %s is damaged: %s" % (row["path"], row["not_as_in"][0], row["problem"])
@@ -202,10 +193,9 @@ def wrong_hashes(owners, chosen=None, until=None):
                 continue
             right = {entry["sha256"].rstrip("=") for _, entry in owners[path]}
             if _digest(path) not in right:
-                rows.append(
-                    {"path": path, "not_as_in": [name for name, _ in owners[path]], "as_in": [], "size": size}
-                )
-                rows[-1]["problem"] = "its content is not what was installed (sha256)"
+                names = [name for name, _ in owners[path]]
+                row = {"path": path, "not_as_in": names, "as_in": [], "size": size}
+                rows.append(dict(row, problem="its content is not what was installed (sha256)"))
         except OSError:
             continue
         if until is not None and time.time() > until:

@@ -115,10 +115,8 @@ def _extras_installed(wanted, distributions):
 def check_pins(ctx, distributions):
     """P01; the fact ``unmet`` holds every pin that is missed, to explain an import that fails."""
     found = {"missed": [], "allowed": [], "absent": [], "lost": [], "unmet": []}
-    needs = {
-        name: [need for need in map(requirement, row["requires"]) if need is not None]
-        for name, row in distributions.items()
-    }
+    read = {name: map(requirement, row["requires"]) for name, row in distributions.items()}
+    needs = {name: list(filter(None, rows)) for name, rows in read.items()}
     asked = _extras_asked_for(needs)
     for name, row in sorted(distributions.items(), key=lambda pair: pair[1]["name"].lower()):
         in_use = asked.get(name) or _extras_installed(needs[name], distributions)

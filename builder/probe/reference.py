@@ -23,6 +23,8 @@ Answers are whole numbers, so a wrong tap, channel or sign makes one wrong by 1 
 below half of that, and to make it so the case is thinned out (half of x and dy and a third of w are 0).
 """
 
+from itertools import product
+
 ROUNDING = {"direct": 0.0, "fft": 0.1, "winograd": 0.45}
 """How far an answer to :func:`case` may be off, by the kind of algorithm, in FP32 (with TF32) and in FP16."""
 
@@ -53,24 +55,13 @@ def _taps(x_shape, w_shape):
     n, c, h, width = x_shape
     k, _, r, s = w_shape
     rows, columns = h + 3 - r, width + 3 - s
-    for image in range(n):
-        for out in range(k):
-            for row in range(rows):
-                for column in range(columns):
-                    y = ((image * k + out) * rows + row) * columns + column
-                    for channel in range(c):
-                        for i in range(r):
-                            above = row + i - 1
-                            if not 0 <= above < h:
-                                continue
-                            for j in range(s):
-                                left = column + j - 1
-                                if 0 <= left < width:
-                                    yield (
-                                        ((image * c + channel) * h + above) * width + left,
-                                        ((out * c + channel) * r + i) * s + j,
-                                        y,
-                                    )
+    places = product(range(n), range(k), range(rows), range(columns), range(c), range(r), range(s))
+    for image, out, row, column, channel, i, j in places:
+        above, left = row + i - 1, column + j - 1
+        if 0 <= above < h and 0 <= left < width:
+            ix = ((image * c + channel) * h + above) * width + left
+            iw = ((out * c + channel) * r + i) * s + j
+            yield ix, iw, ((image * k + out) * rows + row) * columns + column
 
 
 def bias_relu(y, bias, channels):

@@ -278,10 +278,8 @@ class Remedies(FrameworkRemedies):
             return []
         text, note = _LINK_LIBCUDA, "as root"
         if "wsl" in self.here.places:
-            text, note = (
-                "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH",
-                "WSL keeps the driver there",
-            )
+            text = "export LD_LIBRARY_PATH=/usr/lib/wsl/lib:$LD_LIBRARY_PATH"
+            note = "WSL keeps the driver there"
         elif "colab" in self.here.places:
             text = "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig"
             note = "Colab keeps the driver there"

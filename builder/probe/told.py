@@ -10,8 +10,10 @@ from .distributions import canonical
 from .versions import cuda_tuple, cudnn_tuple, dotted, numbers
 
 
-def _find(name, text):
-    return re.search(read_patterns()["told"][name], text)
+def _told(name, text):
+    """The groups of an expression's first match that hold something; {} without a match."""
+    found = re.search(read_patterns()["told"][name], text)
+    return {key: value for key, value in found.groupdict().items() if value} if found else {}
 
 
 def _find_all(name, text):
@@ -32,8 +34,7 @@ class Told(object):
     """Facts out of texts. Versions are texts; memory is in bytes; None or empty if no text says it."""
 
     def __init__(self, lines):
-        self.packages, self.cards, self.archs, self.library_path = {}, [], [], None
-        self.driver = self.driver_cuda = self.capability = self.python = None
+        self.packages, self.cards = {}, []
         self.memory_free = self.memory_total = None
         self.cudnn_here, self.cuda_majors = set(), set()
         text = "\n".join(line.text for line in lines)
@@ -49,9 +50,9 @@ class Told(object):
                 name = canonical(found.group("name"))
                 self.packages.setdefault(names.get(name, name), found.group("version").rstrip(".,;)"))
         for version in self.packages.values():
-            plus = _find("plus", version)
-            if plus:
-                self.cuda_majors.add(int(plus.group("major")) if plus.group("major") != "92" else 9)
+            major = _told("plus", version).get("major")
+            if major:
+                self.cuda_majors.add(int(major) if major != "92" else 9)
         for names in ([n for n in self.packages if "cudnn" not in n], self.packages):
             found = [re.search(r"-cu(?:da)?(\d\d)", name) for name in names]
             self.cuda_majors = self.cuda_majors or {int(match.group(1)) for match in found if match}
@@ -61,35 +62,27 @@ class Told(object):
         self.cpu_build = bool(re.search(r"\+cpu\b|tensorflow[-_]cpu", text))
 
     def _machine(self, text):
-        for found in _find_all("driver", text):
-            self.driver = self.driver or found.group("driver") or found.group("hint")
-        found = _find("driver_cuda", text)
-        if found:
-            number = found.group("number")
-            self.driver_cuda = (
-                dotted(cuda_tuple(number)) if number else found.group("cuda") or found.group("told")
-            )
+        said = [found.group("driver") or found.group("hint") for found in _find_all("driver", text)]
+        self.driver = next(iter(said), None)
+        said = _told("driver_cuda", text)
+        number = dotted(cuda_tuple(said["number"])) if "number" in said else None
+        self.driver_cuda = number or said.get("cuda") or said.get("told")
         for found in _find_all("card", text):
             card = found.group("card").strip(" -")
             if card not in self.cards and (re.search(r"\d", card) or "TITAN" in card):
                 self.cards.append(card)
-        found = _find("capability", text)
-        if found:
-            digits = found.group("cc")
-            self.capability = digits if "." in digits else "%s.%s" % (digits[:-1], digits[-1])
+        digits = _told("capability", text).get("cc")
         by_card = (capability for card in self.cards for capability in _fitting("cards", card))
-        self.capability = self.capability or next(by_card, None)
-        found = _find("archs", text)
-        self.archs = re.findall(r"\w+_\d+a?", found.group("archs")) if found else []
-        found = _find("python", text)
-        self.python = found.group("version") if found else None
-        found = _find("memory", text)
-        if found:
-            self.memory_total = int(found.group("total")) << 20
-            self.memory_free = self.memory_total - (int(found.group("used")) << 20)
-        found = _find("memory_bytes", text)
-        if found:
-            self.memory_free, self.memory_total = int(found.group("free")), int(found.group("total"))
+        self.capability = re.sub(r"^(\d+)(\d)$", r"\1.\2", digits) if digits else next(by_card, None)
+        self.archs = re.findall(r"\w+_\d+a?", _told("archs", text).get("archs", ""))
+        self.python = _told("python", text).get("version")
+        said = _told("memory", text)
+        if said:
+            self.memory_total = int(said["total"]) << 20
+            self.memory_free = self.memory_total - (int(said["used"]) << 20)
+        said = _told("memory_bytes", text)
+        if said:
+            self.memory_free, self.memory_total = int(said["free"]), int(said["total"])
 
     def _cudnn(self, text):
         for name, version in self.packages.items():
@@ -97,16 +90,14 @@ class Told(object):
                 self.cudnn_here.add(version)
         for found in _find_all("cudnn", text):
             version = found.group("version")
-            self.cudnn_here.add(
-                dotted(cudnn_tuple(version)) if len(version) > 3 and version.isdigit() else version
-            )
+            as_number = len(version) > 3 and version.isdigit()
+            self.cudnn_here.add(dotted(cudnn_tuple(version)) if as_number else version)
         for found in _find_all("debian", text):
             self.cudnn_here.add(found.group("version"))
             self.cuda_majors.add(int(found.group("cuda")))
         for found in _find_all("found", text):
             self.cudnn_here.add(found.group("version"))
-        found = _find("path", text)
-        self.library_path = found.group("value") if found else None
+        self.library_path = _told("path", text).get("value")
         self._visible(text)
         self.no_kernel_module = "/proc/driver/nvidia/version does not exist" in text
         found = re.search(r" on (/\S*) type \S+ \([^)]*\bnoexec\b", text)

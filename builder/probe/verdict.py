@@ -18,9 +18,8 @@ def decide_verdict(checks, facts, options):
     first = ([check for check in failed if not _steps_back(check)] or failed)[0]
     cause, side = CAUSES[first["cause"]], side_of(first)
     rest = [check for check in failed if check is not first]
-    decision.update(
-        verdict=VERDICT_OF_SIDE[side], cause=cause.id, side=side, remedy=cause.remedy, first=first
-    )
+    decision.update(cause=cause.id, side=side, remedy=cause.remedy, first=first)
+    decision["verdict"] = VERDICT_OF_SIDE[side]
     decision["summary"] = "%s: %s" % (cause.title, first["summary"])
     decision["commands"] = commands_here(facts, first)
     decision["consequences"] = [{key: c[key] for key in ("id", "stage", "cause", "summary")} for c in rest]
@@ -80,10 +79,9 @@ def must_convolve(checks, facts):
 
 
 def _without_failure(checks, facts, options):
-    unanswered = sorted(
-        {c["stage"] for c in checks if c["id"] == "H01" and c["outcome"] == "not_run"} & set(GROUNDWORK)
-    )
-    but = ", but the stage %s did not come to its end" % " and ".join(unanswered) if unanswered else ""
+    silent = {c["stage"] for c in checks if c["id"] == "H01" and c["outcome"] == "not_run"}
+    silent = " and ".join(sorted(silent & set(GROUNDWORK)))
+    but = ", but the stage %s did not come to its end" % silent if silent else ""
     if options.get("only"):
         return "unverified", "nothing failed, but only the stage %s was asked for" % options["only"]
     if facts.get("gpus"):
