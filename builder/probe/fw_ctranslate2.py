@@ -21,7 +21,11 @@ class Ctranslate2(Framework):
         super(Ctranslate2, self).load()
         if not hasattr(self.api, "get_cuda_device_count"):
             import ctranslate2._ext  # noqa: F401 - the package goes on without its compiled part, without a word
+        self.built = self._read_libraries()
         return self.api
+
+    def compiled(self):
+        return self.built
 
     def _libraries(self, name):
         root = os.path.dirname(os.path.dirname(self.api.__file__))
@@ -31,8 +35,8 @@ class Ctranslate2(Framework):
         libraries = self._libraries("ctranslate2")
         return bool(self.compiled()["cuda"]), {"libraries": libraries, "shim": self._libraries("cudnn")}
 
-    def compiled(self):
-        """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with."""
+    def _read_libraries(self):
+        """CUDA by the cuBLAS that it opens, cuDNN by the shim that it is linked with: 60 MB are read once."""
         found = {"cuda": None, "cudnn": None}
         for path in self._libraries("ctranslate2"):
             opened = names_inside(path, re.compile(rb"libcublas\.so\.\d+"), 512 << 20)
