@@ -12,9 +12,10 @@ from .maps import mapped_libraries
 from .protocol import stage
 
 _STEERING = re.compile(
-    r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|TF_|XLA_|JAX_|PYTORCH_|TORCH_CUDNN|"
-    r"MXNET_CUDNN|FLAGS_|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
+    r"LD_LIBRARY_PATH|LD_PRELOAD|LD_AUDIT|CUDA_|CUDNN_|NVIDIA_|NV_CUD|TF_(?!VAR_|TOKEN_|CLI_)|XLA_|JAX_|PYTORCH_|"
+    r"TORCH_CUDNN|MXNET_CUDNN|FLAGS_|CONDA_PREFIX$|COLAB_|VIRTUAL_ENV$"
 )
+"""Variables for the report. Terraform's begin with TF_, too, and hold secrets."""
 # Variables that turn off a framework's own comparison of compiled and loaded cuDNN, and the values that do.
 _SKIPS = {
     "PYTORCH_SKIP_CUDNN_COMPATIBILITY_CHECK": ("1",),

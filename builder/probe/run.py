@@ -15,6 +15,7 @@ _CLEARED = {
     "visible": ("CUDA_VISIBLE_DEVICES",),
 }
 SETTINGS = re.compile(
+    r"(?!TF_VAR_|TF_TOKEN_|TF_CLI_)"  # Terraform's
     r"(XLA|TF|JAX|PYTORCH|TORCH|OMP|KMP|GOMP|MKL|OPENBLAS|ORT|CT2|FLAGS|CUDNN|CUDA_MODULE|LD_BIND|MALLOC|GLIBC)_"
 )
 """Variables that steer a framework, and that some value of can end it."""

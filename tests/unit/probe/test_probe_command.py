@@ -36,6 +36,13 @@ def test_the_report_is_one_document(bare):
     assert {check["outcome"] for check in report["checks"]} <= {"passed", "failed", "not_run"}
 
 
+def test_terraform_s_secrets_are_not_tensorflow_s_variables(probe):
+    secret = {f"TF_{name}": "hush" for name in ("TOKEN_app_terraform_io", "VAR_password", "CLI_ARGS")}
+    report = probe.report(env=dict(secret, TF_FORCE_GPU_ALLOW_GROWTH="true"))
+    assert report["variables"] == {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    assert "hush" not in json.dumps(report)
+
+
 def test_only_one_stage_claims_nothing(probe):
     report = probe.report("--only", "driver")
     assert report["verdict"] == "unverified"
