@@ -1,10 +1,8 @@
 """The commands for driver, card and packages of frameworks; arguments as of ``Remedies``."""
 
 import re
-from shlex import quote
 
 from .builds import Builds, Command
-from .causes import commands_by_place
 from .versions import dotted, numbers
 
 CTRANSLATE2 = "ctranslate2>=4.6.3,<5"
@@ -72,59 +70,6 @@ class FrameworkRemedies(Builds):
         text = "without a new driver: a build for CUDA %s, which this driver serves" % row["cuda"]
         return [self._torch(row, text)]
 
-    def _driver_missing(self):
-        line, places = str(self.detail.get("matched") or ""), set(self.here.places)
-        if "nvidia-container-cli" in line:
-            places -= {"container"}
-        found = [Command(*row) for row in commands_by_place("driver-missing", places)]
-        if "driver not loaded" in line and "colab" not in places:
-            found = [row._replace(text="sudo modprobe nvidia && nvidia-smi") for row in found[:1]]
-        return found
-
-    def _device_access_denied(self):
-        if "Failed to initialize NVML" not in str(self.detail.get("matched")):
-            return []
-        note = "until the next `systemctl daemon-reload`; "
-        note += "--device=/dev/nvidia0 and so on in docker run keeps it"
-        return [Command("docker", "docker restart CONTAINER", note)]
-
-    def _driver_error(self):
-        if not self.here.slept:
-            return []
-        text = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
-        return [Command("shell", text, "after programs that use the card have ended")]
-
-    def _out_of_memory(self):
-        variables = {
-            "tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true",
-            "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false",
-        }
-        variable = variables.get(self.framework) if self.certain else None
-        note = "shows who holds the memory; end that process, or restart its kernel"
-        found = [Command("shell", "nvidia-smi", note)]
-        if variable:
-            notebook = {"colab", "notebook"} & self.here.places
-            where, text = ("notebook", "%env " + variable) if notebook else ("shell", "export " + variable)
-            found.insert(0, Command(where, text, "before the framework is imported"))
-        return found
-
-    def _host_memory(self):
-        if self.detail.get("requirement") == "shared memory":
-            note = "or --ipc=host; in Compose: shm_size: 8gb; outside of a container num_workers=0"
-            return [Command("docker", "docker run --rm --gpus all --shm-size=8g IMAGE", note)]
-        if "map segment" not in str(self.detail.get("matched")):
-            return []
-        return [Command("shell", "ulimit -v unlimited", "then start the program in this shell")]
-
-    def _noexec_mount(self):
-        folder = getattr(self.here, "noexec", None)
-        if not folder:
-            return []
-        if "container" in self.here.places:
-            text = "docker run --rm --gpus all --tmpfs %s:exec IMAGE" % quote(folder)
-            return [Command("docker", text, "or TMPDIR in a folder without noexec")]
-        return [Command("shell", "sudo mount -o remount,exec %s" % quote(folder), None)]
-
     def _system_library_missing(self):
         package = _SYSTEM_PACKAGES.get(self.detail.get("soname"))
         if package is None or "conda-packages" in self.here.places:
@@ -133,20 +78,6 @@ class FrameworkRemedies(Builds):
         if package == "libgl1":
             note += "; or instead: pip install opencv-python-headless"
         return [Command("apt", "apt-get update && apt-get install -y %s" % package, note)]
-
-    def _framework_import(self):
-        path = self.detail.get("path") if "static TLS" in str(self.detail.get("matched")) else None
-        note = "it is loaded first then; start the program in this shell"
-        return [Command("shell", "export LD_PRELOAD=%s" % quote(path), note)] if path else []
-
-    def _variable_breaks_framework(self):
-        name = self.detail.get("variable")
-        if not name:
-            return []
-        note = "or take only %s out of it" % (self.detail.get("flag") or "the unknown flag")
-        if {"colab", "notebook"} & self.here.places:
-            return [Command("notebook", "%%env %s=" % name, note + "; then restart")]
-        return [Command("shell", "unset %s" % name, note)]
 
     def _framework_known_bad(self):
         if self.framework != "torch" or numbers(self.version)[:3] != (2, 5, 0):

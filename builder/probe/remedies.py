@@ -6,6 +6,7 @@ a path. A command is named only if every part of it is known.
 """
 
 import re
+from shlex import quote
 
 from .builds import Command
 from .causes import commands_by_place, remedy_at
@@ -28,6 +29,16 @@ _LINK_LIBCUDA = (
     "ln -s libcuda.so.1 "
     '"$(dirname "$(ldconfig -p | awk \'/libcuda.so.1 .*x86-64/ {print $NF; exit}\')")/libcuda.so" && ldconfig'
 )
+_VALUE = re.compile(r"\{(\w+)\}")
+# Words of a line by which a command is chosen.
+_TAGS = {
+    "nvml": "Failed to initialize NVML",
+    "not-loaded": "driver not loaded",
+    "container-cli": "nvidia-container-cli",
+    "map-segment": "map segment",
+    "static-tls": "static TLS",
+}
+_MEMORY = {"tensorflow": "TF_FORCE_GPU_ALLOW_GROWTH=true", "jax": "XLA_PYTHON_CLIENT_PREALLOCATE=false"}
 _WHEEL_STEMS = {"cudart": "cuda-runtime", "nvrtc": "cuda-nvrtc", "nvjitlink": "nvjitlink"}
 
 
@@ -37,7 +48,7 @@ class Remedies(FrameworkRemedies):
     def commands(self, cause):
         """The commands for a cause id, the best first; [] if none is known."""
         make = getattr(self, "_" + cause.replace("-", "_"), None)
-        found = make() if make else [Command(*row) for row in commands_by_place(cause, self.here.places)]
+        found = make() if make else self._written(cause)
         if not any("uninstall" in command.text for command in found):
             found = [command for command in found if not self._done(command)]
         if "windows" in self.here.places:
@@ -46,6 +57,38 @@ class Remedies(FrameworkRemedies):
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
             found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf", c.text)]
         return found
+
+    def _written(self, cause):
+        """The commands in ``causes.ini`` for what is here, but for those with a value that is not known."""
+        rows, values = commands_by_place(cause, self._tags()), self._values()
+        return [self._filled(row, values) for row in rows if set(_VALUE.findall(row[1])) <= set(values)]
+
+    def _filled(self, row, values):
+        where, text, note = [_VALUE.sub(lambda found: values[found.group(1)], part or "") for part in row]
+        if where != "pip":
+            return Command(where, text, note or None)
+        options = [word + " " for word in text.split() if word.startswith("-")]
+        wanted = [word for word in text.split() if not word.startswith("-")]
+        return self._pip(*wanted, flags="".join(options), note=note or None)
+
+    def _values(self):
+        """The values in braces of ``causes.ini``, as far as they are known."""
+        compiled = numbers(self.detail.get("compiled"))
+        values = {"variable": self.detail.get("variable")}
+        values["flag"] = self.detail.get("flag") or "the unknown flag"
+        values.update(cuda=self.cuda, of_cuda={11: "-cu11", 12: "-cu12", 13: ""}.get(self.cuda))
+        values["compiled"] = "%d.%d" % compiled[:2] if len(compiled) > 1 else None
+        values["memory"] = _MEMORY.get(self.framework) if self.certain else None
+        for name, path in (("path", self.detail.get("path")), ("noexec", getattr(self.here, "noexec", None))):
+            values[name] = quote(path) if path else None
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+    def _tags(self):
+        """The places here, and what else decides between the lines of ``causes.ini``."""
+        line = str(self.detail.get("matched"))
+        tags = {tag for tag, words in _TAGS.items() if words in line} | self.here.places
+        tags |= {"slept"} if self.here.slept else set()
+        return tags | ({"shared-memory"} if self.detail.get("requirement") == "shared memory" else set())
 
     def _done(self, command):
         """Whether an installation would change nothing: these very versions are here."""
@@ -107,13 +150,6 @@ class Remedies(FrameworkRemedies):
             found.append(Command("conda", "conda install cudnn=%d.%d" % compiled[:2], None))
         return found
 
-    def _cudnn_not_equal(self):
-        compiled = numbers(self.detail.get("compiled"))
-        if len(compiled) < 2:
-            return []
-        note = "exactly the compiled minor version"
-        return [Command("conda", "conda install cudnn=%d.%d" % compiled[:2], note)]
-
     def _cudnn_shadowed(self):
         if "container" in self.here.places and "image" in self.here.places:
             return [Command("docker", "ENV LD_LIBRARY_PATH=", "in the Dockerfile")]
@@ -168,10 +204,6 @@ class Remedies(FrameworkRemedies):
             return [Command("apt", "sudo apt-get remove 'libcudnn*'", note)]
         found = self._cudnn_again()
         return found + ([] if "windows" in self.here.places else self._cudnn_shadowed())
-
-    def _cudnn_known_bad(self):
-        name = "nvidia-cudnn-cu%s" % self.cuda if self.cuda else None
-        return [self._pip(name + ">=9.10.1,<10", flags="--no-deps ")] if name else []
 
     def _cudnn_arch_dropped(self):
         if self.framework == "torch":
@@ -284,14 +316,6 @@ class Remedies(FrameworkRemedies):
             text = "echo /usr/lib64-nvidia > /etc/ld.so.conf.d/nvidia.conf && ldconfig"
             note = "Colab keeps the driver there"
         return [Command("shell", text, note)]
-
-    def _ptxas_missing(self):
-        if "conda" in self.here.places:
-            return [Command("conda", "conda install -c nvidia cuda-nvcc", None)]
-        if self.cuda not in (11, 12, 13):
-            return []
-        note = "and XLA_FLAGS=--xla_gpu_cuda_data_dir=FOLDER where it is still not found"
-        return [self._pip(cuda_package("cuda-nvcc", self.cuda), note=note)]
 
 
 def cuda_package(stem, major):
