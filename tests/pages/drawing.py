@@ -100,7 +100,8 @@ def _text(x: float, y: float, text: str, kind: str) -> str:
 
 def _has_to_return(module: str, function: str, value: str) -> None:
     found = getattr(importlib.import_module(f"builder.{module}"), function)
-    returned = str(inspect.get_annotations(found)["return"])
+    annotation = inspect.get_annotations(found)["return"]
+    returned = annotation.__name__ if isinstance(annotation, type) else str(annotation)
     assert value in returned, f"builder.{module}.{function} returns {returned}, not a {value}"
 
 
