@@ -178,8 +178,10 @@ class FrameworkRemedies(Builds):
         wants = self.detail.get("requirement")
         if wants == "torchvision":
             return self._torchvision()
-        if wants == "jax" and self.detail.get("jaxlib"):
-            return [self._pip("jax==" + self.detail["jaxlib"], note="the release of the jaxlib that is here")]
+        if wants == "jax":
+            version = self.detail.get("jaxlib")  # before 0.3 the two had different numbers
+            note = "the release of the jaxlib that is here"
+            return [self._pip("jax==" + version, note=note)] if numbers(version) >= (0, 3) else []
         if wants == "numpy":
             return self._numpy()
         if wants == "jax's plug-in":

@@ -29,6 +29,8 @@ _FOLLOWING = 2
 """Lines kept after one with a word: a terminal wraps long messages."""
 _ABROAD = {"unopened": "cannot open shared object file", "too-short": "file too short"}
 _ANSI = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(\x07|\x1b\\)|[@-Z\\-_])")
+_LISTED = re.compile(r"^\[(?:pip3?|conda)\] ")
+"""Before each package in the answer of PyTorch's collect_env."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 _PREFIXES = r"hf_|gh[pousr]_|github_pat_|sk-|xox[abpr]-|AKIA|ya29\.|glpat-|eyJ[\w-]+\.[\w-]+\."
 _SECRET = re.compile(
@@ -188,7 +190,7 @@ def clean(text):
     """A line without colours, control characters and characters that change the direction of writing; the
     loader's own messages in English.
     """
-    text = _CONTROL.sub("", _ANSI.sub("", text)).rstrip()
+    text = _LISTED.sub("", _CONTROL.sub("", _ANSI.sub("", text)).rstrip())
     for name, here in _ABROAD.items() if text and max(text) > "~" else ():
         text = re.sub(read_patterns()["reading"][name], here, text)
     return text

@@ -56,6 +56,8 @@ class Remedies(FrameworkRemedies):
             found = [c for c in found if c.where in kinds or c.text.startswith("nvidia-smi")]
         if "jetson" in self.here.places:  # no index has wheels with CUDA for it
             found = [c for c in found if c.where != "pip" or re.search(r"numpy|protobuf", c.text)]
+        elif "aarch64" in self.here.places and any("onnxruntime-gpu" in c.text for c in found):
+            found = []  # it is there for x86 alone: https://github.com/microsoft/onnxruntime/issues/21232
         return found
 
     def _written(self, cause):

@@ -109,10 +109,11 @@ class Told(object):
 
     def _visible(self, text):
         """Whether a variable keeps the cards, or CUDA's part of the driver, away."""
-        listed = re.findall(r"(?m)^\s*GPU (\d+): ", text)
+        listed = re.findall(r"(?m)^\s*GPU (\d+): |^\|\s+(\d+)\s+[A-Z][^|]*(?:On|Off|WDDM|TCC|N/A)\s*\|", text)
+        listed = [int(number or other) for number, other in listed]
         self.cards_listed = bool(listed)
         found = re.search(r"CUDA_VISIBLE_DEVICES\W{1,6}(\d+)", text)
-        beyond = found and listed and int(found.group(1)) > max(map(int, listed))
+        beyond = found and listed and int(found.group(1)) > max(listed)
         none = re.search(r"CUDA_VISIBLE_DEVICES\W{1,4}(?:-1|[\"']{2}|\s*$|NoDevFiles)", text, re.M)
         self.hidden = bool(beyond or none)
         lists = " ".join(found.group("list").lower() for found in _find_all("capabilities", text))
