@@ -23,8 +23,13 @@ _NO_INDEX = "its wheels for this CUDA are on no package index that cells are pro
 
 
 def cards_of(facts: Facts) -> tuple[Card, ...]:
-    """Every GPU model of the tables, by compute capability."""
-    rows = (Card(name=row.name, capability=row.capability) for row in facts.gpus.values())
+    """Every GPU model of the tables, by compute capability; with the platform if the card is bound to one."""
+    rows = (
+        Card(
+            name=row.name, capability=f"{row.capability}, {row.platform}" if row.platform else row.capability
+        )
+        for row in facts.gpus.values()
+    )
     return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
 
 

@@ -53,7 +53,7 @@ class Release:
     driver: str | None
     """The oldest driver that runs it."""
     cards: Mapping[str, Judgement]
-    """By compute capability: ``7.5``."""
+    """By :attr:`Card.capability`."""
     matrix: str
     """A matrix file with one cell of it; empty if there is no possible cell."""
     bases: Mapping[str, str]
@@ -67,6 +67,7 @@ class Card:
 
     name: str
     capability: str
+    """``9.0``; ``9.0, linux/arm64`` of a card that is bound to a platform."""
 
 
 @dataclass(frozen=True, kw_only=True)
