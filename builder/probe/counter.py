@@ -13,6 +13,7 @@ ABSENT_LIBRARY = re.compile(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object
 MISSING_SYMBOL = re.compile(
     r"undefined symbol|not defined in file|version `[^']+' not found|symbol lookup error"
 )
+TOO_OLD = re.compile(r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*")
 _MIXED = re.compile(
     r"libcublas|libcudart|libnvJitLink|libcusparse|libcusolver|libcufft|libcurand|libnvrtc|libcupti"
 )
@@ -24,12 +25,9 @@ def shorten(text):
     return line if len(line) <= 300 else line[:297] + "..."
 
 
-def by_counter_tests(run, check, toolkit=False):
-    """The cause that a counter-test proves, or None.
-
-    ``toolkit``: the complaint is about CUDA's libraries, not about cuDNN's.
-    """
-    present = _present(run, toolkit)
+def by_counter_tests(run, check, shadow="cudnn-shadowed"):
+    """The cause that a counter-test proves, or None; ``shadow``: the cause if it is LD_LIBRARY_PATH."""
+    present = _present(run, shadow)
     for test, cause, what in present:
         again = run.again(test)
         record(run, again, test, what, check)
@@ -54,7 +52,7 @@ def _together(run, check, present):
     return guilty[0][1]
 
 
-def _present(run, toolkit):
+def _present(run, shadow):
     """(counter-test, cause, the thing taken away) for all such things that are here."""
     framework = run.stage.layer in ("framework", "coimport")
     rows = []
@@ -69,7 +67,7 @@ def _present(run, toolkit):
     # a driver that is not found any more is no driver that works
     if os.environ.get("LD_LIBRARY_PATH") and run.stage.layer != "driver":
         what = "LD_LIBRARY_PATH=%s" % os.environ["LD_LIBRARY_PATH"]
-        rows.append(("cleared-path", "toolkit-mixed" if toolkit else "cudnn-shadowed", what))
+        rows.append(("cleared-path", shadow, what))
     settings = sorted(name for name in os.environ if SETTINGS.match(name))
     if framework and settings:
         rows.append(("cleared-settings", "variable-breaks-framework", ", ".join(settings)))
@@ -82,10 +80,13 @@ def _present(run, toolkit):
     return rows
 
 
-def complains_of_toolkit(text):
-    """True if the libraries that a message complains about are CUDA's, and none is cuDNN's."""
+def shadow_cause(text):
+    """The cause if LD_LIBRARY_PATH brings the library that a message is about: C++'s, CUDA's or cuDNN's."""
+    if TOO_OLD.search(text):
+        return "libc-too-old"
     named = [line for line in text.splitlines() if MISSING_SYMBOL.search(line) or ABSENT_LIBRARY.search(line)]
-    return any(_MIXED.search(line) and "libcudnn" not in line for line in named)
+    mixed = any(_MIXED.search(line) and "libcudnn" not in line for line in named)
+    return "toolkit-mixed" if mixed else "cudnn-shadowed"
 
 
 def _cured(again, check):

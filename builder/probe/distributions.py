@@ -21,6 +21,18 @@ def cudnn_wheels(packages):
     return {wheel.group(0): int(wheel.group(1)) for wheel in found if wheel}
 
 
+def wheels_of(shim, packages):
+    """:func:`cudnn_wheels` that a ``libcudnn.so.9`` can be of: in their folder, and of its major version."""
+    folder, major = os.path.realpath(os.path.dirname(shim)), shim.rpartition(".")[2]
+    found = {}
+    for name, cuda in cudnn_wheels(packages).items():
+        row = packages[name]
+        place = os.path.realpath(os.path.join(row["location"], "nvidia", "cudnn", "lib"))
+        if place == folder and row["version"].partition(".")[0] == major:
+            found[name] = cuda
+    return found
+
+
 def canonical(name):
     """``Nvidia.cuDNN_cu12`` -> ``nvidia-cudnn-cu12``."""
     return re.sub(r"[-_.]+", "-", name).lower()
@@ -44,7 +56,7 @@ def find_wheel_folders():
         root = os.path.join(folder, "nvidia")
         for package in list_folder(root):
             lib = os.path.join(root, package, "lib")
-            if os.path.isdir(lib):
+            if os.path.isdir(lib) and not package.startswith("~"):
                 found.append(lib)
     return found
 
@@ -73,7 +85,8 @@ def read_distributions(folders):
     found = {}
     for folder in folders:
         for entry in list_folder(folder):
-            if not entry.endswith(".dist-info"):
+            # pip renames what it removes to ~orch, and removes it at its end: a rest is not installed
+            if not entry.endswith(".dist-info") or entry.startswith("~"):
                 continue
             info = os.path.join(folder, entry)
             fields = _fields(read_text(os.path.join(info, "METADATA")))

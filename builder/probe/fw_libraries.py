@@ -78,9 +78,10 @@ def check_wanted(ctx, framework):
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
     needed = [name for name in missing if not (optional and name.startswith("libcudnn"))]
     if needed:
+        cudnn = any(name.startswith("libcudnn") for name in needed)
         evidence = {"cannot be opened": missing}
         evidence["otherwise"] = cause_of_missing(needed, ctx.facts.get("copies") or ())
-        evidence["toolkit"] = not any(name.startswith("libcudnn") for name in needed)
+        evidence["shadow"] = "cudnn-shadowed" if cudnn else "toolkit-mixed"
         ctx.fails("R02", summary, None, evidence)
     else:
         ctx.passed("R02", summary, missing, note="%s works without cuDNN" % framework.title)

@@ -11,9 +11,10 @@ import re
 from .counter import (
     ABSENT_LIBRARY,
     MISSING_SYMBOL,
+    TOO_OLD,
     by_counter_tests,
-    complains_of_toolkit,
     record,
+    shadow_cause,
     shorten,
 )
 from .cuda import open_library
@@ -79,8 +80,8 @@ def default_judge(run):
         if check["outcome"] == "failed" and check["cause"] is None:
             otherwise = check["evidence"].get("otherwise")
             if otherwise and run.ending["kind"] == "done":
-                toolkit = check["evidence"].get("toolkit", False)
-                check["cause"] = by_counter_tests(run, check, toolkit) or otherwise
+                shadow = check["evidence"].get("shadow", "cudnn-shadowed")
+                check["cause"] = by_counter_tests(run, check, shadow) or otherwise
             else:
                 check["cause"] = find_cause(run, check)
 
@@ -124,7 +125,7 @@ def find_cause(run, check):
         return "hang"
     text = last_words(run, check)
     return (
-        by_counter_tests(run, check, complains_of_toolkit(text))
+        by_counter_tests(run, check, shadow_cause(text))
         or by_machine(run, text)
         or _by_loader(run, text)
         or _by_fault(run, text)
@@ -135,7 +136,7 @@ def find_cause(run, check):
 
 def _by_loader(run, text):
     """Ask the loader about each library that the text names."""
-    newer = re.search(r"\S+: version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found.*", text)
+    newer = TOO_OLD.search(text)
     if newer:
         run.prove("the loader's answer", "confirmed", newer.group(0)[:300])
         return "libc-too-old"

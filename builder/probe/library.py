@@ -5,7 +5,7 @@ import re
 
 from .cuda import ctypes, need_ctypes, open_library
 from .cudnn import FLOAT, Cudnn, CudnnError
-from .distributions import cudnn_wheels, find_wheel_folders
+from .distributions import find_wheel_folders, wheels_of
 from .judge import judge_cudnn
 from .maps import mapped_libraries
 from .protocol import stage
@@ -102,8 +102,8 @@ def _check_cuda_flavour(ctx, cudnn, cudart):
         if row["framework"] in users and row["cuda"]:
             wanted.append((numbers(row["cuda"])[0], row["framework"]))
     packages = ctx.facts.get("packages", {})
-    for name, major in cudnn_wheels(packages).items():
-        if not wanted and cudnn.path.startswith(packages[name]["location"] + os.sep):
+    for name, major in wheels_of(cudnn.path, packages).items():
+        if not wanted:
             wanted.append((major, "%(name)s %(version)s" % packages[name]))
     evidence = {"cudart": cudart, "wanted": wanted}
     wrong = [(major, who) for major, who in wanted if major != cuda_tuple(cudart)[0]]
@@ -187,7 +187,6 @@ def _own_version(ctx, cudnn):
     """([package], version) of the shim's own file, by its package or folder; it reports that of its parts."""
     folder = os.path.dirname(os.path.realpath(cudnn.path))
     packages = ctx.facts.get("packages") or {}
-    for name in cudnn_wheels(packages):
-        if folder == os.path.realpath(os.path.join(packages[name]["location"], "nvidia", "cudnn", "lib")):
-            return [name], numbers(packages[name]["version"])[:3]
+    for name in wheels_of(cudnn.path, packages):
+        return [name], numbers(packages[name]["version"])[:3]
     return [], numbers(folder_version(folder, cudnn.major))[:3]

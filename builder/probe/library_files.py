@@ -98,7 +98,10 @@ def _read_header(stream, facts):
 
 
 def section_spans(path):
-    """[(start, end)] of the sections in a file and of the rest behind them; the whole without a table."""
+    """[(start, end)] of the sections in a file and of the rest behind them; the whole without a table.
+
+    The table is the last thing in most files, and the first that a write which failed leaves as zeros.
+    """
     with open(path, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         head = stream.read(64)
@@ -107,7 +110,7 @@ def section_spans(path):
         place, (length, count) = struct.unpack_from("<Q", head, 40)[0], struct.unpack_from("<HH", head, 58)
         stream.seek(place)
         table = stream.read(length * count) if place else b""
-    if not table or length < 64 or len(table) < length * count:
+    if not any(table) or length < 64 or len(table) < length * count:
         return [(0, size)]
     rows = [struct.unpack_from("<IIQQQQ", table, index * length) for index in range(count)]
     spans = [(row[4], row[4] + row[5]) for row in rows if row[1] != _SHT_NOBITS]

@@ -21,7 +21,8 @@ _WATCHED = re.compile(
     r"nvidia-|torch$|tensorflow(-gpu)?$|tf-nightly$|jaxlib$|jax-cuda\d+-|onnxruntime(-gpu)?$|cupy|paddlepaddle-gpu$|"
     r"ctranslate2$|numpy$"
 )
-_TOOLS = ("ptxas", "nvlink", "libdevice.10.bc")
+_PROGRAMS = ("ptxas", "nvlink")
+_TOOLS = (*_PROGRAMS, "libdevice.10.bc")
 # Files that slim images leave out, and no convolution needs.
 _SPARE = re.compile(
     r"tensorrt|nvblas|cufftw|openvino|dnnl|rocm|test|libnvrtc.*alt|_static|nvperf|pcsamp|libcheckpoint"
@@ -63,7 +64,7 @@ def _look(path, rows, found, loader):
         for name in names:
             found["gone"].setdefault(name, []).append(path)
         return
-    tool = os.path.basename(path) in ("ptxas", "nvlink")
+    tool = os.path.basename(path) in _PROGRAMS
     if not os.access(path, os.R_OK | (os.X_OK if tool else 0)):
         found["denied"].append(path)
         return
@@ -75,6 +76,8 @@ def _look(path, rows, found, loader):
     strangers = [name for name in names if name not in matching]
     # RECORD may have been written anew with the file
     problem = None if strangers and matching else _cut(path, size, rows, loader)
+    if problem and matching and not tool and loader.header(path)["skipped"] and _has_hash(path, rows):
+        return  # a whole package for another machine is no damage: who imports it knows better
     if strangers or problem:
         row = {"path": path, "size": size, "not_as_in": strangers or names, "as_in": matching}
         if problem:
@@ -87,8 +90,11 @@ def _cut(path, size, rows, loader):
     """Why a file cannot be used, whatever RECORD says; None for a sound one, also if stripped or rebuilt."""
     if re.search(r"\.so(\.\d+)*$", path):
         return loader.problem(path)
-    shorter = path.endswith(_TOOLS) and size < max(entry["size"] or 0 for _, entry in rows)
-    return "shorter than it was" if shorter else None
+    if not path.endswith(_TOOLS):
+        return None
+    other = path.endswith(_PROGRAMS) and loader.header(path)["skipped"]
+    shorter = size < max(entry["size"] or 0 for _, entry in rows)
+    return loader.header(path)["problem"] if other else "shorter than it was" if shorter else None
 
 
 def check_owners(ctx, distributions):
@@ -191,8 +197,7 @@ def wrong_hashes(owners, chosen=None, until=None):
             size = os.path.getsize(path)
             if size not in [entry["size"] for _, entry in owners[path]] or (chosen and not chosen(path)):
                 continue
-            right = {entry["sha256"].rstrip("=") for _, entry in owners[path]}
-            if _digest(path) not in right:
+            if not _has_hash(path, owners[path]):
                 names = [name for name, _ in owners[path]]
                 row = {"path": path, "not_as_in": names, "as_in": [], "size": size}
                 rows.append(dict(row, problem="its content is not what was installed (sha256)"))
@@ -201,6 +206,10 @@ def wrong_hashes(owners, chosen=None, until=None):
         if until is not None and time.time() > until:
             break
     return rows
+
+
+def _has_hash(path, rows):
+    return _digest(path) in {entry["sha256"].rstrip("=") for _, entry in rows}
 
 
 def _digest(path):

@@ -6,7 +6,7 @@ import re
 from .counter import ABSENT_LIBRARY, MISSING_SYMBOL, by_counter_tests
 from .cuda import bind, need_ctypes, open_library
 from .data import opened_libraries
-from .distributions import cudnn_wheels, find_wheel_folders, list_folder
+from .distributions import cudnn_wheels, find_wheel_folders, list_folder, wheels_of
 from .judge import absent_cause, default_judge
 from .maps import is_cuda_library
 from .protocol import WITHOUT_CUDA, stage
@@ -32,7 +32,8 @@ def judge_toolkit(run):
         default_judge(run)
     for check in run.checks:
         if check["outcome"] == "failed" and not check["evidence"].get("problem"):
-            found = by_counter_tests(run, check, check["evidence"].get("by") != "cuDNN")
+            cudnn = check["evidence"].get("by") == "cuDNN"
+            found = by_counter_tests(run, check, "cudnn-shadowed" if cudnn else "toolkit-mixed")
             mixed = MISSING_SYMBOL.search(check["summary"])
             absent = ABSENT_LIBRARY.search(check["evidence"].get("builtins") or "")
             if absent:
@@ -125,16 +126,14 @@ def needed_libraries(facts, loader):
 def _opened_by_cudnn(shim, packages):
     """cuDNN opens cuBLAS by name; its wheel says so by a requirement (``nvidia-cublas-cu12``)."""
     rows = []
-    for row in packages.values():
-        if not row["name"].startswith("nvidia-cudnn-cu") or not shim.startswith(row["location"] + os.sep):
-            continue
-        for text in row["requires"]:
+    for wheel in wheels_of(shim, packages):
+        for text in packages[wheel]["requires"]:
             found = re.match(r"nvidia-cublas-cu(\d+)", text)
             if found:
                 part = os.path.join(os.path.dirname(shim), "libcudnn_ops.so.9")
                 requester = part if os.path.exists(part) else shim
                 for name in ("libcublas.so.", "libcublasLt.so."):
-                    rows.append((name + found.group(1), requester, row["name"]))
+                    rows.append((name + found.group(1), requester, wheel))
     return rows
 
 
@@ -174,7 +173,6 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         note = "no NVRTC here: cuDNN's runtime-compiled engines cannot be used"
         ctx.passed("R02", summary, evidence, note=ctx.facts.get("candidates") and note)
         return
-    ctypes = need_ctypes()
     problem = loader.problem(path)
     if problem:
         evidence["problem"] = problem
@@ -187,6 +185,24 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         evidence["dlerror"] = str(error)
         ctx.fails("R02", "%s does not load: %s" % (path, error), "nvrtc-missing", evidence)
         return
+    status, log = _compile(ctx, library, path)
+    note = None
+    if status != 0:
+        evidence["builtins"] = _open_builtins(ctx, path, log)
+        if evidence["builtins"] == "":
+            status, log = _compile(ctx, library, path)
+            note = "NVRTC finds its builtins only if its program leads it to %s" % os.path.dirname(path)
+    evidence.update(status=status, log=log)
+    if status == 0:
+        ctx.passed("R02", summary + ", NVRTC compiles", evidence, note=note)
+    else:
+        text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
+        ctx.fails("R02", text, "nvrtc-missing", evidence)
+
+
+def _compile(ctx, library, path):
+    """(status, log) of a small kernel that NVRTC compiles."""
+    ctypes = need_ctypes()
     nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
     with ctx.call("nvrtcCreateProgram") as call:
@@ -194,26 +210,25 @@ def _check_nvrtc(ctx, loader, wheel_folders, evidence):
         call.result = create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
     with ctx.call("nvrtcCompileProgram") as call:
         call.result = status = nvrtc["nvrtcCompileProgram"](program, 0, None)
-    log = _nvrtc_log(ctypes, nvrtc, program)
-    evidence.update(status=status, log=log)
-    if status == 0:
-        ctx.passed("R02", summary + ", NVRTC compiles", evidence)
-    else:
-        text = "%s cannot compile (error %d): %s" % (path, status, log.splitlines()[0] if log else "no log")
-        evidence["builtins"] = _builtins_problem(ctx, path)
-        ctx.fails("R02", text, "nvrtc-missing", evidence)
+    return status, _nvrtc_log(ctypes, nvrtc, program)
 
 
-def _builtins_problem(ctx, path):
-    """The loader's message about the builtins beside NVRTC; None if they load, or are not there."""
-    names = [name for name in list_folder(os.path.dirname(path)) if name.startswith("libnvrtc-builtins.so")]
-    for name in names[:1]:
-        try:
-            with ctx.call("dlopen %s" % name):
-                open_library(os.path.join(os.path.dirname(path), name))
-        except OSError as error:
-            return str(error)
-    return None
+def _open_builtins(ctx, path, log):
+    """Open the builtins beside NVRTC that its log misses: "" or the loader's message; None without them.
+
+    NVRTC opens them by name. CUDA 12's has a run path to its folder; CUDA 13's has none and finds them
+    through the run path of its loader (PyTorch), by LD_LIBRARY_PATH, or if they are loaded already.
+    """
+    named = re.search(r"libnvrtc-builtins[\w.]+\d", log)
+    beside = os.path.join(os.path.dirname(path), named.group(0)) if named else ""
+    if not os.path.exists(beside):
+        return None
+    try:
+        with ctx.call("dlopen %s" % beside):
+            open_library(beside)
+    except OSError as error:
+        return str(error)
+    return ""
 
 
 def _nvrtc_log(ctypes, nvrtc, program):

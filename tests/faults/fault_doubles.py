@@ -120,6 +120,12 @@ class Doubles:
         folder = self.root / (f"no-driver-{number}" if name == "libcuda.so.1" else f"toolkit-{number}")
         return self.compile(folder / name, "fake_toolkit.c", f"-DVERSION={number}")
 
+    def nvrtc(self) -> Path:
+        """The folder of a fake NVRTC of CUDA 13, which has no run path, and of its builtins."""
+        builtins = self.toolkit("libnvrtc-builtins.so.13.0", 13000)
+        flags = (f'-DBUILTINS="{builtins.name}"',)
+        return self.compile(builtins.with_name("libnvrtc.so.13"), "fake_nvrtc.c", *flags).parent
+
     def requester(self, target: Path, needed: tuple[Path, ...], *flags: str) -> Path:
         """A library of a framework, linked against others."""
         links = [part for file in needed for part in (f"-L{file.parent}", f"-l:{file.name}")]

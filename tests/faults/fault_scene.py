@@ -109,6 +109,11 @@ class Scene:
             self.record(f"nvidia-cudnn-cu{flavour}", f"{version}.0", sorted(target.iterdir()))
         return target
 
+    def nvrtc(self) -> Path:
+        """A fake cuDNN and NVRTC as the wheels for CUDA 13; the folder of NVRTC and its builtins."""
+        self.cudnn(flavour=13)
+        return link_tree(self.build.nvrtc(), self.site / "nvidia" / "cu13" / "lib")
+
     def wheel(self, name: str) -> Path:
         """A real wheel's tree out of the cache; site-packages."""
         link_tree(self.wheels(name), self.site)
@@ -180,8 +185,8 @@ class Scene:
         return outcome
 
 
-def link_tree(source: Path, target: Path) -> None:
-    """Hard-link every file of a tree, or copy where a link cannot be made (another file system)."""
+def link_tree(source: Path, target: Path) -> Path:
+    """Hard-link every file of a tree into the target, or copy where a link cannot be made; the target."""
     for path in sorted(source.rglob("*")):
         aim = target / path.relative_to(source)
         if path.is_symlink():
@@ -196,6 +201,7 @@ def link_tree(source: Path, target: Path) -> None:
                 os.link(path, aim)
             except OSError:
                 shutil.copy2(path, aim)
+    return target
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -83,6 +83,15 @@ def framework_library_with_a_hole(scene: Scene) -> None:
     replace(library, data[: 1 << 20] + bytes(1 << 20) + data[2 << 20 :])
 
 
+@fault("a library of the right size that ends in zeros", verdict="broken", cause="package-overwritten")
+def framework_library_that_ends_in_zeros(scene: Scene) -> None:
+    """Also where its table of sections was: a download that was cut off, with the full length reserved."""
+    library = _torch(scene)
+    data = library.read_bytes()
+    table = int.from_bytes(data[40:48], "little")
+    replace(library, data[:table] + bytes(len(data) - table))
+
+
 @fault("one changed byte, under --thorough", verdict="broken", cause="package-overwritten")
 def framework_library_of_another_content(scene: Scene) -> None:
     library = _torch(scene)
@@ -114,6 +123,17 @@ def ptxas_removed(scene: Scene) -> None:
     tool.chmod(0o755)
     scene.record("nvidia-cuda-nvcc-cu12", "12.5.82", [tool])
     tool.unlink()
+
+
+@fault("ptxas of another machine", verdict="broken", cause="package-overwritten")
+def ptxas_of_another_machine(scene: Scene) -> None:
+    tool = scene.folder("venv/nvcc/bin") / "ptxas"
+    data = bytearray((scene.cudnn() / "libcudnn.so.9").read_bytes())
+    tool.write_bytes(data)
+    tool.chmod(0o755)
+    scene.record("nvidia-cuda-nvcc-cu12", "12.5.82", [tool])
+    data[18:20] = (183).to_bytes(2, "little")  # e_machine: AArch64
+    tool.write_bytes(data)
 
 
 def without_root_powers(scene: Scene) -> None:

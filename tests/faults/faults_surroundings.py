@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING
 
 from fault_list import fault
@@ -74,6 +75,23 @@ def standard_module_shadowed(scene: Scene) -> None:
     (folder / "random.py").write_text("seed = 7\n")
     (folder / "platform.py").write_text("raise SystemExit('mine')\n")
     scene.env["PYTHONPATH"] = str(folder)
+
+
+@fault("an old C++ run-time on LD_LIBRARY_PATH", verdict="broken", cause="libc-too-old")
+def old_libstdcxx_on_the_path(scene: Scene) -> None:
+    old, new = scene.folder("gcc-4.4"), scene.folder("gcc-14")
+    for folder, versions in ((old, "GLIBCXX_3.4 {};"), (new, "GLIBCXX_3.4 {}; GLIBCXX_3.4.29 {global: f;};")):
+        (folder / "versions").write_text(versions)
+        (folder / "f.c").write_text("int f(void) { return 0; }\n")
+        command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libstdc++.so.6", "f.c", "-o", "libstdc++.so.6"]
+        subprocess.run([*command, "-Wl,--version-script=versions"], cwd=folder, check=True)
+    scene.framework("torch")
+    (scene.folder("g") / "g.c").write_text("int f(void);\nint g(void) { return f(); }\n")
+    library = scene.site / "torch" / "lib" / "libtorch_cuda.so"
+    library.parent.mkdir()
+    links = [str(new / "libstdc++.so.6"), f"-Wl,--enable-new-dtags,-rpath,{new}", "-o", str(library)]
+    subprocess.run(["gcc", "-shared", "-fPIC", str(scene.root / "g" / "g.c"), *links], check=True)
+    scene.search(old)
 
 
 @fault("a torch.py of the user's on PYTHONPATH", verdict="broken", cause="module-shadowed")

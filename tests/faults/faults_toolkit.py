@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fault_list import fault
-from fault_scene import swap
+from fault_scene import replace, swap
 
 if TYPE_CHECKING:
     from fault_scene import Scene
@@ -34,6 +34,16 @@ def cublas_missing(scene: Scene) -> None:
 def nvrtc_missing(scene: Scene) -> None:
     scene.cudnn()
     _torch_library(scene, "libnvrtc.so.12")
+
+
+@fault("NVRTC without the builtins that it opens by name", verdict="broken", cause="nvrtc-missing")
+def nvrtc_without_builtins(scene: Scene) -> None:
+    (scene.nvrtc() / "libnvrtc-builtins.so.13.0").unlink()
+
+
+@fault("NVRTC's builtins are an HTML page", verdict="broken", cause="nvrtc-missing")
+def nvrtc_with_a_page_for_builtins(scene: Scene) -> None:
+    replace(scene.nvrtc() / "libnvrtc-builtins.so.13.0", b"<!DOCTYPE html>\n<title>403 Forbidden</title>\n")
 
 
 @fault("a framework whose cuDNN is not there", verdict="broken", cause="cudnn-missing")

@@ -137,6 +137,7 @@ def test_a_requirement_line():
 def test_distributions_are_read_and_broken_ones_survived(tmp_path):
     install(tmp_path / "a", "Nvidia.cuDNN-cu12", "9.1.0.70", requires=["nvidia-cublas-cu12"])
     install(tmp_path / "b", "nvidia-cudnn-cu12", "8.0")
+    install(tmp_path / "a", "~umpy", "2.0")  # pip was killed while it replaced it
     (tmp_path / "a/empty-1.0.dist-info").mkdir()
     (tmp_path / "a/junk-2.0.dist-info").mkdir()
     (tmp_path / "a/junk-2.0.dist-info/METADATA").write_bytes(b"\xff\xfe\0\0")
@@ -144,6 +145,7 @@ def test_distributions_are_read_and_broken_ones_survived(tmp_path):
     assert found["nvidia-cudnn-cu12"]["version"] == "9.1.0.70"
     assert found["nvidia-cudnn-cu12"]["requires"] == ["nvidia-cublas-cu12"]
     assert (found["empty"]["version"], found["junk"]["version"]) == ("1.0", "2.0")
+    assert sorted(found) == ["empty", "junk", "nvidia-cudnn-cu12"]
 
 
 @pytest.fixture
@@ -182,6 +184,17 @@ def test_the_same_file_twice_and_files_as_installed_are_sound(p02, tmp_path):
     check = p02(tmp_path)
     assert check["outcome"] == "passed"
     assert "two owners" in check["note"]
+
+
+def test_a_whole_package_for_another_machine_is_not_damaged(p02, tmp_path):
+    """``pip install --target vendor --platform manylinux_2_28_aarch64``: the import says what is wrong."""
+    library = write_elf(tmp_path / "other", machine=8)
+    install(tmp_path, "numpy", "2.4.6", files={"numpy.libs/libgfortran.so.5": library.read_bytes()})
+    assert p02(tmp_path)["outcome"] == "passed"
+    data = bytearray(library.read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "numpy.libs/libgfortran.so.5").write_bytes(data)
+    assert p02(tmp_path)["cause"] == "package-overwritten"
 
 
 @pytest.mark.parametrize(
