@@ -156,22 +156,16 @@ class Debian:
         # A mirror named by hand may be a snapshot, whose Release files have expired by their nature.
         named = self.archives is not None or any(os.environ.get(name) for name in VARIABLES.values())
         check = suite not in _CLOSED and not named
-        sources = [
-            AptSource(uri=archives["debian"], suite=suite, check_valid_until=check),
-            AptSource(
-                uri=archives["debian"], suite=f"{suite}-updates", optional=True, check_valid_until=check
-            ),
+        wanted: list[tuple[Archive, str, bool]] = [
+            ("debian", suite, False),
+            ("debian", f"{suite}-updates", True),
+            ("debian-security", f"{suite}-security", True),
         ]
-        if archives["debian-security"]:
-            sources.append(
-                AptSource(
-                    uri=archives["debian-security"],
-                    suite=f"{suite}-security",
-                    optional=True,
-                    check_valid_until=check,
-                )
-            )
-        return sources
+        return [
+            AptSource(uri=archives[archive], suite=name, optional=optional, check_valid_until=check)
+            for archive, name, optional in wanted
+            if archives[archive]
+        ]
 
     def _archives(self) -> Mapping[Archive, str]:
         with self._guard:

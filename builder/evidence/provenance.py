@@ -41,14 +41,7 @@ def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
                 *_base(pinned.base, cell.platform),
                 *([_interpreter(pinned.python)] if pinned.python is not None else []),
                 *({"name": name, "digest": _sha256(content)} for name, content in _sources(evidence)),
-                *(
-                    {
-                        "uri": purl.of_wheel(wheel),
-                        "name": wheel.file,
-                        "digest": {"sha256": wheel.sha256},
-                    }
-                    for wheel in pinned.wheels
-                ),
+                *(_part(purl.of_wheel(wheel), wheel.file, wheel.sha256) for wheel in pinned.wheels),
                 *_built_from(pinned),
             ],
         },
@@ -65,50 +58,43 @@ def provenance(evidence: Evidence, image: Staged) -> dict[str, Any]:
     }
 
 
+def _part(uri: str, name: str, sha256: str, **more: Any) -> dict[str, Any]:
+    """https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md"""
+    return {"uri": uri, "name": name, "digest": {"sha256": sha256}, **more}
+
+
 def _base(base: RegistryBase | RootfsBase, platform: str) -> Iterator[dict[str, Any]]:
     if isinstance(base, RegistryBase):
-        yield {
-            "uri": f"oci://{base.reference}",
-            "name": "base",
-            "digest": {"sha256": base.digest.removeprefix("sha256:")},
-            "annotations": {"platform": platform},
-        }
+        digest = base.digest.removeprefix("sha256:")
+        yield _part(f"oci://{base.reference}", "base", digest, annotations={"platform": platform})
         return
     yield from map(_deb, base.debs)
 
 
-def _interpreter(python: StandalonePython) -> dict[str, Any]:
-    return {"uri": purl.of_python(python), "name": python.file, "digest": {"sha256": python.sha256}}
+def _interpreter(python: StandalonePython, **more: Any) -> dict[str, Any]:
+    return _part(purl.of_python(python), python.file, python.sha256, **more)
 
 
-def _deb(deb: Deb) -> dict[str, Any]:
-    return {
-        "uri": purl.of_deb(deb.package, deb.version, deb.architecture),
-        "name": deb.file.rpartition("/")[2],
-        "digest": {"sha256": deb.sha256},
-    }
+def _deb(deb: Deb, **more: Any) -> dict[str, Any]:
+    url = purl.of_deb(deb.package, deb.version, deb.architecture)
+    return _part(url, deb.file.rpartition("/")[2], deb.sha256, **more)
 
 
 def _built_from(pinned: Pinned) -> Iterator[dict[str, Any]]:
     """The sources of wheels that no index has, and the wheels and compilers of their builds."""
     sources = [wheel.source for wheel in pinned.wheels if wheel.source is not None]
     for sdist in dict.fromkeys(source.sdist for source in sources):
-        yield {"uri": purl.of_sdist(sdist), "name": sdist.file, "digest": {"sha256": sdist.sha256}}
+        yield _part(purl.of_sdist(sdist), sdist.file, sdist.sha256)
     for python in dict.fromkeys(source.interpreter for source in sources):
         if python is not None and python != pinned.python:
-            yield {**_interpreter(python), "annotations": _FOR}
+            yield _interpreter(python, annotations=_FOR)
     for wheel in dict.fromkeys(wheel for source in sources for wheel in source.requires):
-        yield {
-            "uri": purl.of_wheel(wheel),
-            "name": wheel.file,
-            "digest": {"sha256": wheel.sha256},
-            "annotations": _FOR,
-        }
+        yield _part(purl.of_wheel(wheel), wheel.file, wheel.sha256, annotations=_FOR)
     installed = frozenset(pinned.base.debs) if isinstance(pinned.base, RootfsBase) else frozenset()
     compilers = [source.system for source in sources if source.compiled is not None]
     for deb in dict.fromkeys(deb for system in compilers for deb in system.debs):
         if deb not in installed:
-            yield {**_deb(deb), "annotations": _FOR}
+            yield _deb(deb, annotations=_FOR)
 
 
 _FOR = {"for": "building from sources"}

@@ -118,37 +118,32 @@ def _debian_differences(pinned: Pinned, system: DpkgList, probed: Mapping[str, s
             yield f"{package.name} {package.version} {package.architecture} is in the {where}"
 
 
+def _component(
+    name: str, version: str, url: str, sha256: str | None, *properties: tuple[str, str], kind: str = "library"
+) -> dict[str, Any]:
+    """https://cyclonedx.org/docs/1.5/json/#components"""
+    row: dict[str, Any] = {"type": kind, "bom-ref": url, "name": name, "version": version, "purl": url}
+    if sha256 is not None:
+        row["hashes"] = [{"alg": "SHA-256", "content": sha256}]
+    if properties:
+        row["properties"] = [{"name": f"rtbuild:{key}", "value": value} for key, value in properties]
+    return row
+
+
 def _interpreter(pinned: Pinned) -> Iterator[dict[str, Any]]:
     """A Python outside of dpkg. The libraries inside it are not listed."""
     python = pinned.python
     if python is not None:
+        inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
         url = purl.of_python(python)
-        yield {
-            "type": "application",
-            "bom-ref": url,
-            "name": "cpython",
-            "version": python.version,
-            "purl": url,
-            "hashes": [{"alg": "SHA-256", "content": python.sha256}],
-            "properties": [
-                {"name": "rtbuild:file", "value": python.file},
-                {"name": "rtbuild:libraries-inside", "value": "not listed: OpenSSL, SQLite and others"},
-            ],
-        }
+        file = ("file", python.file)
+        yield _component("cpython", python.version, url, python.sha256, file, inside, kind="application")
 
 
 def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
-        url = purl.of_wheel(wheel)
-        row: dict[str, Any] = {
-            "type": "library",
-            "bom-ref": url,
-            "name": canonicalize_name(wheel.name),
-            "version": wheel.version,
-            "purl": url,
-            "hashes": [{"alg": "SHA-256", "content": wheel.sha256}],
-            "properties": [{"name": "rtbuild:file", "value": wheel.file}],
-        }
+        name, url = canonicalize_name(wheel.name), purl.of_wheel(wheel)
+        row = _component(name, wheel.version, url, wheel.sha256, ("file", wheel.file))
         if wheel.source is not None:
             row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
         yield row
@@ -158,44 +153,28 @@ def _sources(source: WheelSource) -> dict[str, Any]:
     """The source of a wheel: https://cyclonedx.org/docs/1.5/json/#components_items_pedigree_ancestors"""
     sdist = source.sdist
     compilers = source.system.debs if source.compiled is not None else ()
-    return {
-        "type": "library",
-        "name": sdist.name,
-        "version": sdist.version,
-        "purl": purl.of_sdist(sdist),
-        "hashes": [{"alg": "SHA-256", "content": sdist.sha256}],
-        "properties": [
-            {"name": "rtbuild:file", "value": sdist.file},
-            *({"name": "rtbuild:built-with", "value": wheel.file} for wheel in source.requires),
-            *(
-                {"name": "rtbuild:compiled-with", "value": f"{deb.package} {deb.version}"}
-                for deb in compilers
-            ),
-        ],
-    }
+    row = _component(
+        sdist.name,
+        sdist.version,
+        purl.of_sdist(sdist),
+        sdist.sha256,
+        ("file", sdist.file),
+        *(("built-with", wheel.file) for wheel in source.requires),
+        *(("compiled-with", f"{deb.package} {deb.version}") for deb in compilers),
+    )
+    del row["bom-ref"]  # nothing refers to it
+    return row
 
 
 def _debian(pinned: Pinned, packages: tuple[DebianPackage, ...]) -> Iterator[dict[str, Any]]:
     base = pinned.base
-    hashes = (
-        {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in base.debs}
-        if isinstance(base, RootfsBase)
-        else {}
-    )
+    locked = base.debs if isinstance(base, RootfsBase) else ()
+    hashes = {(deb.package, deb.version, deb.architecture): deb.sha256 for deb in locked}
     vendor = "debian" if isinstance(base, RootfsBase) else dict(base.labels).get(_SYSTEM_LABEL, "debian")
     for package in packages:
-        url = purl.of_deb(package.name, package.version, package.architecture, vendor=vendor)
-        row: dict[str, Any] = {
-            "type": "library",
-            "bom-ref": url,
-            "name": package.name,
-            "version": package.version,
-            "purl": url,
-        }
-        sha256 = hashes.get((package.name, package.version, package.architecture))
-        if sha256 is not None:
-            row["hashes"] = [{"alg": "SHA-256", "content": sha256}]
-        yield row
+        name, version, architecture = package.name, package.version, package.architecture
+        url = purl.of_deb(name, version, architecture, vendor=vendor)
+        yield _component(name, version, url, hashes.get((name, version, architecture)))
 
 
 def _properties(evidence: Evidence, system: DpkgList) -> list[dict[str, str]]:
