@@ -46,9 +46,9 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: (kept + 1) // 2]}…{text[-(kept // 2) :]}"
 
 
-def terminal_width(default: int = 80) -> int:
+def terminal_width() -> int:
     """Columns of the terminal; ``COLUMNS`` counts first."""
-    return max(shutil.get_terminal_size((default, 24)).columns, 20)
+    return max(shutil.get_terminal_size().columns, 20)
 
 
 def wrapped(text: str, width: int, hang: int = 2) -> str:

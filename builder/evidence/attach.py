@@ -51,23 +51,8 @@ def attach_all(
         EvidenceError: the evidence is about another image, contradicts it, or does not cover its claims.
         RegistryError, MissingToolError (no cosign), CommandError (cosign refused).
     """
-    return _put(registry, image, statements(registry, image, evidence, note=note), signer, note)
-
-
-def attach_failures(
-    registry: Registry,
-    image: Staged,
-    reports: Sequence[SealedReport],
-    *,
-    signer: Signer | None = None,
-    note: Callable[[str], None] = lambda _text: None,
-) -> tuple[Attached, ...]:
-    """Attach reports against an image, in their order, as :func:`attach_all` attaches those for it.
-
-    Raises as :func:`attach_all`: EvidenceError for a report that does not speak against this image.
-    """
-    made = tuple(failure_statement(image, report) for report in reports)
-    return _put(registry, image, made, signer, note)
+    made = statements(registry, image, evidence, note=note)
+    return attach_statements(registry, image, made, signer=signer, note=note)
 
 
 def failure_statement(image: Staged, report: SealedReport) -> Statement:
@@ -79,13 +64,15 @@ def failure_statement(image: Staged, report: SealedReport) -> Statement:
     return _about(image, TEST_RESULT, predicate)
 
 
-def _put(
+def attach_statements(
     registry: Registry,
     image: Staged,
     made: Sequence[Statement],
-    signer: Signer | None,
-    say: Callable[[str], None],
+    *,
+    signer: Signer | None = None,
+    note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Attached, ...]:
+    """Attach statements about the image, as :func:`attach_all` does, in their order."""
     name = parse_reference(image.repository).at(image.digest)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     placed: list[tuple[Statement, Attachment]] = []
@@ -95,14 +82,14 @@ def _put(
             content=statement.content,
             annotations=((PREDICATE_ANNOTATION, statement.predicate_type),),
         )
-        say(f"attaching {KINDS[statement.predicate_type]}")
+        note(f"attaching {KINDS[statement.predicate_type]}")
         placed.append((statement, attach(registry, name, subject, artifact)))
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
     if by_tag:  # again, since another writer of the same tag may have come between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
     fresh: tuple[Statement, ...] = ()
     if signer is not None:
-        fresh = _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, say)
+        fresh = _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, note)
     return tuple(
         Attached(
             kind=KINDS[statement.predicate_type],

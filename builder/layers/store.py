@@ -133,10 +133,6 @@ class LayerStore:
         """:attr:`Record.files` of the layer of ``key``."""
         return self._files(key).read_bytes()
 
-    def usage(self) -> int:
-        """Bytes in blobs."""
-        return sum(size for _, size in self._blobs())
-
     def prune(self, limit: int | None = None) -> int:
         """Remove the least recently used blobs until ``limit`` holds; what is leased stays. Bytes freed."""
         allowed = self.limit if limit is None else limit

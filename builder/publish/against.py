@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 
 from builder.errors import EvidenceError, RegistryError
-from builder.evidence.attach import attach_failures, failure_statement
+from builder.evidence.attach import attach_statements, failure_statement
 from builder.evidence.cosign import Signer
 from builder.evidence.gather import gather
 from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
@@ -107,8 +107,8 @@ def say_failures(
     done: list[Failing] = []
     for _, group in groupby(found, key=lambda one: one.image.digest):
         rows = list(group)
-        entries = [one.entry for one in rows]
-        made = attach_failures(registry, rows[0].image, entries, signer=signer, note=note)
+        failed = [failure_statement(one.image, one.entry) for one in rows]
+        made = attach_statements(registry, rows[0].image, failed, signer=signer, note=note)
         done += [replace(one, attached=piece) for one, piece in zip(rows, made, strict=True)]
     return tuple(done)
 

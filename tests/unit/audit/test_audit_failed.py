@@ -16,7 +16,7 @@ from test_audit import hang_on
 from builder.audit import Audit, AuditOutcome, Question, audit
 from builder.console import Terminal
 from builder.console.audit import answer, document, lines, page
-from builder.evidence.attach import attach_all, attach_failures, failure_statement, statements
+from builder.evidence.attach import attach_all, attach_statements, failure_statement, statements
 from builder.evidence.cosign import Signed, Verifier
 from builder.evidence.verification import predicate_of
 
@@ -71,7 +71,7 @@ def said(found: Audit) -> list[tuple[str, AuditOutcome]]:
 def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: dict[str, Any]) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
     assert ask(registry, pushed).works
-    attach_failures(registry, pushed, [broken(pushed, **elsewhere)])
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **elsewhere))])
     for question in ({}, {"gpu": "T4", "driver": "535"}):
         found = ask(registry, pushed, **question)
         assert not found.works
@@ -84,7 +84,7 @@ def test_found_broken_it_is_a_no(registry: Registry, pushed: Staged, elsewhere: 
 
 def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
-    attach_failures(registry, pushed, [broken(pushed, **A100)])
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
     found = ask(registry, pushed)
     words = "broken, cudnn-shadowed, on NVIDIA A100-SXM4-40GB with driver 550.54.15, 20"
     assert f"not known to work: it was found {words}" in answer(found)
@@ -101,7 +101,7 @@ def test_who_where_and_why_is_said_everywhere(registry: Registry, pushed: Staged
 
 def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
-    attach_failures(registry, pushed, [broken(pushed, **A100)])
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, **A100))])
     mended_elsewhere = told(pushed, doubles.moment(hours=2))
     published(registry, pushed, mended_elsewhere, claims=("T4",))
     assert not ask(registry, pushed).works, "a T4 does not outvote an A100"
@@ -119,7 +119,7 @@ def test_a_newer_report_of_that_gpu_and_driver_takes_it_back(registry: Registry,
 def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged) -> None:
     moment = doubles.moment(days=1)
     published(registry, pushed, told(pushed, moment), claims=("T4",))
-    attach_failures(registry, pushed, [broken(pushed, moment)])
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, moment))])
     found = ask(registry, pushed)
     assert not found.works
     assert found.verified == ()
@@ -128,7 +128,7 @@ def test_an_older_or_equally_old_one_does_not(registry: Registry, pushed: Staged
 
 def test_neither_does_one_that_is_too_old_for_the_reader(registry: Registry, pushed: Staged) -> None:
     """As at the gate: what does not count mends nothing, and what was found does not grow old."""
-    attach_failures(registry, pushed, [broken(pushed, doubles.moment(days=50))])
+    attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed, doubles.moment(days=50)))])
     published(registry, pushed, told(pushed, doubles.moment(days=40)), claims=("T4",))
     published(registry, pushed, told(pushed, doubles.moment(days=1), **A100), claims=("A100",))
     assert ask(registry, pushed).works
@@ -142,7 +142,7 @@ def unsupported(image: Staged, **changes: Any) -> SealedReport:
 def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry, pushed: Staged) -> None:
     both = (told(pushed, doubles.moment(days=3)), told(pushed, doubles.moment(days=3), **A100))
     published(registry, pushed, *both, claims=("A100", "T4"))
-    attach_failures(registry, pushed, [unsupported(pushed, **A100)])
+    attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **A100))])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (True, ("T4",))
     assert said(found) == [("unsupported-gpu", AuditOutcome.MIND)]
@@ -153,7 +153,7 @@ def test_a_gpu_that_it_does_not_run_on_takes_that_claim_alone(registry: Registry
 
 def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
-    attach_failures(registry, pushed, [unsupported(pushed, **T4 | OLD_DRIVER)])
+    attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **T4 | OLD_DRIVER))])
     found = ask(registry, pushed)
     assert (found.works, found.claims) == (False, ()), "no claim is left"
     assert said(found) == [("unsupported-gpu", AuditOutcome.FAILS)]
@@ -161,7 +161,7 @@ def test_with_another_driver_as_well(registry: Registry, pushed: Staged) -> None
 
 def test_a_gpu_that_nobody_claimed_changes_nothing(registry: Registry, pushed: Staged) -> None:
     attach_all(registry, pushed, doubles.evidence(pushed))
-    attach_failures(registry, pushed, [unsupported(pushed, **A100)])
+    attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed, **A100))])
     found = ask(registry, pushed)
     assert (found.works, said(found)) == (True, [])
 
@@ -176,7 +176,7 @@ def test_an_exemption_holds_where_its_own_verification_is_contradicted(
         pushed, verifications=(t4,), claims=("T4",), exempt=("A100",), as_of=doubles.moment(days=2)
     )
     attach_all(registry, pushed, evidence)
-    attach_failures(registry, pushed, [unsupported(pushed)])
+    attach_statements(registry, pushed, [failure_statement(pushed, unsupported(pushed))])
     assert ask(registry, pushed).claims == ()
 
 
@@ -214,7 +214,7 @@ class TestSignatures:
     ) -> None:
         signed += statements(registry, pushed, doubles.evidence(pushed))
         attach_all(registry, pushed, doubles.evidence(pushed))
-        attach_failures(registry, pushed, [broken(pushed)])
+        attach_statements(registry, pushed, [failure_statement(pushed, broken(pushed))])
         found = ask(registry, pushed, verifier=self.KEY)
         assert (found.works, said(found)) == (True, [("broken", AuditOutcome.MIND)])
         assert "not signed by key k" in next(f.message for f in found.findings if f.what == "broken")

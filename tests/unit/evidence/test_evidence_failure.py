@@ -13,7 +13,7 @@ import pytest
 from pages import model_schemas
 
 from builder.errors import EvidenceError
-from builder.evidence.attach import attach_failures, failure_statement
+from builder.evidence.attach import attach_statements, failure_statement
 from builder.evidence.gather import gather
 from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
 from builder.evidence.verification import EXTENSION, predicate_of
@@ -135,11 +135,11 @@ def test_attached_once(referrers: bool, server: RegistryDouble, registry: Regist
         found_broken(pushed),
         found_broken(pushed, driver={"version": "550.1", "api": "12.4"}, verdict="unsupported-gpu"),
     ]
-    made = attach_failures(registry, pushed, two)
+    made = attach_statements(registry, pushed, [failure_statement(pushed, one) for one in two])
     assert [(row.kind, row.new, row.signed) for row in made] == [("verification", True, False)] * 2
     assert {row.by for row in made} == {"referrers" if referrers else "tag"}
     before = dict(server.manifests), dict(server.tags)
-    again = attach_failures(registry, pushed, two)
+    again = attach_statements(registry, pushed, [failure_statement(pushed, one) for one in two])
     assert [(row.digest, row.new) for row in again] == [(row.digest, False) for row in made]
     assert (dict(server.manifests), dict(server.tags)) == before
     name = parse_reference(pushed.repository).at(pushed.digest)
