@@ -12,6 +12,8 @@ TAG = re.compile(
     r"(?P<registry>.*/)?nvidia/cuda:(?P<cuda>\d+\.\d+(?:\.\d+)?)(?:-(?P<infix>cudnn\d*))?"
     r"-(?P<flavour>base|runtime|devel)-(?P<system>[a-z]+[\d.]*)(?:@sha256:[0-9a-f]+)?"
 )
+_VERSION = re.compile(r"[0-9][0-9A-Za-z.+~-]{0,40}")
+"""Of CUDA or cuDNN, as NVIDIA's images have it: ``9.1.0.70-1``."""
 DOCKER_HUB = {None, "docker.io/", "index.docker.io/", "registry-1.docker.io/"}
 
 
@@ -93,5 +95,7 @@ def base_value(
     read = truth.base.variable(variable) if truth.base is not None else None
     if read is None or truth.base is None:
         return table
+    if not _VERSION.fullmatch(read):
+        return None  # whoever made the image wrote something else there, and its tag may be as wrong
     value = Value(what, read, Source("registry", truth.base.source))
     return decide(value, table, notes)

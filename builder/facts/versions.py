@@ -17,7 +17,7 @@ def key(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: The text does not begin with a number.
     """
-    found = re.match(r"\d+(?:\.\d+)*", text)
+    found = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9})*", text)
     if found is None:
         raise ValueError(f"not a version: {text!r}")
     return tuple(int(part) for part in found.group(0).split("."))

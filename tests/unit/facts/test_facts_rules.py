@@ -93,6 +93,14 @@ def test_what_the_registry_says_beats_the_table_and_the_difference_is_reported(t
     assert [value.text for value in difference.values] == ["8.0.5.39", "8.1.1.33"]
 
 
+@pytest.mark.parametrize(
+    "text", ["latest", "", "v12", "-1", "1" * 5000, "\u0661\u0662", "8.1\x00", "cuda>=11", "8.1\nRUN evil"]
+)
+def test_a_registry_that_says_no_version_makes_no_yes(tf28, text: str) -> None:
+    assert summary(check(tf28, registry(text))) is Outcome.UNKNOWN
+    assert summary(check(tf28, registry("8.1.1.33", cuda=text))) is Outcome.UNKNOWN
+
+
 def test_what_the_wheel_says_beats_the_table(tf28) -> None:
     wheel = WheelTruth(
         name="tensorflow", version="2.8.4", file="tensorflow-2.8.4.whl", cuda="12.2", cudnn="9"
