@@ -9,6 +9,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+_LONG_NUMBER = re.compile(r"[0-9]{19}")
+"""Python reads none of 4,301 digits, and no version has one of 19."""
+
 
 @functools.lru_cache(maxsize=4096)
 def key(text: str) -> tuple[int, ...]:
@@ -17,10 +20,10 @@ def key(text: str) -> tuple[int, ...]:
     Raises:
         ValueError: The text does not begin with a number.
     """
-    found = re.match(r"[0-9]{1,9}(?:\.[0-9]{1,9})*", text)
+    found = re.match(r"v?([0-9]{1,9}(?:\.[0-9]{1,9})*)", text)
     if found is None:
         raise ValueError(f"not a version: {text!r}")
-    return tuple(int(part) for part in found.group(0).split("."))
+    return tuple(int(part) for part in found[1].split("."))
 
 
 def major(text: str) -> int:
@@ -69,7 +72,7 @@ def equal(one: str, other: str) -> bool:
 def requirement(text: str) -> Requirement | None:
     """The requirement, parsed; None if the text is not one."""
     try:
-        return Requirement(text)
+        return None if _LONG_NUMBER.search(text) else Requirement(text)
     except (InvalidRequirement, RecursionError):
         return None
 
@@ -78,7 +81,7 @@ def pinned(parsed: Requirement) -> str | None:
     """The one version that a requirement names with ``==`` and without a wildcard, else None."""
     for clause in parsed.specifier:
         if clause.operator in {"==", "==="} and not clause.version.endswith(".*"):
-            return clause.version
+            return clause.version if re.match("v?[0-9]", clause.version) else None
     return None
 
 

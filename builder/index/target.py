@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging import tags
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import BuildTag, InvalidWheelFilename, NormalizedName, parse_wheel_filename
 
 from builder.errors import UsageError
@@ -133,7 +133,7 @@ def takes(requires_python: str | None, python: str) -> bool:
     """Whether ``Requires-Python`` admits the newest patch of a Python; as for pip, an invalid one does."""
     try:
         return requires_python is None or SpecifierSet(requires_python).contains(f"{python}.99", True)
-    except InvalidSpecifier:
+    except ValueError:
         return True
 
 

@@ -8,7 +8,7 @@ order for requirements that know nothing of one another, as with ``--no-deps``:
 
 from collections.abc import Mapping, Sequence
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
@@ -45,9 +45,10 @@ def check_python(name: str, requires: str | None, cell: Cell) -> None:
         return
     try:
         allowed = SpecifierSet(requires)
-    except InvalidSpecifier:
+        fits = any(allowed.contains(f"{cell.python}.{patch}") for patch in range(_PATCHES))
+    except ValueError:
         return  # pip ignores what it cannot read
-    if not any(allowed.contains(f"{cell.python}.{patch}") for patch in range(_PATCHES)):
+    if not fits:
         raise CellError(
             f"{name} asks for Python {requires}, the cell has {cell.python}",
             hint=f"lock the cell {cell.id} again",

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from builder.errors import CellError
-from builder.facts import binary
+from builder.facts import Truth, binary, check
 from builder.facts.elf import needs_of
+from builder.facts.told import Told
+from builder.facts.wheel import truth_of
 from builder.wheels.elf import Skeleton
 from builder.wheels.excerpt import Excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from builder.model import Cell
+
+TORCH = "torch-2.4.1-cp311-cp311-linux_x86_64.whl"
 SECONDS = 10
 MEGABYTES = 300
 MIB = 1 << 20
@@ -138,3 +143,26 @@ def test_what_is_kept_whole_is_counted() -> None:
     excerpt.take("a/b.py", 0o644, 1 << 30)
     with pytest.raises(CellError, match=r"a layer with /a/c\.py has more than 2 GiB"):
         excerpt.take("a/c.py", 0o644, (1 << 30) + 1)
+
+
+MANY = "1" * 5000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Requires-Dist: nvidia-cudnn-cu12=={MANY}",
+        "Requires-Dist: nvidia-cudnn-cu12==v9",
+        "Requires-Dist: nvidia-cudnn-cu12===latest",
+        "Requires-Dist: nvidia-cuda-runtime-cu12==v12",
+        f"Requires-Dist: numpy<{MANY}",
+        "Requires-Dist: numpy<v2",
+        f"Requires-Dist: x; {'(' * 5000}",
+        f"Requires-Python: >={MANY}",
+    ],
+    ids=lambda line: line[:48],
+)
+def test_metadata_that_no_number_fits_ends_no_run(make: Callable[..., Cell], line: str) -> None:
+    told = Told(file=TORCH, metadata=f"Name: torch\nVersion: 2.4.1\n{line}\n")
+    cell = make("torch==2.4.1", python="3.11", base="nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04")
+    assert check(cell, Truth(wheels=(truth_of(TORCH, told),)))
