@@ -37,7 +37,8 @@ def _driver_old(told, detail):
 def _driver_new(told, detail):
     remedies = Remedies(told, detail)
     names = {remedies.framework} - {None} or set(told.printed_by)
-    rows = remedies.releases.builds(names.pop(), None) if len(names) == 1 else []
+    builds = [rows for rows in (remedies.releases.builds(name, None) for name in names) if rows]
+    rows = builds[0] if len(builds) == 1 else []
     majors = set(told.cuda_majors) or {numbers(row["cuda"])[0] for row in rows if row["cuda"]}
     return remedies.driver_that_serves(max(majors)) if majors else None
 
