@@ -248,7 +248,7 @@ def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
     for number, one in enumerate(found.proofs.standing, 1):
         cell = one.proposal.cell
         python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell, known)}"
-        parts = ", ".join((*cell.frameworks, python, str(cell.base)))
+        parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
         say(f"{number}. {parts}: {one.proposal.outcome.answer}; {_proven(one)}")
         for finding in one.proposal.findings:
             if finding.outcome is Outcome.WARNS:

@@ -109,6 +109,15 @@ def test_a_matrix_on_stdout_that_loads_and_the_origin_on_stderr(capsys, tmp_path
     assert "torch: versions from the index: it has 2 releases" in shown.err
 
 
+def test_a_card_that_is_built_together_with_an_arm_processor_gets_an_arm_cell(capsys, tmp_path) -> None:
+    arm = "torch-2.11.0-cp311-cp311-manylinux_2_28_aarch64.whl"
+    assert resolve("torch", index=Offered(torch=[wheel("2.11.0"), arm]), gpus=("GH200",), limit=1) == 0
+    shown = capsys.readouterr()
+    (tmp_path / "arm.yaml").write_text(shown.out)
+    assert [cell.platform for cell in load(tmp_path / "arm.yaml").cells] == ["linux/arm64"]
+    assert "rootfs:debian/bookworm, linux/arm64: possible; the resolver finds 1 wheels" in shown.err
+
+
 def test_a_yanked_release_a_candidate_and_other_systems_are_not_there() -> None:
     files = [
         wheel("2.8.0") + " yanked",
