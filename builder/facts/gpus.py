@@ -57,7 +57,7 @@ def _card(text: str, facts: Facts) -> GpuRow | None:
     if _TYPED.fullmatch(text) and (found := _CAPABILITY.fullmatch(text)):
         capability = f"{found[1]}.{found[2]}"
         like = next((row for row in facts.gpus.values() if row.capability == capability), None)
-        return replace(like, name=f"sm_{found[1]}{found[2]}") if like is not None else None
+        return replace(like, name=f"sm_{found[1]}{found[2]}", platform=None) if like is not None else None
     known = _longest(text, facts)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
         known = _longest(f"RTX {text}", facts) or _longest(f"GTX {text}", facts)

@@ -189,8 +189,11 @@ def test_numpy_abi(name, version, abi) -> None:
 
 def test_a_variant_on_another_index_says_so() -> None:
     found = row("torch", "2.3.1", "cu118")
-    assert (found.cuda, found.cudnn, found.default, found.architectures) == ("11.8", "8.7.0.84", False, ())
-    assert found.unread["architectures"].startswith("unreachable index")
+    assert (found.cuda, found.cudnn, found.default) == ("11.8", "8.7.0.84", False)
+    assert found.architectures[0] == "sm_37"
+    unread = row("torch", "2.7.1", "cu118")
+    assert unread.architectures == ()
+    assert unread.unread["architectures"].startswith("unreachable index")
     assert found.source_of("cudnn").reference.startswith("pytorch/pytorch")
     assert row("torch", "2.3.1").source_of("cuda").reference.startswith("torch/version.py of torch 2.3.1")
 
