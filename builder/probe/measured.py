@@ -157,6 +157,10 @@ class MeasuredRemedies(Remedies):
         pattern = r"lib(cublas|cudart|cusparse|cusolver|cufft|curand|nvJitLink)"
         return self._without(lambda folder: _first(folder, pattern), "without the folder of the other CUDA")
 
+    def _libc_too_old(self):
+        old = re.findall(r"(/[^:]*)/[^/:]+: version `", self.check["summary"])
+        return self._without(lambda folder: folder.rstrip("/") in old, "without the older library's folder")
+
     def _driver_stub(self):
         return self._without(lambda folder: "stubs" in folder.split("/"), "without the folder of stubs")
 
