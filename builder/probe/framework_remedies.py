@@ -169,7 +169,9 @@ class FrameworkRemedies(Builds):
             return [uninstall, self._pip("cupy-cuda12x[ctk]>=14", note=note)]
         if "torch" not in set(self.here.packages) | set(self.here.printed_by):
             return []
-        code = "print(*(r.split(';')[0] for r in requires('torch') if '%s' in r))" % (stem % "")
+        code = "print(*(r.split(';')[0].replace(' ', '') for r in requires('torch') if '%s' in r))" % (
+            stem % ""
+        )
         text = "from importlib.metadata import requires; " + code
         text = 'pip install --no-deps $(python3 -c "%s")' % text
         return [uninstall, Command("pip", text, "the one that the installed PyTorch asks for")]
