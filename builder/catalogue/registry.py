@@ -4,13 +4,11 @@ Nothing is believed of a tag's name. An image says by its labels which cell it i
 its digest and judged as ``rtbuild audit`` does, and whatever cannot be read is named and left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from builder.audit import Question
 from builder.audit.judged import judge_all
@@ -27,12 +25,10 @@ from builder.evidence.travel import shared
 from builder.facts import check
 from builder.facts.tables import Facts
 from builder.model import Base, Cell, Cuda, Profile
+from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, PREFIX, NoImageError, Staged, read_image
 from builder.verify.entry import Damaged
-
-if TYPE_CHECKING:
-    from builder.oci.registry import Registry
 
 MOST = 5000
 """Tags of one repository that are followed."""

@@ -1,18 +1,14 @@
 """What the catalogue knows, as values. Three answers that never blur: ran, possible, impossible."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from builder.colab.listed import Listed
 from builder.model import Cell
-
-if TYPE_CHECKING:
-    from builder.colab.listed import Listed
 
 Answer = Literal["possible", "impossible", "unknown"]
 """What the rules say before anything ran. ``ran`` is said by a :class:`Run` alone."""

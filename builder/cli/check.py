@@ -13,7 +13,7 @@ from builder.facts import Finding, Outcome, summary
 from builder.facts import check as apply_rules
 from builder.facts.memory import Memory
 from builder.lock.file import lock_path, pinned_cell, read_lock
-from builder.model import Cell, Matrix, Pinned
+from builder.model import Cell, Matrix
 
 if TYPE_CHECKING:
     from builder.facts.reading import Reading
@@ -41,12 +41,7 @@ def judge(
     count, and no network is asked.
     """
     locks = {matrix.name: read_lock(lock_path(matrix.path)) for matrix in matrices}
-
-    def pinned_of(cell: Cell) -> Pinned | None:
-        lockfile = locks[cell.matrix]
-        return pinned_cell(cell, lockfile) if lockfile is not None else None
-
-    pairs = [(cell, pinned_of(cell)) for cell in cells]
+    pairs = [(cell, pinned_cell(cell, locks[cell.matrix])) for cell in cells]
     memory = Memory(mirrors=mirrors)
     reading = None
     if read or deep:

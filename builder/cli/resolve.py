@@ -1,12 +1,10 @@
 """``rtbuild resolve``: from requirements to a matrix of possible cells."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from builder.cli import options as opt
 from builder.console import print_json, say
@@ -21,11 +19,9 @@ from builder.resolve import conda, proof
 from builder.resolve import requirements as reading
 from builder.resolve.clash import nothing
 from builder.resolve.demand import Demand, distributions, meant, split
+from builder.resolve.proof import Proof, Proofs
+from builder.resolve.requirements import Wishes
 from builder.resolve.solve import needs_standalone, search, to_matrix_yaml
-
-if TYPE_CHECKING:
-    from builder.resolve.proof import Proof, Proofs
-    from builder.resolve.requirements import Wishes
 
 _USUAL_PYTHON = "3.12"
 

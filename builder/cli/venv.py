@@ -55,8 +55,7 @@ def _pinned(loaded: list[Matrix], cell: Cell, *, locked: bool, mirrors: dict[str
     """The cell as its lock has it; locked now if it is not, unless ``locked`` forbids that."""
     matrix = next(matrix for matrix in loaded if matrix.name == cell.matrix)
     for attempt in (1, 2):
-        lockfile = read_lock(lock_path(matrix.path))
-        pinned = pinned_cell(cell, lockfile) if lockfile is not None else None
+        pinned = pinned_cell(cell, read_lock(lock_path(matrix.path)))
         if pinned is not None:
             return pinned
         if attempt == 1 and not locked:

@@ -1,18 +1,14 @@
 """What a runtime's image can stand on: any base, with a standalone Python, else one that has its Python."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from builder.colab.runtimes import Runtime
 from builder.facts.tables import Facts, TagRow, load
 from builder.facts.versions import at_least
 from builder.index.pythons import offered
 from builder.matrix.bases import SUITES
-
-if TYPE_CHECKING:
-    from builder.colab.runtimes import Runtime
 
 _DEFAULT_UBUNTU = "22.04"
 """Colab's since August 2023."""

@@ -1,19 +1,15 @@
 """An image compared with a Colab runtime: same, other, missing and extra packages."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from builder.colab.listed import Listed
+from builder.colab.measure import Inventory
 from builder.facts.versions import equal
 from builder.recipe.expect import first_parts
-
-if TYPE_CHECKING:
-    from builder.colab.listed import Listed
-    from builder.colab.measure import Inventory
 
 FRAMEWORKS = ("tensorflow", "torch", "jax", "jaxlib", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 PRESENT_GOAL = 99.0

@@ -17,13 +17,13 @@ from builder.colab.sources import build_missing
 from builder.errors import CellError
 from builder.facts.tables import load
 from builder.facts.versions import key as version_key
+from builder.index.client import Index
 from builder.index.target import Target
+from builder.lock.sources import PythonSource, SdistBuilder
 from builder.model import Profile
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
-    from builder.index.client import Index
-    from builder.lock.sources import PythonSource, SdistBuilder
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""

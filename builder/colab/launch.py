@@ -1,19 +1,15 @@
 """How an image is started on this machine: the ``docker run`` line, and what a person should know of it."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from builder.engine.doctor import gpu_checks
+from builder.engine.facts import EngineFacts
 from builder.errors import CellError, UsageError
-
-if TYPE_CHECKING:
-    from builder.engine.facts import EngineFacts
 
 Mode = Literal["jupyter", "shell", "verify"]
 

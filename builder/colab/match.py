@@ -1,29 +1,25 @@
 """The packages of a runtime that an index has at the same version, and reasons for the others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import unquote, urlsplit
 
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from builder.colab.parse import PipPackage
 from builder.errors import PackageIndexError
 from builder.facts.wheelread import read_wheel
 from builder.index import target as targets
+from builder.index.client import Index
+from builder.index.simple_api import IndexFile
 from builder.lock.sources import sdist_version
 from builder.model import Compilation
-
-if TYPE_CHECKING:
-    from builder.colab.parse import PipPackage
-    from builder.index.client import Index
-    from builder.index.simple_api import IndexFile
 
 Reason = Literal[
     "own",  # Google's own package, published nowhere

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
+from builder.colab.match import Match, Matching
 from builder.errors import CellError, CommandError
 from builder.facts.tables import load
+from builder.index.client import Index, LocalWheel
+from builder.index.target import Target
 from builder.lock.sources import (
     BuildRoot,
     SdistBuilder,
@@ -25,10 +28,7 @@ from builder.model import Base, StandalonePython
 from builder.sdist import advice
 
 if TYPE_CHECKING:
-    from builder.colab.match import Match, Matching
     from builder.debian.archive import Debian
-    from builder.index.client import Index, LocalWheel
-    from builder.index.target import Target
 
 _THREADS = 2
 """Builds take a processor each."""

@@ -18,6 +18,7 @@ from packaging.tags import Tag
 from packaging.version import Version
 
 from builder.facts.frameworks import FrameworkRow
+from builder.facts.told import Told
 from builder.facts.versions import (
     at_least,
     canonical,
@@ -32,7 +33,6 @@ from builder.facts.wheel import Metadata, metadata_of
 from builder.index.target import MACHINES, environment, glibc_of, takes, wheel_name
 
 if TYPE_CHECKING:
-    from builder.facts.told import Told
     from builder.index.simple_api import IndexFile
 
 Raw = dict[str, Any]

@@ -20,12 +20,11 @@ from builder.facts.assemble import (
     pythons,
     seal,
 )
+from builder.facts.told import Told
 from builder.facts.versions import key, requirement, short
 from builder.facts.wheel import metadata_of
 
 if TYPE_CHECKING:
-    from builder.facts.told import Told
-
     Found = Mapping[str, Mapping[str, WheelRelease]]
     """Releases by distribution and version."""
 

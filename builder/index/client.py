@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import requests
@@ -23,12 +23,10 @@ from builder import resources
 from builder.errors import NoSolutionError, PackageIndexError
 from builder.index import pages, simple_api, target, uv
 from builder.index import settings as index_settings
+from builder.index.settings import IndexSettings
 from builder.model import Sdist, Wheel
 from builder.net import download
 from builder.net.http import READ_TIMEOUT, Client, explain, redact
-
-if TYPE_CHECKING:
-    from builder.index.settings import IndexSettings
 
 _THREADS = 4
 """Downloads at a time: enough to fill a line, few enough for a small mirror."""

@@ -3,8 +3,6 @@
 The format: https://packaging.python.org/en/latest/specifications/pylock-toml/
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,19 +12,17 @@ import tempfile
 import tomllib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from uv import find_uv_bin
 
 from builder.errors import NoSolutionError, PackageIndexError
+from builder.index.settings import IndexSettings
+from builder.index.target import Target
 from builder.model import Wheel
 from builder.net.http import redact
-
-if TYPE_CHECKING:
-    from builder.index.settings import IndexSettings
-    from builder.index.target import Target
 
 _CONNECTION_VARIABLES = (
     "UV_CACHE_DIR",

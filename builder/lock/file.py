@@ -139,14 +139,14 @@ def status(cell: Cell, lockfile: Lockfile | None) -> LockStatus:
     return LockStatus.FRESH if entry.inputs == digest_of(cell.inputs()) and not other else LockStatus.STALE
 
 
-def pinned_cell(cell: Cell, lockfile: Lockfile, *, stale: bool = False) -> Pinned | None:
+def pinned_cell(cell: Cell, lockfile: Lockfile | None, *, stale: bool = False) -> Pinned | None:
     """The cell as it is locked; None if the lock has no entry that fits.
 
     With ``stale`` an entry for other inputs is given too, for a new resolution to start from. Its ``cell``
     then names the base and the ``apt`` packages that the entry was made with.
     """
     found = status(cell, lockfile)
-    if found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
+    if lockfile is None or found is LockStatus.MISSING or (found is LockStatus.STALE and not stale):
         return None
     entry = lockfile.cells[cell.id]
     if found is LockStatus.STALE:

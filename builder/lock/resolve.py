@@ -10,14 +10,14 @@ from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts import failures
 from builder.facts.base import has_own_python
 from builder.facts.tables import load
+from builder.index.client import Index, LocalWheel
 from builder.index.target import Target
 from builder.lock import sources
+from builder.lock.sources import PythonSource, SdistBuilder
 from builder.model import Cell, Pinned, RegistryBase, RootfsBase, StandalonePython, Wheel
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
-    from builder.index.client import Index, LocalWheel
-    from builder.lock.sources import PythonSource, SdistBuilder
     from builder.oci.registry import Registry
 
 LARGE = 50_000_000

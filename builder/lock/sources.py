@@ -23,12 +23,12 @@ from builder.errors import CellError, PackageIndexError
 from builder.facts.tables import load
 from builder.index import target as targets
 from builder.index.client import Index, LocalWheel
+from builder.index.simple_api import IndexFile
+from builder.index.target import Target
 from builder.model import Base, Cell, RootfsBase, Sdist, StandalonePython, Wheel
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
-    from builder.index.simple_api import IndexFile
-    from builder.index.target import Target
 
 _NEWEST = "trixie"
 """Debian's newest release, which has the newest glibc: any standalone Python runs on it."""

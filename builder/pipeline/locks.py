@@ -22,7 +22,7 @@ class LockKeeper:
 
     def pinned(self, cell: Cell) -> Pinned | None:
         """The cell's entry; None if it is missing or stale."""
-        return None if self._lockfile is None else pinned_cell(cell, self._lockfile)
+        return pinned_cell(cell, self._lockfile)
 
     def pin(self, cell: Cell, make: Callable[[Pinned | None], Pinned]) -> Pinned:
         """Have ``make`` resolve the cell, given its old entry, and put the result into the file at once.
@@ -36,7 +36,7 @@ class LockKeeper:
 
     def previous(self, cell: Cell) -> Pinned | None:
         """The entry even if it is stale: a new resolution moves away from it no more than it must."""
-        return None if self._lockfile is None else pinned_cell(cell, self._lockfile, stale=True)
+        return pinned_cell(cell, self._lockfile, stale=True)
 
 
 def refuse_stale(keeper_of: Mapping[str, LockKeeper], cells: Iterable[Cell]) -> None:

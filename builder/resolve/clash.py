@@ -1,11 +1,8 @@
 """Nothing is possible: which two demands clash, why, and which one to give up."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
@@ -13,10 +10,8 @@ from builder.errors import CellError
 from builder.facts.check import check
 from builder.facts.finding import Outcome
 from builder.facts.tables import Facts
+from builder.resolve.demand import Demand
 from builder.resolve.solve import Proposal, Search, search
-
-if TYPE_CHECKING:
-    from builder.resolve.demand import Demand
 
 _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""

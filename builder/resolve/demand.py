@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -13,9 +12,7 @@ from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.tables import Facts
 from builder.facts.versions import contains, key
-
-if TYPE_CHECKING:
-    from builder.resolve.requirements import NamedRequirement, Wishes
+from builder.resolve.requirements import NamedRequirement, Wishes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,11 @@
 """Sends cells that are possible by the rules through the resolver, which sees every other package."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
@@ -16,13 +13,11 @@ from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts.availability import Files, page
 from builder.facts.tables import Facts, load
 from builder.facts.versions import canonical, key, pinned, requirement
+from builder.index.client import Index
 from builder.lock.resolve import requirements
 from builder.model import Cell
+from builder.resolve.demand import Demand
 from builder.resolve.solve import Proposal, distinct, search
-
-if TYPE_CHECKING:
-    from builder.index.client import Index
-    from builder.resolve.demand import Demand
 
 SECONDS = 12.0
 """After which no further proposal is tried."""

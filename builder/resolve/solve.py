@@ -3,13 +3,10 @@
 Every candidate goes through the same rules as a cell of a matrix; nothing is proposed that they refuse.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from builder.errors import CellError
 from builder.facts.base import has_own_python, system_of, tag_of
@@ -22,9 +19,7 @@ from builder.facts.tables import Facts
 from builder.facts.truth import Truth
 from builder.facts.versions import canonical, key, requirement
 from builder.model import Cell
-
-if TYPE_CHECKING:
-    from builder.resolve.demand import Demand
+from builder.resolve.demand import Demand
 
 MOST = 6000
 """Candidates that the rules are asked about at most."""

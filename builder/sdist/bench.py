@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from builder.documents import MalformedError, parse_json
 from builder.errors import CellError
 from builder.image import pythontar
+from builder.index.client import Index
 from builder.index.target import MACHINES, Target
 from builder.lock.sources import host_platform
 from builder.model import Sdist, Wheel
@@ -32,9 +33,6 @@ from builder.sdist import advice, binaries, programs
 from builder.sdist import wheel as wheels
 from builder.sdist.unpack import BuildSystem, refuse_address
 from builder.wheels.archive import Archive
-
-if TYPE_CHECKING:
-    from builder.index.client import Index
 
 INSIDE = Path(__file__).with_name("inside.py")
 SITE = b"""\

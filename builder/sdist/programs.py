@@ -4,19 +4,14 @@ A build that compiles also has more time and room, and several jobs. The number 
 result; it is built twice and compared like any other.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from builder.sandbox import Limits
+from builder.wheels.archive import Archive
 from builder.wheels.scripts import EntryPointError, entry_points, scripts
-
-if TYPE_CHECKING:
-    from builder.wheels.archive import Archive
 
 LIMITS = Limits(seconds=3600, processes=1024, memory=4 << 30)
 """An hour for one build: dlib's, of C++ with link-time optimisation, was not done after 24 minutes on two

@@ -21,6 +21,7 @@ from builder.files import read_cached, write_cached, write_whole
 from builder.image.pythons import Pythons
 from builder.image.rootfs import cached_rootfs
 from builder.index.client import Index, LocalWheel, cache_path
+from builder.index.target import Target
 from builder.lock.sources import BuildRoot, choose, host_platform
 from builder.model import Compilation, Sdist, Wheel, WheelSource
 from builder.sandbox import Limits
@@ -31,7 +32,6 @@ from builder.sdist.unpack import build_system, unpack
 
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
-    from builder.index.target import Target
 
 _FORMAT = 1
 """To be raised when the same source comes out as another wheel."""
