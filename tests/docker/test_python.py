@@ -10,6 +10,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
+import cuda_base
 import pytest
 from python_mirror_double import installed, machine_pythons
 from rtbuild_command import rtbuild
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from registry import LoopbackRegistry
+
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
 MATRIX = """\
@@ -31,6 +34,17 @@ axes:
   python: ["3.12", {version: "3.13", from: standalone}]
 """
 CELL = "six1.17.0-py3.12-bookworm-cpu"
+CUDA_TAG = "11.8.0-base-bookworm"
+ON_CUDA = """\
+version: 1
+name: anypython-cuda
+include:
+  - framework: six==1.17.0
+    python: {version: "3.12", from: standalone}
+    base: HOST/nvidia/cuda:TAG
+    cuda: base
+    apt: [libgomp1]
+"""
 LOOK = """
 import ctypes.util, importlib, json, locale, mimetypes, os, ssl, subprocess, sys, sysconfig, tkinter
 names = "bz2 ctypes curses dbm decimal hashlib lzma multiprocessing readline sqlite3 ssl uuid zlib".split()
@@ -43,7 +57,7 @@ print(json.dumps({
     "tcl": tkinter.Tcl().eval("info patchlevel")[:3],
     "foreign": [name for name in paths if "/install" in str(variables[name])],
     "header": os.path.isfile(os.path.join(sysconfig.get_paths()["include"], "Python.h")),
-    "libraries": [ctypes.util.find_library(name) for name in ("c", "m", "stdc++")],
+    "libraries": [ctypes.util.find_library(name) for name in ("c", "m", "stdc++", "cudart")],
     "encodings": [sys.getfilesystemencoding(), locale.getpreferredencoding()],
     "certificates": os.path.isdir(ssl.get_default_verify_paths().openssl_capath),
     "compiled": all(os.path.isfile(module.__cached__) for module in (json, mimetypes, tkinter)),
@@ -84,16 +98,21 @@ def test_it_is_as_a_user_expects_of_a_python(
     project: tuple[Path, dict[str, str]], minor: str, user: tuple[str, ...]
 ) -> None:
     name = f"rtbuild/anypython:six1.17.0-py{minor}-bookworm-cpu"
-    said = docker("run", "--rm", "-i", "--network=none", *user, name, "python", "-", stdin=LOOK)
+    assert looked(name, minor, *user)["libraries"] == ["libc.so.6", "libm.so.6", "libstdc++.so.6", None]
+
+
+def looked(image: str, minor: str, *options: str) -> dict[str, Any]:
+    """What a standalone Python of that version says of itself, the common part judged."""
+    said = docker("run", "--rm", "-i", "--network=none", *options, image, "python", "-", stdin=LOOK)
     found: dict[str, Any] = json.loads(said)
     assert found["version"] == installed()[minor].name
     assert found["prefixes"] == ["/opt/runtime", "/opt/python", "/opt/runtime/bin/python"]
     assert found["modules"][0] == "bz2"
     assert (found["tcl"], found["foreign"]) == ("8.6", [])
-    assert found["libraries"] == ["libc.so.6", "libm.so.6", "libstdc++.so.6"]
     assert found["encodings"][0] == "utf-8"
     assert found["encodings"][1].lower() == "utf-8"
     assert (found["header"], found["certificates"], found["compiled"]) == (True, True, True)
+    return found
 
 
 def test_it_is_the_only_one(project: tuple[Path, dict[str, str]]) -> None:
@@ -140,3 +159,25 @@ def test_one_that_needs_a_newer_glibc_is_refused(project: tuple[Path, dict[str, 
     (folder / "old.yaml").write_text(MATRIX.replace("bookworm", "bullseye").replace("anypython", "old"))
     done = rtbuild(folder, "lock", "old.yaml", "--select", "*3.12*", env=env, check=1)
     assert "needs glibc 2.36, by the symbols that its files ask for, and the base has 2.31" in done.stderr
+
+
+def test_on_nvidia_s_base(
+    project: tuple[Path, dict[str, str]], server: LoopbackRegistry, tmp_path: Path
+) -> None:
+    """A registry's base with CUDA, without cuDNN and without Python, to which apt adds a library."""
+    plain = {name: value for name, value in cuda_base.ENVIRONMENT.items() if "CUDNN" not in name}
+    cuda_base.nvidia_cuda(tmp_path, server.host, tag=CUDA_TAG, suite="bookworm", environment=plain)
+    (tmp_path / "m.yaml").write_text(ON_CUDA.replace("HOST", server.host).replace("TAG", CUDA_TAG))
+    (cell,) = json.loads(rtbuild(tmp_path, "build", "m.yaml", "--json", env=project[1]).stdout)["cells"]
+    name = cell["image"]["reference"]
+    try:
+        assert cell["verification"]["verdict"] == "unverified"
+        assert [package["name"] for package in cell["packages"]] == ["libgomp1"]
+        libraries = looked(name, "3.12")["libraries"]
+        assert libraries == ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libcudart.so.11.0"]
+        lines = docker("run", "--rm", "--network=none", name, "bash", "-c", VENV + "true").splitlines()
+        assert lines[0].startswith("pip ")
+        assert lines[1] == "No broken requirements found."
+        assert lines[-1] == "0"
+    finally:
+        docker("image", "rm", "--force", name)
