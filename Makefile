@@ -42,7 +42,7 @@ fuzz: $(BIN)/rtbuild  ## a million generated inputs over all readers of what com
 newest: $(BIN)/rtbuild  ## the probe beside the newest release of each framework; downloads 25 GB, keeps none of it
 	$(PYTEST) -q tests/nightly/test_newest_releases.py
 
-colab-month: setup  ## Colab's newest whole month, built, started and compared; downloads 9 GB, 45 GB of disk, half an hour
+colab-month: setup  ## Colab's newest whole month, built, started and compared, and each month locked; 51 GB of disk, an hour
 	$(PYTEST) -q -s tests/nightly/test_colab_month.py
 
 kills: setup  ## kill -9 at 50 random moments of builds and publications, and what the next run finds; five minutes
