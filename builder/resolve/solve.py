@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from builder.errors import CellError
 from builder.facts.base import has_own_python, system_of, tag_of
 from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons
-from builder.facts.check import check, until_refused
+from builder.facts.check import until_refused
 from builder.facts.entry import entry
 from builder.facts.finding import Finding, Outcome, summary
 from builder.facts.framework import table_name
+from builder.facts.rules import devices
+from builder.facts.stack import stack_of
 from builder.facts.tables import Facts
 from builder.facts.truth import Truth
 from builder.facts.versions import canonical, key, requirement
@@ -122,9 +124,9 @@ def _alone(choice: Choice, demand: Demand, known: Facts) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
     for python in common_pythons((choice,)):
         for cell in cells((choice,), python, demand.gpus, known):
-            found = check(cell, driver=demand.driver, facts=known, suggest=False)
-            machine = (f for f in found if f.rule in {"gpu", "driver"})
-            return summary(machine) is not Outcome.IMPOSSIBLE
+            stack = stack_of(cell, Truth(), known, demand.driver)
+            found = (*devices.driver(stack), *devices.gpus(stack))
+            return summary(found) is not Outcome.IMPOSSIBLE
     return False
 
 
