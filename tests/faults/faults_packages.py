@@ -85,11 +85,14 @@ def framework_library_with_a_hole(scene: Scene) -> None:
 
 @fault("a library of the right size that ends in zeros", verdict="broken", cause="package-overwritten")
 def framework_library_that_ends_in_zeros(scene: Scene) -> None:
-    """Also where its table of sections was: a download that was cut off, with the full length reserved."""
+    """Also where its table of sections was, at the end: a download cut off, with the full length reserved."""
     library = _torch(scene)
-    data = library.read_bytes()
-    table = int.from_bytes(data[40:48], "little")
-    replace(library, data[:table] + bytes(len(data) - table))
+    data = bytearray(library.read_bytes())
+    count, entry = int.from_bytes(data[60:62], "little"), 64
+    data[40:48] = (len(data) - count * entry).to_bytes(8, "little")
+    replace(library, bytes(data))
+    scene.record("torch", "2.6.0", [library, scene.site / "torch" / "__init__.py"])
+    replace(library, bytes(data[: 1 << 20]) + bytes(len(data) - (1 << 20)))
 
 
 @fault("one changed byte, under --thorough", verdict="broken", cause="package-overwritten")

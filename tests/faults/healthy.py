@@ -196,9 +196,9 @@ def nvrtc_of_cuda_13(scene: Scene) -> None:
 
 @healthy("cuDNN 8 with its wheel in the folder of cuDNN 9")
 def two_majors_in_one_folder(scene: Scene) -> None:
-    scene.cudnn("9.10.2", flavour=13)
+    scene.cudnn()
     files = sorted(link_tree(scene.build.cudnn("8.9.7"), scene.cudnn_lib).glob("*.so.8"))
-    scene.record("nvidia-cudnn-cu12", "8.9.7.29", files, requires=("nvidia-cublas-cu12",))
+    scene.record("nvidia-cudnn-cu11", "8.9.7.29", files, requires=("nvidia-cublas-cu11",))
     library, shim = scene.framework("torch") / "lib" / "libtorch_cuda.so", scene.cudnn_lib / "libcudnn.so.9"
     scene.build.requester(library, (shim,), f"-Wl,--disable-new-dtags,-rpath,{scene.cudnn_lib}")
 
