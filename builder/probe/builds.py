@@ -22,18 +22,6 @@ _FIRST_CUDA = (
 )
 
 
-OLD_DRIVERS = {
-    (8, 0): "375.26",
-    (9, 0): "384.81",
-    (9, 1): "390.46",
-    (9, 2): "396.26",
-    (10, 0): "410.48",
-    (10, 1): "418.39",
-    (10, 2): "440.33",
-}
-"""Driver branches of CUDA before 11, when each minor version needed its own: the release notes' table 3."""
-
-
 class Builds(object):
     """The framework that is here, and its builds that the tables know; arguments as of ``Remedies``."""
 

@@ -1,6 +1,6 @@
 """The closed list of causes: every failed verdict names exactly one of these.
 
-``causes.ini`` and ``checks.ini`` say what their fields mean.
+The ``.ini`` files say what their fields mean.
 """
 
 from collections import namedtuple
@@ -9,9 +9,11 @@ from .data import beside, read_sections, read_signatures
 
 CAUSETABLE = beside("causes.ini")
 CHECKTABLE = beside("checks.ini")
+LOOKTABLE = beside("looks.ini")
 
 Cause = namedtuple("Cause", "id side title remedy explanation proof judged source")
 CheckRow = namedtuple("CheckRow", "id title needs decides loads causes")
+Look = namedtuple("Look", "id causes place command decides")
 
 
 def _ini_row(kind, section):
@@ -36,6 +38,11 @@ def remedy_at(identifier, places):
 def read_checks():
     """All checks, in the order of the file."""
     return [_ini_row(CheckRow, section) for section in read_sections(CHECKTABLE)]
+
+
+def read_looks():
+    """The commands that tell causes apart, in the order of the file."""
+    return [_ini_row(Look, section) for section in read_sections(LOOKTABLE)]
 
 
 _SECTIONS = read_sections(CAUSETABLE)

@@ -2,7 +2,8 @@
 
 import re
 
-from .builds import OLD_DRIVERS, card_within
+from .builds import card_within
+from .data import read_patterns
 from .remedies import Remedies
 from .versions import dotted, numbers
 
@@ -19,8 +20,8 @@ def _memory(told, free):
 def _driver_old(told, detail):
     remedies = Remedies(told, detail)
     cuda = _cuda_of_build(told)
-    if cuda and cuda[:2] in OLD_DRIVERS and told.driver:
-        floor = OLD_DRIVERS[cuda[:2]]
+    floor = cuda and read_patterns()["old-drivers"].get(dotted(cuda[:2]))
+    if floor and told.driver:
         here = "driver %s; CUDA %s needs %s" % (told.driver, dotted(cuda[:2]), floor)
         return here if numbers(told.driver) < numbers(floor) else None
     major = max(told.cuda_majors) if told.cuda_majors else remedies.cuda

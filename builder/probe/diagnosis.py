@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_right
 
-from .causes import CAUSES
+from .causes import CAUSES, read_looks
 from .conditions import CONDITIONS
 from .data import read_signatures
 from .reading import redact
@@ -16,46 +16,6 @@ _STRENGTHS = {"proves": PROVES, "fits": FITS, "wrapper": WRAPPER}
 _SURENESS = {PROVES: "proven by the text", FITS: "fits", WRAPPER: "a message that hides its cause"}
 _WIDE = 60
 _RESTART = ("pip", "apt", "conda")
-# Commands that tell causes apart, with the causes that they decide on; the first that fits is shown.
-_LOOKS = (
-    (
-        "host-memory",
-        "sudo dmesg -T | grep -iE 'killed process|oom'",
-        "a line about this program: the kernel ended it for want of memory",
-    ),
-    (
-        "out-of-memory",
-        "nvidia-smi",
-        "free memory left: not out-of-memory; the driver's version is shown, too",
-    ),
-    (
-        "driver-too-old driver-missing no-device device-hidden container-no-gpu",
-        "nvidia-smi",
-        "whether a driver and a card are there, and the newest CUDA that the driver serves",
-    ),
-    (
-        "cudnn-too-old cudnn-missing cudnn-major-mismatch cudnn-sublibrary-missing cudnn-shadowed windows",
-        "where.exe cudnn*.dll",
-        "which cuDNN is on PATH, of which major version, and which one comes first",
-    ),
-    (
-        "cudnn-too-old cudnn-missing cudnn-major-mismatch cudnn-sublibrary-missing cudnn-shadowed",
-        "pip list | grep -i cudnn; ldconfig -p | grep cudnn; echo $LD_LIBRARY_PATH",
-        "which cuDNN is here, of which major version, and which one the loader takes",
-    ),
-    (
-        "toolkit-mixed toolkit-library-missing",
-        "echo $LD_LIBRARY_PATH",
-        "a CUDA folder in it: toolkit-mixed; empty: the library is missing",
-    ),
-    (
-        "framework-arch-missing",
-        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
-        "the card's compute capability, to compare with the build's list",
-    ),
-)
-
-
 # Somebody's words about a message that is gone.
 _PAST = re.compile(
     r"\bno longer (?:see|get|have)|\b(?:fixed|solved|resolved|got rid of)\b|"
@@ -268,12 +228,11 @@ def _look_for(equal, causes, places, silent=None):
     """
     if causes and not equal:
         return None
-    for about, command, decides in _LOOKS:
-        wanted = set(about.split())
-        if (wanted & set(equal) if len(equal) > 1 else wanted == set(equal)) and wanted & {
-            "windows"
-        } <= places:
-            return {"command": command, "decides": decides}
+    for look in read_looks():
+        wanted = set(look.causes.split())
+        fits = wanted & set(equal) if len(equal) > 1 else wanted == set(equal)
+        if fits and (not look.place or look.place in places):
+            return {"command": look.command, "decides": look.decides}
     text = "run where it fails, it proves the cause" if causes else "no signature fits this text"
     text += "; `rtbuild probe -o cudnn_verify.py` writes the probe"
     return {"command": "python3 cudnn_verify.py", "decides": silent or text}

@@ -3,6 +3,7 @@
 import re
 
 from .builds import Builds, Command
+from .data import read_patterns
 from .versions import dotted, numbers
 
 CTRANSLATE2 = "ctranslate2>=4.6.3,<5"
@@ -10,36 +11,6 @@ ONNXRUNTIME = "onnxruntime-gpu[cuda,cudnn]>=1.21,<1.27"
 PRELOAD_DLLS = "then call onnxruntime.preload_dlls() before the first session"
 
 
-# Debian's and Ubuntu's packages by the library in them
-_SYSTEM_PACKAGES = {
-    "libGL.so.1": "libgl1",
-    "libEGL.so.1": "libegl1",
-    "libSM.so.6": "libsm6",
-    "libICE.so.6": "libice6",
-    "libX11.so.6": "libx11-6",
-    "libXext.so.6": "libxext6",
-    "libXrender.so.1": "libxrender1",
-    "libgthread-2.0.so.0": "libglib2.0-0",
-    "libglib-2.0.so.0": "libglib2.0-0",
-    "libgomp.so.1": "libgomp1",
-    "libstdc++.so.6": "libstdc++6",
-    "libsndfile.so.1": "libsndfile1",
-    "libnuma.so.1": "libnuma1",
-    "libopenblas.so.0": "libopenblas0",
-    "libusb-1.0.so.0": "libusb-1.0-0",
-    "libz.so.1": "zlib1g",
-}
-# NumPy's C-API by its number: https://github.com/numpy/numpy/blob/main/numpy/_core/meson.build
-_NUMPY_API = {
-    0xD: "numpy>=1.16,<2",
-    0xE: "numpy>=1.20,<2",
-    0xF: "numpy>=1.22,<2",
-    0x10: "numpy>=1.23,<2",
-    0x11: "numpy>=1.25,<2",
-    0x12: "numpy>=2.0",
-    0x13: "numpy>=2.1",
-    0x14: "numpy>=2.3",
-}
 # (bytes of a type as compiled, as it is here): https://github.com/numpy/numpy/issues/26710
 _NUMPY_SIZES = {("96", "88"): "numpy>=2", ("88", "96"): "numpy<2", ("88", "80"): "numpy>=1.20,<2"}
 
@@ -71,7 +42,7 @@ class FrameworkRemedies(Builds):
         return [self._torch(row, text)]
 
     def _system_library_missing(self):
-        package = _SYSTEM_PACKAGES.get(self.detail.get("soname"))
+        package = read_patterns()["system-packages"].get(str(self.detail.get("soname")).lower())
         if package is None or "conda-packages" in self.here.places:
             return []
         note = "as root; in a Dockerfile after RUN"
@@ -198,7 +169,7 @@ class FrameworkRemedies(Builds):
         sizes = (self.detail.get("header"), self.detail.get("object"))
         wanted = _NUMPY_SIZES.get(sizes)
         if self.detail.get("wanted"):
-            wanted = _NUMPY_API.get(int(self.detail["wanted"], 16))
+            wanted = read_patterns()["numpy-api"].get(str(int(self.detail["wanted"], 16)))
         return [self._pip(wanted, note="as the package was compiled")] if wanted else []
 
     def _jax_plugin(self):
