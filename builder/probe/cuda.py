@@ -63,8 +63,6 @@ DRIVER_PROTOTYPES = {
 
 
 class CudaError(Exception):
-    """A driver call returned something other than success."""
-
     def __init__(self, call, result):
         Exception.__init__(self, "%s returned %d (%s)" % (call, result, result_name(result)))
         self.call, self.result = call, result

@@ -55,8 +55,6 @@ VERSION_MISMATCH = {8: 14, 9: 1002}  # CUDNN_STATUS_VERSION_MISMATCH, CUDNN_STAT
 
 
 class CudnnError(Exception):
-    """A cuDNN call returned a status other than success."""
-
     def __init__(self, call, status, name, reason):
         text = "%s returned %d (%s)" % (call, status, name)
         Exception.__init__(self, text + (": " + reason if reason else ""))

@@ -123,5 +123,4 @@ class Releases(object):
 
 @functools.lru_cache(maxsize=1)
 def known_releases():
-    """The :class:`Releases`, read once."""
     return Releases()

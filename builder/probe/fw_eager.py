@@ -12,13 +12,12 @@ class Eager(Framework):
     """The framework's own are ``tensor``, ``gradients``, ``listed`` and ``place``; the rest is the same."""
 
     def prepare(self, device):
-        """Prepare for the first tensor."""
+        """Called before the first tensor."""
 
     def tensor(self, values, shape, device, dtype):
         raise NotImplementedError
 
     def tensors(self, pairs, device, dtype):
-        """The tensors of some (flat list, shape)."""
         return [self.tensor(values, shape, device, dtype) for values, shape in pairs]
 
     def conv(self, x, w, *bias):

@@ -20,7 +20,6 @@ def framework_by_stage(name, ctx):
 
 
 def framework_stage(ctx):
-    """The checks of the framework whose stage this is."""
     check_framework(ctx, framework_by_stage(ctx.stage, ctx))
 
 

@@ -252,7 +252,6 @@ def probe(argv=None):
 
 
 def answer(argv):
-    """The command itself."""
     leave_lost_folder()
     signal.signal(signal.SIGTERM, end_with_children)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it

@@ -125,7 +125,6 @@ class Told(object):
         return {numbers(version)[0] for version in self.cudnn_here if numbers(version)}
 
     def as_document(self):
-        """For the report."""
         names = "cards capability driver driver_cuda python packages library_path memory_free memory_total"
         found = {name: getattr(self, name) for name in names.split()}
         return dict(found, cudnn=sorted(self.cudnn_here), places=sorted(self.places))
