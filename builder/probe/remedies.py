@@ -95,7 +95,7 @@ class Remedies(FrameworkRemedies):
     def _done(self, command):
         """Whether an installation would change nothing: these very versions are here."""
         pins = re.findall(r"([\w.-]+)==([\w.+-]+)", command.text)
-        plain = command.where == "pip" and not re.search(r"--force-reinstall|uninstall|<|>", command.text)
+        plain = command.where == "pip" and not re.search(r"reinstall|uninstall|<|>", command.text)
         return plain and bool(pins) and all(self.here.packages.get(name) == here for name, here in pins)
 
     def words(self, cause):

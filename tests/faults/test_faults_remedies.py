@@ -34,6 +34,7 @@ FREE = {
     "cudnn-where-nobody-looks": "export",
     "device-hidden": "unset",
     "dlopen-wrapper": "unset",
+    "old-libstdcxx-on-the-path": "unset",
     "shadowed-by-an-incomplete-folder": "unset",
     "stubs-on-the-path": "unset",
     "unversioned-name-missing": "ln -s",
