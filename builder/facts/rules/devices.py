@@ -158,9 +158,17 @@ def _capability(row: GpuRow) -> Value:
 def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
     row = next((row for row in stack.facts.architectures if gpu.capability in row.capabilities), None)
-    if stack.driver is None or row is None:
+    if stack.driver is None:
         return
     given = Value("driver", stack.driver, GIVEN)
+    if row is None:
+        yield unknown(
+            "gpu",
+            f"which drivers serve {gpu.name} ({gpu.capability}) is not known; nvidia-smi beside it says so",
+            given,
+            _capability(gpu),
+        )
+        return
     if row.since is not None and not at_least(stack.driver, row.since):
         outcome, _ = _against(stack.driver, row.since)
         need = f"{gpu.name} ({row.name}) needs driver {row.since} or newer; here is {stack.driver}"

@@ -419,6 +419,13 @@ def test_a_driver_that_does_not_know_the_card(make, driver: str, expected: Outco
         assert outcome(check(cell, driver=driver), "gpu") is expected
 
 
+def test_a_driver_is_no_yes_for_a_card_whose_drivers_are_not_on_record(make) -> None:
+    cell = make("torch==2.10.0", python="3.13", base="rootfs:debian/trixie", cuda="wheels", gpus=("sm_87",))
+    said = "which drivers serve sm_87 (8.7) is not known"
+    assert not any(said in finding.message for finding in check(cell))
+    assert any(said in f.message and f.outcome is Outcome.UNKNOWN for f in check(cell, driver="580.65"))
+
+
 def test_a_framework_that_asks_for_no_numpy_gets_none(make) -> None:
     cell = make("torch==2.0.1", python="3.11", base="rootfs:debian/bookworm", cuda="wheels")
     assert outcome(check(cell), "numpy") is None
