@@ -3,7 +3,7 @@
 import re
 
 from .builds import card_within
-from .data import read_patterns
+from .data import cudnn_of_torch, read_patterns
 from .remedies import Remedies
 from .versions import dotted, numbers
 
@@ -70,9 +70,12 @@ def _versions(detail, holds, text):
     return text.format(loaded=dotted(loaded), compiled=dotted(compiled[:2]))
 
 
-def _torch_of_8(told, _):
-    version = told.packages.get("torch")
-    return "PyTorch %s brings cuDNN 8" % version if (1, 12) <= numbers(version) < (2, 4) else None
+def _torch_of(major):
+    says = "PyTorch %%s brings cuDNN %d" % major
+    return lambda told, _: says % told.packages["torch"] if cudnn_of_torch(told.packages) == major else None
+
+
+_torch_of_8 = _torch_of(8)
 
 
 def _onnxruntime_of_9(told, _):
@@ -96,8 +99,7 @@ def _mapping(why):
 def _cudnn_9_here(told, _):
     if 9 in told.cudnn_majors():
         return "cuDNN 9 is here"
-    version = told.packages.get("torch")
-    return "PyTorch %s brings cuDNN 9" % version if numbers(version)[:2] >= (2, 4) else None
+    return _torch_of(9)(told, None)
 
 
 def _cudnn_other_here(told, detail):

@@ -51,6 +51,12 @@ def newest_row(framework, key, version):
     return next((text for since, text in sorted(rows, reverse=True) if () < since <= version), "")
 
 
+def cudnn_of_torch(packages):
+    """The major version of the cuDNN that the PyTorch among packages brings; None if that is not known."""
+    major = newest_row("torch", "cudnn", numbers(packages.get("torch")))
+    return int(major) if major else None
+
+
 def opened_libraries(framework, cuda):
     """File names that a framework's build for this CUDA (text) opens by itself; [] if that is not known."""
     return ["lib" + name for name in newest_row(framework, "opens", numbers(cuda)).split()]

@@ -250,7 +250,8 @@ def _by_fault(run, text):
         shim = (run.params.get("candidate") or {}).get("path")
         folder = os.path.dirname(os.path.realpath(shim)) if shim else None
         names = sorted(os.listdir(folder)) if folder else []
-        problems = ((n, Loader().problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
+        loader = Loader()
+        problems = ((n, loader.problem(os.path.join(folder, n))) for n in names if "libcudnn" in n)
         bad = next((row for row in problems if row[1]), None)
         if bad:
             run.prove("file headers", "confirmed", "%s: %s" % bad)

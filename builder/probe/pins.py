@@ -51,7 +51,7 @@ def marker_applies(marker, extras=()):
         "python_full_version": platform.python_version(),
     }
     try:
-        tree = ast.parse(marker.replace("===", "==").replace("~=", "is"), mode="eval")
+        tree = ast.parse(marker.strip().replace("===", "==").replace("~=", " is "), mode="eval")
         return _holds(tree.body, here, extras)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return True

@@ -10,6 +10,7 @@ from shlex import quote
 
 from .builds import Command
 from .causes import commands_by_place, remedy_at
+from .data import cudnn_of_torch
 from .distributions import cudnn_wheels
 from .framework_remedies import CTRANSLATE2, ONNXRUNTIME, PRELOAD_DLLS, FrameworkRemedies
 from .versions import numbers
@@ -220,9 +221,9 @@ class Remedies(FrameworkRemedies):
         if not self.certain:
             return []
         wanted = 9 if numbers(self.detail.get("major") or "")[:1] == (9,) else 8
-        torch = numbers(self.here.packages.get("torch"))
-        here = (self.here.cudnn_majors() | ({8} if (1, 12) <= torch < (2, 4) else set())) - {wanted}
-        nine = 9 in here or torch[:2] >= (2, 4)
+        brought = cudnn_of_torch(self.here.packages)
+        here = (self.here.cudnn_majors() | ({8} if brought == 8 else set())) - {wanted}
+        nine = 9 in here or brought == 9
         if "colab" in self.here.places or wanted == 8 and (nine or not here):
             return [self._pip(CTRANSLATE2, note="uses no cuDNN from 4.6.3 on")]
         if nine or wanted in self.here.cudnn_majors():

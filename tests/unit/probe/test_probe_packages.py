@@ -71,6 +71,7 @@ def test_pins(version, pins, met):
         "python_version >= '3.6' and python_version < '3.99' and extra == \"nvcc\"",
         "python_version<'3' or (extra=='nvcc')",
         "(((extra == 'all')))",
+        " python_version~='2.6' or extra == 'all'",
     ],
 )
 def test_a_marker_holds_as_packaging_says(marker, extra):
