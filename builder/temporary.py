@@ -56,12 +56,12 @@ def disk_errors(path: Path) -> Iterator[None]:
     except OSError as problem:
         if problem.errno in _FULL:
             raise MissingToolError(
-                f"no room left on the disk for the layer cache ({path.parent})",
+                f"no room left on the disk for the cache ({path.parent})",
                 hint="free some room, or set RTBUILD_CACHE to a folder on another disk",
             ) from problem
         if problem.errno in _REFUSED:
             raise MissingToolError(
-                f"the layer cache cannot be written: {problem.strerror} ({problem.filename or path})",
+                f"the cache cannot be written: {problem.strerror} ({problem.filename or path})",
                 hint="set RTBUILD_CACHE to a folder that you may write to",
             ) from problem
         raise

@@ -141,11 +141,13 @@ class Download:
             if problem.errno == errno.ENAMETOOLONG:
                 name = shown(self.content.what, most=80)
                 raise self.error(f"{name} has a longer name than a file may have", hint=self.hint) from None
-            said = "no space left" if problem.errno == errno.ENOSPC else problem.strerror
+            said, hint = problem.strerror, "name a folder that can be written"
+            if problem.errno == errno.ENOSPC:
+                said, hint = "no space left", "free some, or name a folder on a larger disk"
             raise MissingToolError(
                 f"{said} in {self.to.parent} for {self.content.what}",
-                hint="free some, or name a folder on a larger disk: RTBUILD_CACHE for what is kept, "
-                "TMPDIR for what passes from one registry to another",
+                hint=f"{hint}: RTBUILD_CACHE for files that are kept, TMPDIR for files that pass from one "
+                "registry to another",
             ) from problem
 
     def _complete(self) -> bool:
