@@ -34,38 +34,34 @@ def settle_home(environment: MutableMapping[str, str], say: Callable[[str], None
             made = tempfile.mkdtemp(prefix="home-")
         except OSError as error:
             raise StartError(
-                "neither the home folder %s nor a temporary folder can be written to: %s" % (home, error),
+                f"neither the home folder {home} nor a temporary folder can be written to: {error}",
                 "give the container a place to write: --tmpfs /tmp",
                 5,
             )
         if home != "/":
-            say(
-                "the home folder %s cannot be written to: %s is taken, and goes with the container"
-                % (home, made)
-            )
+            say(f"the home folder {home} cannot be written to: {made} is taken, and goes with the container")
         home = made
     environment["HOME"] = home
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # `--user` may name anyone; getpass, and so PyTorch's compiler, wants a name
-        name = "user%d" % os.getuid()
-    environment.setdefault("USER", name)
-    environment.setdefault("LOGNAME", environment["USER"])
+        name = f"user{os.getuid()}"
+    environment.setdefault("LOGNAME", environment.setdefault("USER", name))
     return home
 
 
 def work_folder(home: str, say: Callable[[str], None]) -> str:
     """``/content``, or the home folder where an image has none."""
     if not os.path.isdir(WORK):
-        say("there is no %s: notebooks are kept in %s" % (WORK, home))
+        say(f"there is no {WORK}: notebooks are kept in {home}")
         return home
     if not writable(WORK):
         owner = os.stat(WORK)
-        hint = "start as its owner: --user %d:%d" % (owner.st_uid, owner.st_gid)
+        hint = f"start as its owner: --user {owner.st_uid}:{owner.st_gid}"
         if owner.st_uid == 0:
-            hint = 'mount a folder that is yours: --volume "$PWD:%s"' % WORK
+            hint = f'mount a folder that is yours: --volume "$PWD:{WORK}"'
         say(
-            "%s cannot be written to by user %d, it belongs to user %d: notebooks there cannot be saved.\n"
-            "  hint: %s" % (WORK, os.getuid(), owner.st_uid, hint)
+            f"{WORK} cannot be written to by user {os.getuid()}, it belongs to user {owner.st_uid}: notebooks"
+            f" there cannot be saved.\n  hint: {hint}"
         )
     return WORK

@@ -32,12 +32,11 @@ def _is_an_end(folder: str) -> bool:
     """
     if os.path.exists(os.path.join(folder, "tun_flags")):
         return True
-    return _number(folder, "iflink") != _number(folder, "ifindex")
-
-
-def _number(folder: str, name: str) -> int:
-    with open(os.path.join(folder, name)) as stream:
-        return int(stream.read())
+    numbers = set()
+    for name in ("iflink", "ifindex"):
+        with open(os.path.join(folder, name)) as stream:
+            numbers.add(int(stream.read()))
+    return len(numbers) == 2
 
 
 def refuse_taken(bind: str, port: int) -> None:
@@ -48,7 +47,7 @@ def refuse_taken(bind: str, port: int) -> None:
             probe.bind((bind, port))
         except OSError as error:
             raise StartError(
-                "port %d is taken: %s" % (port, error.strerror),
+                f"port {port} is taken: {error.strerror}",
                 "stop what listens there, or name another one by RTBUILD_PORT (rtbuild run --port)",
                 5,
             )

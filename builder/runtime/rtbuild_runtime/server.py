@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.request
 from typing import IO, Mapping
 
@@ -19,9 +18,6 @@ from .settings import LOOPBACK, StartError
 _SERVERS = ("notebook", "jupyterlab", "jupyter_server")
 """Modules that start one, the most complete first."""
 
-SECONDS_TO_STOP = 7
-"""Under the ten seconds after which Docker kills: https://docs.docker.com/reference/cli/docker/container/stop/"""
-
 
 def find() -> str:
     """The module of the server that is installed. Raises StartError where there is none."""
@@ -29,7 +25,7 @@ def find() -> str:
         if importlib.util.find_spec(name) is not None:
             return name
     raise StartError(
-        "this image has no Jupyter: none of %s is installed" % ", ".join(_SERVERS),
+        f"this image has no Jupyter: none of {', '.join(_SERVERS)} is installed",
         "build its cell with `profile: colab`, or install notebook",
         5,
     )
@@ -70,7 +66,7 @@ class Server(object):
                     sys.stderr.write(line.decode("utf-8", "replace"))
                     sys.stderr.flush()
 
-    def poll(self) -> "int | None":
+    def poll(self) -> int | None:
         """The exit status, once Jupyter has ended and its last words are printed."""
         status = self.process.poll()
         if status is not None:
@@ -82,17 +78,11 @@ class Server(object):
         until = time.monotonic() + seconds
         try:
             while not stop.is_set() and not answers(self.port):
-                status = self.poll()
+                status, hint = self.poll(), "its own words are above"
                 if status is not None:
-                    raise StartError(
-                        "Jupyter ended with status %d before it answered" % status,
-                        "its own words are above",
-                        1,
-                    )
+                    raise StartError(f"Jupyter ended with status {status} before it answered", hint, 1)
                 if time.monotonic() > until:
-                    raise StartError(
-                        "Jupyter did not answer within %d s" % seconds, "its own words are above", 1
-                    )
+                    raise StartError(f"Jupyter did not answer within {seconds:.0f} s", hint, 1)
                 time.sleep(0.05)
         finally:
             os.unlink(self._token_file)
@@ -102,9 +92,11 @@ class Server(object):
         self._stopping = True
         if self.process.poll() is not None:
             return
-        self.process.send_signal(signal.SIGTERM)
+        self.process.terminate()
         try:
-            self.process.wait(SECONDS_TO_STOP)
+            # under the ten seconds after which Docker kills:
+            # https://docs.docker.com/reference/cli/docker/container/stop/
+            self.process.wait(7)
         except subprocess.TimeoutExpired:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
@@ -115,7 +107,7 @@ def answers(port: int, seconds: float = 5.0) -> bool:
     # No proxy: an environment's HTTP_PROXY is not meant for loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open("http://%s:%d/api" % (LOOPBACK, port), timeout=seconds) as response:
+        with opener.open(f"http://{LOOPBACK}:{port}/api", timeout=seconds) as response:
             return bool(response.status == 200)
-    except (OSError, urllib.error.URLError, ValueError):
+    except (OSError, ValueError):
         return False

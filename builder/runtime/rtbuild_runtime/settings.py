@@ -5,30 +5,27 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from dataclasses import dataclass
-from typing import Mapping
+from typing import Mapping, NamedTuple
 
 COLAB = "https://colab.research.google.com"
 """The page whose scripts may talk to this server: https://research.google.com/colaboratory/local-runtimes.html"""
 
-PORT = 8888
 ALL = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
 
 
 class StartError(Exception):
-    """Why nothing was started: what happened, and a line that says what to do."""
+    """Why nothing was started: what happened, and a line that says what to do.
+
+    The exit status is 2 for what was asked wrongly, 5 for what is missing here.
+    """
 
     def __init__(self, message: str, hint: str, status: int = 2) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.status = status
-        """The exit status: 2 for what was asked wrongly, 5 for what is missing here."""
+        self.message, self.hint, self.status = message, hint, status
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """How to start. ``bind`` None: decided by :mod:`.network`."""
 
     port: int
@@ -40,36 +37,27 @@ class Settings:
 
 def read(environment: Mapping[str, str]) -> Settings:
     """``RTBUILD_PORT``, ``RTBUILD_BIND`` and ``JUPYTER_TOKEN``. Raises StartError."""
-    given = environment.get("JUPYTER_TOKEN")
-    note = None
-    if given is not None and not given.strip():
-        note = "JUPYTER_TOKEN is empty: a random token was made; nothing here listens without one"
-    elif given is not None and not re.fullmatch(r"[A-Za-z0-9._~-]{16,}", given):
+    given, bind = environment.get("JUPYTER_TOKEN"), environment.get("RTBUILD_BIND") or None
+    token, note = given or "", None
+    if not token.strip():
+        token = secrets.token_hex(24)
+        if given is not None:
+            note = "JUPYTER_TOKEN is empty: a random token was made; nothing here listens without one"
+    elif not re.fullmatch(r"[A-Za-z0-9._~-]{16,}", token):
         raise StartError(
             "JUPYTER_TOKEN is too short, or has characters that an address cannot hold",
             "16 or more of A-Z a-z 0-9 . _ ~ -, or leave it out for a random one",
         )
-    return Settings(
-        port=port(environment),
-        bind=_bind(environment),
-        token=given if given and note is None else secrets.token_hex(24),
-        token_note=note,
-    )
+    number = port(environment)
+    if bind not in (None, ALL, LOOPBACK):
+        hint = f"{LOOPBACK}, or {ALL} inside a container that has a network of its own"
+        raise StartError(f"RTBUILD_BIND is '{bind}'", hint)
+    return Settings(number, bind, token, note)
 
 
 def port(environment: Mapping[str, str] = os.environ) -> int:
     """The port that Jupyter listens on, in the container as outside. Raises StartError."""
-    text = environment.get("RTBUILD_PORT") or str(PORT)
+    text = environment.get("RTBUILD_PORT") or "8888"
     if not text.isdecimal() or not 1024 <= int(text) <= 65535:
-        raise StartError("RTBUILD_PORT is '%s'" % text, "a port is a number from 1024 to 65535")
+        raise StartError(f"RTBUILD_PORT is '{text}'", "a port is a number from 1024 to 65535")
     return int(text)
-
-
-def _bind(environment: Mapping[str, str]) -> str | None:
-    text = environment.get("RTBUILD_BIND") or None
-    if text not in (None, ALL, LOOPBACK):
-        raise StartError(
-            "RTBUILD_BIND is '%s'" % text,
-            "%s, or %s inside a container that has a network of its own" % (LOOPBACK, ALL),
-        )
-    return text

@@ -18,7 +18,6 @@ from .settings import LOOPBACK, StartError
 from .verdict import Verdict
 
 _EXPECTATION = "/usr/local/share/rtbuild/expect.json"
-_SECONDS_BETWEEN_LOOKS = 1.0
 _speaking = threading.Lock()
 
 
@@ -30,7 +29,7 @@ def main() -> int:
     try:
         return _run(stop)
     except StartError as error:
-        say("error: %s\nhint: %s" % (error.message, error.hint))
+        say(f"error: {error.message}\nhint: {error.hint}")
         return error.status
 
 
@@ -41,11 +40,14 @@ def say(text: str) -> None:
         sys.stdout.flush()
 
 
+def _warn(text: str) -> None:
+    say("! " + text)
+
+
 def _run(stop: threading.Event) -> int:
     asked = settings.read(os.environ)
     environment = dict(os.environ)
-    home = folders.settle_home(environment, lambda text: say("! " + text))
-    work = folders.work_folder(home, lambda text: say("! " + text))
+    work = folders.work_folder(folders.settle_home(environment, _warn), _warn)
     bind = asked.bind or network.address()
     network.refuse_taken(bind, asked.port)
     server = Server(asked.port, bind, asked.token, work, environment)
@@ -55,9 +57,9 @@ def _run(stop: threading.Event) -> int:
         if not stop.is_set():
             say(page(asked.port, asked.token, work))
             if asked.token_note:
-                say("! " + asked.token_note)
+                _warn(asked.token_note)
             if bind == LOOPBACK and asked.bind is None:
-                say("! this container shares the network of its host: only 127.0.0.1 is listened on\n")
+                _warn("this container shares the network of its host: only 127.0.0.1 is listened on\n")
             verdict = Verdict(say)
         return _watch(server, stop)
     finally:
@@ -68,13 +70,12 @@ def _run(stop: threading.Event) -> int:
 
 def _watch(server: Server, stop: threading.Event) -> int:
     kills = memory.Watch()
-    while not stop.wait(_SECONDS_BETWEEN_LOOKS):
-        news = kills.news()
-        if news:
-            say("! " + news)
+    while not stop.wait(1.0):
+        if news := kills.news():
+            _warn(news)
         status = server.poll()
         if status is not None:
-            say("error: Jupyter ended by itself with status %d; its own words are above" % status)
+            say(f"error: Jupyter ended by itself with status {status}; its own words are above")
             return 1
     say("stopping")
     return 0
@@ -82,18 +83,14 @@ def _watch(server: Server, stop: threading.Event) -> int:
 
 def page(port: int, token: str, work: str) -> str:
     """What a person needs to go on."""
-    return (
-        "\n%s\n\n"
-        '  In Colab: "Connect to a local runtime", and paste this address. Or open it in a browser.\n\n'
-        "      http://%s:%d/?token=%s\n\n"
-        "  files: %s    stop: Ctrl-C    cudnn-verify is running, its verdict follows\n"
-    ) % (_title(), LOOPBACK, port, token, work)
-
-
-def _title() -> str:
     try:
         with open(_EXPECTATION) as stream:
             cell = json.load(stream)["cell"]
     except (OSError, ValueError, KeyError):
         cell = "rtbuild"
-    return "%s, Python %s" % (cell, platform.python_version())
+    return (
+        f"\n{cell}, Python {platform.python_version()}\n\n"
+        '  In Colab: "Connect to a local runtime", and paste this address. Or open it in a browser.\n\n'
+        f"      http://{LOOPBACK}:{port}/?token={token}\n\n"
+        f"  files: {work}    stop: Ctrl-C    cudnn-verify is running, its verdict follows\n"
+    )

@@ -9,21 +9,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from . import auth, data_table, drive, errors, files, output, patches, runtime, userdata, widgets
-from ._explain import OnlyAtGoogle, refusal
+from . import auth, data_table, drive, errors, files, output, patches, runtime, userdata
 
-__all__ = [
-    "auth",
-    "data_table",
-    "drive",
-    "errors",
-    "files",
-    "output",
-    "patches",
-    "runtime",
-    "userdata",
-    "widgets",
-]
+__all__ = ["auth", "data_table", "drive", "errors", "files", "output", "patches", "runtime", "userdata"]
 
 _ONLY_AT_GOOGLE = {
     "_message": "It talks to Colab's own page.",
@@ -35,18 +23,20 @@ _ONLY_AT_GOOGLE = {
     "snippets": "They are part of Colab's page.",
     "sql": "Use the package google-cloud-bigquery, or ibis.",
     "syntax": "It is read by Colab's page; plain strings do the same.",
+    "widgets": "ipywidgets.GridBox and ipywidgets.Tab do the same in every notebook.",
 }
 
 for _name, _instead in _ONLY_AT_GOOGLE.items():
-    _full = "%s.%s" % (__name__, _name)
-    globals()[_name] = sys.modules[_full] = OnlyAtGoogle(_full, _instead)
+    _full = f"{__name__}.{_name}"
+    globals()[_name] = sys.modules[_full] = errors.OnlyAtGoogle(_full, _instead)
 
 
 def __getattr__(name: str) -> Any:
     """For a name that is not here: why, instead of Python's bare "cannot import name"."""
     if name.startswith("_"):
-        raise AttributeError("module %r has no attribute %r" % (__name__, name))
-    raise refusal("google.colab.%s" % name, "This runtime's google.colab has: %s." % ", ".join(__all__))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    here = ", ".join(__all__)
+    raise errors.refusal(f"google.colab.{name}", f"This runtime's google.colab has: {here}.")
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ._explain import say
-
-__all__ = ["authenticate_service_account", "authenticate_user"]
-
-_HOW = (
-    "nobody was signed in. Google's libraries find your own credentials where they always look: start with"
-    ' --volume "$HOME/.config/gcloud:/home/colab/.config/gcloud:ro", after `gcloud auth'
-    " application-default login`."
-)
+from .errors import say
 
 
 def authenticate_user(clear_output: bool = True, project_id: str | None = None) -> None:
@@ -20,10 +12,11 @@ def authenticate_user(clear_output: bool = True, project_id: str | None = None) 
     del clear_output
     if project_id:
         os.environ["GOOGLE_CLOUD_PROJECT"] = project_id
-    say(_HOW)
+    say(
+        "nobody was signed in. Google's libraries find your own credentials where they always look: start"
+        ' with --volume "$HOME/.config/gcloud:/home/colab/.config/gcloud:ro", after `gcloud auth'
+        " application-default login`."
+    )
 
 
-def authenticate_service_account(clear_output: bool = True) -> None:
-    """Sign nobody in, and say how."""
-    del clear_output
-    say(_HOW)
+authenticate_service_account = authenticate_user

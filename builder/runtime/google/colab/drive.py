@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
-from ._explain import say
-from .errors import LocalRuntimeError
-
-__all__ = ["flush_and_unmount", "mount"]
+from .errors import LocalRuntimeError, say
 
 _HOW = (
     "Google Drive cannot be mounted from inside. Start the runtime with a folder of your machine there, such"
@@ -15,27 +13,23 @@ _HOW = (
 )
 
 
-def mount(
-    mountpoint: str, force_remount: bool = False, timeout_ms: int = 120000, readonly: bool = False
-) -> None:
+def mount(mountpoint: str, *_: Any, **__: Any) -> None:
     """Take ``mountpoint/MyDrive`` as it is, or make it an ordinary folder and say so.
 
     Raises:
         LocalRuntimeError: it is not there and cannot be made.
     """
-    del force_remount, timeout_ms, readonly
-    folder = os.path.join(mountpoint, "MyDrive")
+    folder, how = os.path.join(mountpoint, "MyDrive"), _HOW % mountpoint
     if os.path.ismount(folder) or os.path.ismount(mountpoint):
-        print("Mounted at %s" % mountpoint)
+        print(f"Mounted at {mountpoint}")
         return
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise LocalRuntimeError("%s (%s: %s)" % (_HOW % mountpoint, folder, error.strerror)) from error
-    say("%s Until then %s is an ordinary folder." % (_HOW % mountpoint, folder))
+        raise LocalRuntimeError(f"{how} ({folder}: {error.strerror})") from error
+    say(f"{how} Until then {folder} is an ordinary folder.")
 
 
-def flush_and_unmount(timeout_ms: int = 24 * 60 * 60 * 1000) -> None:
+def flush_and_unmount(*_: Any, **__: Any) -> None:
     """Write what is not yet on disk; the folder stays."""
-    del timeout_ms
     os.sync()

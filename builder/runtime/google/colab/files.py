@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from ._explain import say
-from .errors import LocalRuntimeError
-
-__all__ = ["download", "upload", "upload_file", "view"]
+from .errors import LocalRuntimeError, say
 
 _WORK = "/content"
 
@@ -19,30 +16,31 @@ def upload(target_dir: str = "") -> dict[str, bytes]:
     With ``target_dir`` they are copied there, too.
     """
     say(
-        "files are not sent through the page. %s is a folder of your machine: put them there, and name them"
-        " here." % _WORK
+        f"files are not sent through the page. {_WORK} is a folder of your machine: put them there, and name"
+        " them here."
     )
     found: dict[str, bytes] = {}
-    while True:
-        path = _ask("path below %s, or nothing to go on: " % _WORK)
-        if not path:
-            return found
-        content = _read(path)
-        if content is None:
+    while path := _ask(f"path below {_WORK}, or nothing to go on: "):
+        full, name = os.path.join(_WORK, path), os.path.basename(path)
+        try:
+            with open(full, "rb") as stream:
+                content = stream.read()
+        except OSError as error:
+            print(f"{full}: {error.strerror}")
             continue
-        name = os.path.basename(path)
         found[name] = content
         if target_dir:
             os.makedirs(target_dir, exist_ok=True)
             with open(os.path.join(target_dir, name), "wb") as stream:
                 stream.write(content)
+    return found
 
 
 def upload_file(filename: str) -> None:
     """Ask for one path and copy that file to ``filename``."""
     taken = upload()
     if len(taken) != 1:
-        raise ValueError("%d files were named; one is needed" % len(taken))
+        raise ValueError(f"{len(taken)} files were named; one is needed")
     with open(filename, "wb") as stream:
         stream.write(next(iter(taken.values())))
 
@@ -53,24 +51,23 @@ def download(filename: str) -> None:
     Raises:
         FileNotFoundError: as on Colab, where there is no such file.
     """
-    if not os.path.exists(filename):
-        raise FileNotFoundError("Cannot find file: %s" % filename)
-    path = os.path.realpath(filename)
-    work = os.path.realpath(_WORK)
+    path, work = _there(filename), os.path.realpath(_WORK)
     if not path.startswith(work + os.sep):
         path = shutil.copy(path, os.path.join(work, os.path.basename(path)))
-    print(
-        "%s is on your machine already: it is %s of your work folder"
-        % (filename, os.path.relpath(path, work))
-    )
+    where = os.path.relpath(path, work)
+    print(f"{filename} is on your machine already: it is {where} of your work folder")
     _link(path)
 
 
 def view(filepath: str) -> None:
     """Show a link to the file. Raises FileNotFoundError where there is none."""
-    if not os.path.exists(filepath):
-        raise FileNotFoundError("Cannot find file: %s" % filepath)
-    _link(os.path.realpath(filepath))
+    _link(_there(filepath))
+
+
+def _there(path: str) -> str:
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"Cannot find file: {path}")
+    return os.path.realpath(path)
 
 
 def _ask(prompt: str) -> str:
@@ -80,18 +77,8 @@ def _ask(prompt: str) -> str:
         # https://github.com/ipython/ipython/blob/main/IPython/core/error.py
         raise LocalRuntimeError(
             "files.upload() asks for a path, and nobody is there to answer. Open the file by its name"
-            " instead: %s is a folder of your machine." % _WORK
+            f" instead: {_WORK} is a folder of your machine."
         ) from error
-
-
-def _read(path: str) -> bytes | None:
-    full = os.path.join(_WORK, path)
-    try:
-        with open(full, "rb") as stream:
-            return stream.read()
-    except OSError as error:
-        print("%s: %s" % (full, error.strerror))
-        return None
 
 
 def _link(path: str) -> None:

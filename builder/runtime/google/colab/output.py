@@ -5,24 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Iterator
 
-from ._explain import refusal, say
-
-__all__ = [
-    "clear",
-    "disable_custom_widget_manager",
-    "enable_custom_widget_manager",
-    "eval_js",
-    "no_vertical_scroll",
-    "redirect_to_element",
-    "register_callback",
-    "serve_kernel_port_as_iframe",
-    "serve_kernel_port_as_window",
-    "temporary",
-    "to_default_area",
-    "to_footer_area",
-    "to_header_area",
-    "use_tags",
-]
+from .errors import refusal, say
 
 
 def clear(wait: bool = False, output_tags: Any = ()) -> None:
@@ -33,11 +16,10 @@ def clear(wait: bool = False, output_tags: Any = ()) -> None:
         clear_output(wait=wait)
 
 
-def eval_js(script: str, ignore_result: bool = False, timeout_sec: float | None = None) -> Any:
+def eval_js(script: str, ignore_result: bool = False, *_: Any, **__: Any) -> Any:
     """Run JavaScript in the page; its value does not come back."""
     from IPython.display import Javascript, display
 
-    del timeout_sec
     if not ignore_result:
         raise refusal("output.eval_js", "With ignore_result=True the script runs; its value cannot be had.")
     display(Javascript(script))
@@ -46,42 +28,31 @@ def eval_js(script: str, ignore_result: bool = False, timeout_sec: float | None 
 def register_callback(function_name: str, callback: Callable[..., Any]) -> None:
     """Colab's page would call ``callback``; no other page can."""
     del callback
-    say("output.register_callback(%r): only scripts on Colab's own machines can call it." % function_name)
+    say(f"output.register_callback({function_name!r}): only scripts on Colab's own machines can call it.")
 
 
-def enable_custom_widget_manager(*_: Any, **__: Any) -> None:
-    """Nothing to do: Jupyter shows widgets by itself."""
+def no_vertical_scroll(*_: Any, **__: Any) -> None:
+    """Nothing to do: Jupyter shows widgets by itself, and it is Colab's page that scrolls long output."""
 
 
-def disable_custom_widget_manager() -> None:
-    """Nothing to do."""
-
-
-def no_vertical_scroll() -> None:
-    """Nothing to do: it is Colab's page that scrolls long output."""
-
-
-def serve_kernel_port_as_iframe(port: int, *_: Any, **__: Any) -> None:
-    """Say how to reach a port of the runtime."""
-    _port(port)
+enable_custom_widget_manager = disable_custom_widget_manager = no_vertical_scroll
 
 
 def serve_kernel_port_as_window(port: int, *_: Any, **__: Any) -> None:
     """Say how to reach a port of the runtime."""
-    _port(port)
-
-
-def _port(port: int) -> None:
     say(
-        "port %d of this runtime is not open. Start it with --publish 127.0.0.1:%d:%d, and open"
-        " http://127.0.0.1:%d in your browser." % (port, port, port, port)
+        f"port {port} of this runtime is not open. Start it with --publish 127.0.0.1:{port}:{port}, and open"
+        f" http://127.0.0.1:{port} in your browser."
     )
 
 
+serve_kernel_port_as_iframe = serve_kernel_port_as_window
+
+
 @contextlib.contextmanager
-def _here(*_: Any, **__: Any) -> Iterator[None]:
+def use_tags(*_: Any, **__: Any) -> Iterator[None]:
+    """Areas and tags are parts of Colab's page: what is printed within them appears in the cell's output."""
     yield
 
 
-redirect_to_element = use_tags = temporary = to_default_area = to_footer_area = to_header_area = _here
-"""Areas and tags are parts of Colab's page: what is printed within them appears in the cell's output."""
+redirect_to_element = temporary = to_default_area = to_footer_area = to_header_area = use_tags

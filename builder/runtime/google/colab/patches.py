@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["cv2_imshow"]
-
 
 def cv2_imshow(a: Any) -> None:
     """Show an image of OpenCV (an array in BGR order) below the cell."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ._explain import say
-
-__all__ = ["unassign"]
+from .errors import say
 
 
 def unassign() -> None:
