@@ -13,8 +13,7 @@ from builder.audit.finding import AuditFinding, Question, fails, mind
 from builder.errors import EvidenceError
 from builder.evidence.attach import KINDS
 from builder.evidence.gather import Gathered, Piece
-from builder.evidence.judgement import JudgedReport, Policy, is_failure, judge
-from builder.evidence.standing import broken, denied, standing, without_exempt
+from builder.evidence.judgement import JudgedReport, Policy, broken, denied, judge, standing, without_exempt
 from builder.oci.staging import Staged
 
 FAILED = "failed-verification"
@@ -108,7 +107,7 @@ def _placed(row: Held, word: JudgedReport | None, against: list[JudgedReport]) -
 def _one(piece: Piece, image: Staged, question: Question, policy: Policy) -> tuple[Held, JudgedReport | None]:
     predicate = piece.statement.predicate
     kind = KINDS.get(piece.statement.predicate_type, "other")
-    failed = kind == "verification" and is_failure(predicate)
+    failed = kind == "verification" and predicate.get("result") == "FAILED"
     heard = question.verifier is None or piece.signed
     word, reason = None, ""
     try:

@@ -17,7 +17,7 @@ from builder.dispatch.follow import Follower, TaskState, exit_code
 from builder.dispatch.plan import missing
 from builder.dispatch.run import rendered_cells, verifying
 from builder.errors import MissingToolError, RegistryError, RtbuildError
-from builder.evidence.signatures import People
+from builder.evidence.cosign import People
 from builder.files import write_whole
 from builder.oci.registry import Registry
 from builder.recipe.bundle import bundle

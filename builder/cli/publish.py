@@ -13,8 +13,7 @@ from builder.cli.boundary import INTERRUPTED, command_line
 from builder.errors import PublishRefusedError, UsageError
 
 if TYPE_CHECKING:
-    from builder.evidence.cosign import Signer
-    from builder.evidence.signatures import People
+    from builder.evidence.cosign import People, Signer
     from builder.publish.publication import Publication
 
 
@@ -107,7 +106,7 @@ def _people(
     signer: Signer | None, built_by: list[str] | None, reported_by: list[str] | None, *, both: bool
 ) -> tuple[People | None, People | None]:
     """The signers of whom an image and a report each need one. Raises UsageError."""
-    from builder.evidence.signatures import People
+    from builder.evidence.cosign import People
 
     named = [
         People.named(keys or (), option)

@@ -28,8 +28,7 @@ from builder.errors import (
     RegistryError,
     RegistryLoginError,
 )
-from builder.evidence.cosign import Cosign, Signer
-from builder.evidence.signatures import People
+from builder.evidence.cosign import Cosign, People, Signer
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
 from builder.oci.registry import Registry

@@ -16,8 +16,7 @@ from builder.dispatch.follow import Work
 from builder.dispatch.node import report_on, reports_beside, wrong_card
 from builder.dispatch.plan import CONCLUSIVE, Task, TaskVerdict, verdicts
 from builder.errors import CellError, ImageMissingError, MissingToolError, RegistryError, UsageError
-from builder.evidence.cosign import Signer
-from builder.evidence.signatures import People
+from builder.evidence.cosign import People, Signer
 from builder.evidence.travel import share
 from builder.matrix.selection import matches
 from builder.model import Cell, Matrix, Pinned

@@ -87,9 +87,8 @@ def attach_statements(
     by_tag = tuple(found.descriptor for _, found in placed if found.kept == "tag")
     if by_tag:  # again, since another writer of the same tag may have come between two of ours
         keep_in_tag(registry, name, image.digest, by_tag)
-    fresh: tuple[Statement, ...] = ()
-    if signer is not None:
-        fresh = _sign_all(f"{name.host}/{name.repository}@{image.digest}", made, signer, note)
+    whole = f"{name.host}/{name.repository}@{image.digest}"
+    fresh = () if signer is None else _sign_all(whole, made, signer, note)
     return tuple(
         Attached(
             kind=KINDS[statement.predicate_type],
@@ -112,11 +111,25 @@ def statements(
     note: Callable[[str], None] = lambda _text: None,
 ) -> tuple[Statement, ...]:
     """The statements that would be attached; nothing is written. Raises as :func:`attach_all`."""
-    _refuse_other_image(image, evidence)
+    if image.inputs != evidence.recipe.inputs:
+        raise EvidenceError(
+            f"{image.repository}@{image.digest} was built from other inputs ({image.inputs}) than matrix and "
+            f"lock give now ({evidence.recipe.inputs})",
+            hint="build and verify the image again: rtbuild build --push",
+        )
+    if not evidence.verifications:
+        raise EvidenceError(
+            f"there is no report about {image.digest}",
+            hint="verify it on a machine with a GPU: rtbuild verify",
+        )
     tests = [_test(report, image, evidence) for report in evidence.verifications]
-    _refuse_uncovered(tests, evidence)
-    layers: list[dict[str, Any]] = json.loads(image.manifest)["layers"]
-    system = read_system(registry, image, layers, note=note)
+    covered = {name for test in tests for name in test[EXTENSION]["claims"]}
+    if open_claims := sorted(set(evidence.claims) - covered):
+        raise EvidenceError(
+            f"the image is to be published for {', '.join(open_claims)}, but no report comes from such a GPU",
+            hint="verify it on such a GPU, or exempt it in the matrix (publish: exempt)",
+        )
+    system = read_system(registry, image, json.loads(image.manifest)["layers"], note=note)
     refuse_difference(evidence, system, [v.document for v in evidence.verifications])
     return (
         *(_about(image, TEST_RESULT, test) for test in tests),
@@ -135,23 +148,6 @@ def _about(image: Staged, predicate_type: str, predicate: Mapping[str, Any]) -> 
     )
 
 
-def _refuse_other_image(image: Staged, evidence: Evidence) -> None:
-    label = image.label("io.rtbuild.inputs")
-    if label != evidence.recipe.inputs:
-        raise EvidenceError(
-            f"{image.repository}@{image.digest} was built from other inputs ({label}) than matrix and lock "
-            f"give now ({evidence.recipe.inputs})",
-            hint="build and verify the image again: rtbuild build --push",
-        )
-    if not evidence.verifications:
-        raise EvidenceError(
-            f"there is no report about {image.digest}",
-            hint="verify it on a machine with a GPU: rtbuild verify",
-        )
-    for report in evidence.verifications:
-        _refuse_other_digest(image, report)
-
-
 def _refuse_other_digest(image: Staged, report: SealedReport) -> None:
     if report.key.digest != image.digest:
         raise EvidenceError(f"the report is about {report.key.digest}, not about {image.digest}")
@@ -159,6 +155,7 @@ def _refuse_other_digest(image: Staged, report: SealedReport) -> None:
 
 def _test(report: SealedReport, image: Staged, evidence: Evidence) -> Mapping[str, Any]:
     """One report as a predicate that would pass the audit."""
+    _refuse_other_digest(image, report)
     predicate = predicate_of(
         report, image, claims=evidence.claims, exempt=evidence.exempt, as_of=evidence.as_of
     )
@@ -166,16 +163,6 @@ def _test(report: SealedReport, image: Staged, evidence: Evidence) -> Mapping[st
     if judged.side != "for":
         raise EvidenceError(f"its report says {judged.text}")
     return predicate
-
-
-def _refuse_uncovered(tests: list[Mapping[str, Any]], evidence: Evidence) -> None:
-    covered = {name for test in tests for name in test[EXTENSION]["claims"]}
-    open_claims = sorted(set(evidence.claims) - covered)
-    if open_claims:
-        raise EvidenceError(
-            f"the image is to be published for {', '.join(open_claims)}, but no report comes from such a GPU",
-            hint="verify it on such a GPU, or exempt it in the matrix (publish: exempt)",
-        )
 
 
 def _sign_all(
@@ -189,9 +176,7 @@ def _sign_all(
     cosign = Cosign.find()
     with tempfile.TemporaryDirectory(prefix="rtbuild-key-") as folder:
         verifier = _own_verifier(cosign, signer, Path(folder) / "cosign.pub")
-        missing, why = list(made), ""
-        if verifier is not None:
-            missing, why = _unsigned(cosign, image, made, verifier)
+        missing, why = (list(made), "") if verifier is None else _unsigned(cosign, image, made, verifier)
         fresh = tuple(missing)
         for _ in range(_SIGNING_ROUNDS):
             for statement in missing:
@@ -219,9 +204,7 @@ def _own_verifier(cosign: Cosign, signer: Signer, public: Path) -> Verifier | No
     """
     if signer.key is None:
         who = ci_identity(os.environ)
-        if who is None:
-            return None
-        return Verifier(identity=who[0], issuer=who[1])
+        return None if who is None else Verifier(identity=who[0], issuer=who[1])
     public.write_bytes(cosign.public_key(signer.key))
     return Verifier(key=str(public))
 

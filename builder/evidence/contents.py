@@ -58,9 +58,8 @@ def read_system(
             try:
                 text = _status(blob, str(layer["mediaType"]))
             except CellError as error:
-                raise EvidenceError(
-                    f"layer {layer['digest']} of {image.digest} cannot be read: {error.message}"
-                ) from error
+                where = f"layer {layer['digest']} of {image.digest}"
+                raise EvidenceError(f"{where} cannot be read: {error.message}") from error
             finally:
                 blob.unlink()
             if text is not None:
@@ -76,35 +75,27 @@ def parse_status(text: str) -> tuple[DebianPackage, ...]:
         lines = (line.partition(": ") for line in paragraph.splitlines() if not line[:1].isspace())
         fields = {key: value.strip() for key, _, value in lines}
         if fields.get("Status", "").split()[-1:] == ["installed"] and "Package" in fields:
-            found.append(
-                DebianPackage(
-                    name=fields["Package"],
-                    version=fields.get("Version", ""),
-                    architecture=fields.get("Architecture", ""),
-                )
-            )
+            version, architecture = fields.get("Version", ""), fields.get("Architecture", "")
+            found.append(DebianPackage(name=fields["Package"], version=version, architecture=architecture))
     return tuple(sorted(found))
 
 
 def python_packages(report: Mapping[str, Any]) -> dict[str, str] | None:
     """Canonical name → version of all Python packages in the image; None for a report without them."""
-    packages = _fingerprint(report).get("packages")
-    if not isinstance(packages, dict):
-        return None
-    return {canonicalize_name(str(name)): str(version) for name, version in packages.items()}
+    packages = _packages(report, "packages")
+    return None if packages is None else {canonicalize_name(name): packages[name] for name in packages}
 
 
 def system_packages(report: Mapping[str, Any]) -> dict[str, str]:
     """cuDNN's and CUDA's Debian packages, as the probe found them."""
-    packages = _fingerprint(report).get("system_packages")
-    return (
-        {str(name): str(version) for name, version in packages.items()} if isinstance(packages, dict) else {}
-    )
+    return _packages(report, "system_packages") or {}
 
 
-def _fingerprint(report: Mapping[str, Any]) -> dict[str, Any]:
-    found = report.get("fingerprint")
-    return found if isinstance(found, dict) else {}
+def _packages(report: Mapping[str, Any], kind: str) -> dict[str, str] | None:
+    match report.get("fingerprint"):
+        case {**found} if isinstance(packages := found.get(kind), dict):
+            return {str(name): str(version) for name, version in packages.items()}
+    return None
 
 
 def _status(blob: Path, media_type: str) -> str | None:

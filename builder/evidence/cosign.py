@@ -14,14 +14,15 @@ import re
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
 from builder.digests import canonical_json
-from builder.errors import CommandError, EvidenceError, MissingToolError
+from builder.errors import CommandError, EvidenceError, MissingToolError, UsageError
 from builder.evidence.statement import MEDIA_TYPE, Statement, parse_json, parse_statement
 from builder.net.http import redact
 
@@ -32,6 +33,12 @@ _GITHUB = "https://github.com"
 _NOTHING = re.compile(
     r"no (matching )?attestations|no signatures found|MANIFEST_UNKNOWN|none of the attestations"
 )
+
+
+SIGNATURE = "io.rtbuild.signature"
+"""The annotation that holds a bundle."""
+_LARGEST_BUNDLE = 64 << 10
+"""Greatest length of a bundle, in characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +67,8 @@ class Verifier(Signer):
         return f"key {self.key}" if self.key else f"{self.identity} ({self.issuer})"
 
     def arguments(self) -> list[str]:
-        if self.key:
-            who = ["--key", self.key]
-        else:
-            who = ["--certificate-identity", self.identity or ""]
-            who += ["--certificate-oidc-issuer", self.issuer or ""]
+        who = ["--certificate-identity", self.identity or "", "--certificate-oidc-issuer", self.issuer or ""]
+        who = ["--key", self.key] if self.key else who
         return who if self.logs else [*who, "--insecure-ignore-tlog=true", "--private-infrastructure=true"]
 
 
@@ -95,8 +99,6 @@ class Signed:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosign:
-    """The program."""
-
     program: str
 
     @classmethod
@@ -118,20 +120,17 @@ class Cosign:
         with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
             predicate = Path(folder) / "predicate.json"
             predicate.write_bytes(canonical_json(statement.predicate))
-            command = [self.program, "attest", "--yes", "--type", statement.predicate_type]
-            done = self._run([*command, "--predicate", str(predicate), *_signing(signer), image])
-        if done.returncode != 0:
-            raise _refused(f"cosign did not sign the evidence of {image}", done, signer.key)
+            words = ["attest", "--yes", "--type", statement.predicate_type, "--predicate", str(predicate)]
+            done = self._run([*words, *_signing(signer), image])
+        _refuse_failure(f"cosign did not sign the evidence of {image}", done, signer.key)
 
     def sign_text(self, text: bytes, signer: Signer) -> str:
         """A signature that stands beside ``text``, as cosign's own JSON. Raises CommandError."""
         with tempfile.TemporaryDirectory(prefix="rtbuild-sign-") as folder:
             blob, bundle = Path(folder) / "text", Path(folder) / "bundle"
             blob.write_bytes(text)
-            command = [self.program, "sign-blob", "--yes", "--bundle", str(bundle), *_signing(signer)]
-            done = self._run([*command, str(blob)])
-            if done.returncode != 0:
-                raise _refused("cosign did not sign", done, signer.key)
+            words = ["sign-blob", "--yes", "--bundle", str(bundle), *_signing(signer), str(blob)]
+            _refuse_failure("cosign did not sign", self._run(words), signer.key)
             return bundle.read_text("utf-8")
 
     def verify_text(self, text: bytes, signature: str, verifier: Verifier) -> str:
@@ -143,23 +142,20 @@ class Cosign:
             if verifier.public is not None:
                 (Path(folder) / "key").write_bytes(verifier.public)
                 verifier = replace(verifier, key=f"{folder}/key")
-            command = [self.program, "verify-blob", "--bundle", str(bundle), *verifier.arguments(), str(blob)]
-            done = self._run(command)
-        return "" if done.returncode == 0 else _last(done.stderr) or f"exit status {done.returncode}"
+            done = self._run(["verify-blob", "--bundle", str(bundle), *verifier.arguments(), str(blob)])
+        return _why_not(done)
 
     def public_key(self, key: str) -> bytes:
         """The public half of a private key. Raises CommandError."""
-        done = self._run([self.program, "public-key", "--key", key])
-        if done.returncode != 0:
-            raise _refused(f"cosign cannot read the key {key}", done, key)
+        done = self._run(["public-key", "--key", key])
+        _refuse_failure(f"cosign cannot read the key {key}", done, key)
         return bytes(done.stdout)
 
     def verify(self, image: str, predicate_type: str, verifier: Verifier) -> Signed:
         """The statements of that type about the image whose signature holds. Never raises over a bad one."""
-        command = [self.program, "verify-attestation", "--type", predicate_type, "--output", "json"]
-        done = self._run([*command, *verifier.arguments(), image])
-        if done.returncode != 0:
-            said = _last(done.stderr) or f"exit status {done.returncode}"
+        words = ["verify-attestation", "--type", predicate_type, "--output", "json"]
+        done = self._run([*words, *verifier.arguments(), image])
+        if said := _why_not(done):
             return Signed(statements=(), reason=said, present=_NOTHING.search(said) is None)
         try:
             lines = [line for line in done.stdout.splitlines() if line.strip()]
@@ -168,8 +164,9 @@ class Cosign:
             return Signed(statements=(), reason=f"what cosign verified is no statement: {error.message}")
         return Signed(statements=tuple(s for s in statements if s.predicate_type == predicate_type))
 
-    def _run(self, command: Sequence[str]) -> CompletedProcess[Any]:
+    def _run(self, words: Sequence[str]) -> CompletedProcess[Any]:
         """The end of a command: its output as bytes, its complaints as text without credentials."""
+        command = [self.program, *words]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             try:
                 done = subprocess.run(
@@ -192,6 +189,55 @@ class Cosign:
         return CompletedProcess(command, done.returncode, content, said)
 
 
+@dataclass(frozen=True, kw_only=True)
+class People:
+    """The keys whose signature counts. Threads may share an instance."""
+
+    keys: tuple[Verifier, ...]
+    _known: dict[tuple[bytes, str], str] = field(default_factory=dict, compare=False, repr=False)
+    _guard: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+
+    @classmethod
+    def named(cls, keys: Sequence[str], option: str) -> People | None:
+        """The owners of public keys, given as files or key services' URIs; None without any.
+
+        Raises UsageError for an empty name or a file that is not there, and MissingToolError without cosign.
+        """
+        for key in keys:
+            if "://" not in key and not Path(key).is_file():
+                raise UsageError(f"{option} {key!r}: there is no such file", hint="name a cosign.pub")
+        if not keys:
+            return None
+        Cosign.find()
+        return cls(keys=tuple(Verifier(key=key) for key in keys))
+
+    @classmethod
+    def holding(cls, signer: Signer) -> People:
+        """The owner of a private key. Raises CommandError if it cannot be read, and MissingToolError."""
+        key = str(signer.key)
+        return cls(keys=(Verifier(key=key, public=Cosign.find().public_key(key)),))
+
+    def who(self, text: bytes, signature: str) -> str:
+        """The one who signed ``text``; empty if none did."""
+        if not signature or len(signature) > _LARGEST_BUNDLE:
+            return ""
+        with self._guard:
+            known = self._known.get((text, signature))
+        if known is None:
+            cosign = Cosign.find()
+            known = next((str(key) for key in self.keys if not cosign.verify_text(text, signature, key)), "")
+            with self._guard:
+                self._known[text, signature] = known
+        return known
+
+
+def signature_in(document: dict[str, Any]) -> str:
+    """The bundle among a manifest's annotations; empty if there is none."""
+    notes = document.get("annotations")
+    found = notes.get(SIGNATURE) if isinstance(notes, dict) else None
+    return found if isinstance(found, str) else ""
+
+
 def _signing(signer: Signer) -> list[str]:
     """The options of a signer. Without a token cosign would wait for a code typed into a browser."""
     who = ["--fulcio-auth-flow=token"] if signer.key is None else ["--key", signer.key]
@@ -209,14 +255,15 @@ def _payload(envelope: Any) -> Statement:
         raise EvidenceError("its payload is not base64") from error
 
 
-def _refused(message: str, done: CompletedProcess[Any], key: str | None) -> CommandError:
-    return CommandError(
-        message,
-        command=done.args,
-        returncode=done.returncode,
-        tail=done.stderr.splitlines()[-10:],
-        hint=_hint(done.stderr, key),
-    )
+def _refuse_failure(message: str, done: CompletedProcess[Any], key: str | None) -> None:
+    if done.returncode != 0:
+        raise CommandError(
+            message,
+            command=done.args,
+            returncode=done.returncode,
+            tail=done.stderr.splitlines()[-10:],
+            hint=_hint(done.stderr, key),
+        )
 
 
 def _hint(stderr: str, key: str | None) -> str:
@@ -234,8 +281,10 @@ def _hint(stderr: str, key: str | None) -> str:
     return "run the command to see it happen"
 
 
-def _last(stderr: str) -> str:
-    """cosign's own last word, without its ``Error:`` and ``main.go:69:`` lines around it."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+def _why_not(done: CompletedProcess[Any]) -> str:
+    """cosign's own last word, without its ``Error:`` and ``main.go:69:`` around it; empty if all is well."""
+    if done.returncode == 0:
+        return ""
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
     errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
-    return (errors or lines or [""])[-1][:400]
+    return (errors or lines or [""])[-1][:400] or f"exit status {done.returncode}"

@@ -1,4 +1,4 @@
-"""The input of the evidence, and the record of an attached piece."""
+"""The input of the evidence, the record of an attached piece, and a reason against one."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,3 +43,17 @@ class Attached:
     new: bool
     """False if it and the requested signature were there already."""
     signed: bool
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason against a report, or why a cell is not published."""
+
+    kind: Literal[
+        "missing", "unverified", "host", "busy", "broken", "unsupported-gpu", "test-double", "no-proof",
+        "old", "future", "digest", "content", "probe", "edited", "differs", "claim", "unknown-gpu", "clock",
+        "not-staged", "unproven", "unsigned", "moved", "other-image", "tag", "evidence",
+    ]  # fmt: skip
+    """The table in docs/publish.md says what each means."""
+    text: str
+    hint: str | None = None

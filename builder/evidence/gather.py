@@ -110,20 +110,15 @@ def check_signatures(
         if not found.statements:
             reasons.append(f"{kind}: {found.reason}" if found.present else f"{kind}: not signed")
     pieces = [replace(piece, signed=piece.statement in signed) for piece in gathered.pieces]
-    listed = [piece.statement for piece in gathered.pieces]
-    alone: list[Statement] = []
     for statement in signed:
-        if statement not in listed and statement not in alone:
-            alone.append(statement)
-    pieces += [Piece(statement=statement, digest="", signed=True) for statement in alone]
+        if statement not in [piece.statement for piece in pieces]:
+            pieces.append(Piece(statement=statement, digest="", signed=True))
     done = replace(gathered, pieces=tuple(pieces), signatures=gathered.signatures or bool(signed))
     return done, tuple(reasons)
 
 
 def _read(registry: Registry, image: Reference, descriptor: Descriptor) -> tuple[Statement, int]:
-    manifest = registry.manifest(image.at(descriptor.digest))
-    document = manifest.document
-    match document:
+    match registry.manifest(image.at(descriptor.digest)).document:
         case {"subject": {"digest": str(subject)}, "layers": [{"digest": str(digest), "size": int(size)}]}:
             pass
         case _:

@@ -5,15 +5,15 @@ GPU and the driver that it names, and only if it proves a convolution. A stateme
 the report inside agrees.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from builder.digests import canonical_json
 from builder.errors import EvidenceError
-from builder.evidence.refusal import Refusal
-from builder.evidence.signatures import People
+from builder.evidence.cosign import People
+from builder.evidence.documents import Refusal
 from builder.evidence.verification import (
     TestResult,
     about_another,
@@ -125,17 +125,8 @@ def judge(report: SealedReport | Mapping[str, Any], image: Staged, policy: Polic
     A sealed report that does not count has a ``reason``. For a statement that is about another image, or
     contradicts the report inside, EvidenceError with all reasons is raised.
     """
-    if isinstance(report, SealedReport):
-        return _sealed(report, image, policy)
-    return _stated(report, image, policy)
-
-
-def is_failure(predicate: Mapping[str, Any]) -> bool:
-    """True for a test result that states a failure."""
-    return predicate.get("result") == "FAILED"
-
-
-def _sealed(report: SealedReport, image: Staged, policy: Policy) -> JudgedReport:
+    if not isinstance(report, SealedReport):
+        return _stated(report, image, policy)
     document = parse(canonical_json(report.document))
     return JudgedReport(
         key=report.key,
@@ -162,10 +153,9 @@ def _reasons(
         )
     if key.content != image.content:
         yield Refusal("content", f"{where} is about other content than the image's config names")
-    if policy.probe is not None and policy.probe != key.probe:
-        yield Refusal(
-            "probe", f"{where} is by cudnn-verify {key.probe[:12]}…, the image has {policy.probe[:12]}…"
-        )
+    if policy.probe not in (None, key.probe):
+        said = f"{where} is by cudnn-verify {key.probe[:12]}…, the image has {policy.probe[:12]}…"
+        yield Refusal("probe", said)
     verdict = document.verdict
     if verdict in ("broken", "unsupported-gpu"):  # before the age: a report against the image has no limit
         yield Refusal(verdict, _says(report), _HINTS.get(verdict))
@@ -215,7 +205,7 @@ def _days(length: timedelta) -> str:
 def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> JudgedReport:
     """A statement against the image counts at any age, also with a time in the future."""
     found, report = read(predicate)
-    failed = is_failure(predicate)
+    details, failed = found.details, predicate.get("result") == "FAILED"
     against = [*about_another(found, image)]
     against += _not_against(found, report) if failed else _not_for(found, report, policy)
     key = key_of(image.content, report, image.digest)
@@ -223,7 +213,6 @@ def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judg
         against.append("its report names no GPU")
     if against or key is None:
         raise EvidenceError("; ".join(against))
-    details = found.details
     when = details.verified.astimezone(UTC)
     if not failed and policy.max_age is not None and policy.now - when > policy.max_age:
         raise EvidenceError(f"it is of {timestamp(when)} and older than {policy.max_age}")
@@ -237,7 +226,12 @@ def _stated(predicate: Mapping[str, Any], image: Staged, policy: Policy) -> Judg
         exempt=tuple(details.exempt),
         exempt_until=max(details.verified, details.as_of or details.verified),
     )
-    return replace(judged, reason=_beside(judged)) if failed else judged
+    if not failed:
+        return judged
+    said = f"a statement beside the public image says {judged.text}, and no newer report takes it back"
+    hint = "verify again on such a machine; or delete the statement if it is wrong"
+    kind: Literal["broken", "unsupported-gpu"] = "broken" if judged.verdict == "broken" else "unsupported-gpu"
+    return replace(judged, reason=Refusal(kind, said, hint))
 
 
 def _not_for(found: TestResult, report: ProbeDocument, policy: Policy) -> Iterator[str]:
@@ -257,9 +251,48 @@ def _not_against(found: TestResult, report: ProbeDocument) -> Iterator[str]:
         yield "its report names no GPU"
 
 
-def _beside(judged: JudgedReport) -> Refusal:
-    return Refusal(
-        "broken" if judged.verdict == "broken" else "unsupported-gpu",
-        f"a statement beside the public image says {judged.text}, and no newer report takes it back",
-        "verify again on such a machine; or delete the statement if it is wrong",
-    )
+def standing(words: Iterable[JudgedReport]) -> list[JudgedReport]:
+    """The newest judgement for each key; of two in one second the one against the image.
+
+    Only a newer judgement for or against the image replaces one against it; a later report of a busy GPU, a
+    wrong clock or a test double does not.
+    """
+    latest: dict[ReportKey, JudgedReport] = {}
+    for word in sorted(words, key=lambda word: (word.when, word.side == "against")):
+        before = latest.get(word.key)
+        if before is None or before.side != "against" or word.side != "neither":
+            latest[word.key] = word
+    return list(latest.values())
+
+
+def broken(stand: Sequence[JudgedReport]) -> list[JudgedReport]:
+    """Standing judgements that exclude an image, at any age and whatever other GPUs report."""
+    return [word for word in stand if word.side == "against" and word.verdict == "broken"]
+
+
+def denied(stand: Sequence[JudgedReport], claims: Container[str | None]) -> list[JudgedReport]:
+    """Standing judgements that deny a claim, for instance with another driver on a GPU of that class."""
+    return [
+        word
+        for word in stand
+        if word.side == "against" and word.verdict == "unsupported-gpu" and word.gpu_class in claims
+    ]
+
+
+def without_exempt(claiming: Sequence[JudgedReport]) -> list[JudgedReport]:
+    """The judgements without the claims that another statement takes back.
+
+    Statements are never removed: one that claims a class stays beside the image if its matrix exempts the
+    class later. A report that is newer than the exemption restores the claim.
+    """
+    return [
+        replace(
+            found,
+            claims=tuple(
+                name
+                for name in found.claims
+                if not any(name in other.exempt and found.when <= other.exempt_until for other in claiming)
+            ),
+        )
+        for found in claiming
+    ]

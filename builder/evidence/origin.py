@@ -10,10 +10,9 @@ from typing import Literal
 
 from builder.digests import canonical_json
 from builder.errors import RegistryError
-from builder.evidence.cosign import Cosign, Signer
+from builder.evidence.cosign import SIGNATURE, Cosign, People, Signer, signature_in
+from builder.evidence.documents import Refusal
 from builder.evidence.made import MadeImages
-from builder.evidence.refusal import Refusal
-from builder.evidence.signatures import SIGNATURE, People, signature_in
 from builder.model import RootfsBase
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
 from builder.oci.registry import Registry
@@ -24,7 +23,6 @@ from builder.recipe.values import Recipe
 BUILT_TYPE = "application/vnd.rtbuild.built.v1+json"
 _MOST = 16
 """Greatest number of signatures that are checked for one image, from the end of the list."""
-
 
 Kind = Literal["signed", "made-here", "other-here", "label"]
 """``other-here``: this machine made another digest of the same inputs."""
@@ -54,11 +52,8 @@ def sign_built(registry: Registry, image: Staged, signer: Signer, own: People) -
     if built_by(registry, image, own):
         return False
     text = built_text(image)
-    artifact = Artifact(
-        artifact_type=BUILT_TYPE,
-        content=text,
-        annotations=((SIGNATURE, Cosign.find().sign_text(text, signer)),),
-    )
+    notes = ((SIGNATURE, Cosign.find().sign_text(text, signer)),)
+    artifact = Artifact(artifact_type=BUILT_TYPE, content=text, annotations=notes)
     subject = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.manifest))
     return attach(registry, parse_reference(image.reference), subject, artifact).new
 
@@ -92,18 +87,14 @@ def origin_of(
     here = made.digest(recipe.inputs)
     if here == image.digest:
         return ImageOrigin(kind="made-here", text="this machine made the same digest of the same lock")
+    why = "no builder was named" if builders is None else "none of the named builders signed it"
     kind: Kind = "label"
+    text = f"only its label says that it was built from its lock: {why}"
     if here is not None:
         kind, text = "other-here", f"this machine made {here[:19]}… of the same lock"
-    else:
-        why = "no builder was named" if builders is None else "none of the named builders signed it"
-        text = f"only its label says that it was built from its lock: {why}"
-    whole = isinstance(recipe.pinned.base, RootfsBase)
-    refused = Refusal(
-        "unproven",
-        f"{image.reference} is not proven to be built from its lock: {text}",
-        "build it again with the builder's key: rtbuild build --no-cache --push … --key KEY; or on this "
-        "machine",
-    )
-    demanded = builders is not None or (whole and here is not None)
-    return ImageOrigin(kind=kind, text=text, refused=refused if demanded else None)
+    refused = None
+    if builders is not None or (isinstance(recipe.pinned.base, RootfsBase) and here is not None):
+        said = f"{image.reference} is not proven to be built from its lock: {text}"
+        again = "build it again with the builder's key: rtbuild build --no-cache --push … --key KEY"
+        refused = Refusal("unproven", said, f"{again}; or on this machine")
+    return ImageOrigin(kind=kind, text=text, refused=refused)

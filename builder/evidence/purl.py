@@ -7,25 +7,20 @@ from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
-from builder.model import Sdist, StandalonePython, Wheel
+from builder.model import Deb, Sdist, StandalonePython, Wheel
 from builder.oci.staging import Staged
 
 
-def of_wheel(wheel: Wheel) -> str:
-    """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``"""
-    return f"pkg:pypi/{canonicalize_name(wheel.name)}@{quote(wheel.version, safe='')}"
-
-
-def of_sdist(sdist: Sdist) -> str:
-    """``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``"""
-    version, file = quote(sdist.version, safe=""), quote(sdist.file, safe="")
-    return f"pkg:pypi/{canonicalize_name(sdist.name)}@{version}?file_name={file}"
-
-
-def of_python(python: StandalonePython) -> str:
-    """``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
-    version, file = f"{python.version}+{python.build}", quote(python.file, safe="")
-    return f"pkg:generic/cpython@{quote(version, safe='')}?file_name={file}"
+def of(part: Wheel | Sdist | StandalonePython | Deb) -> str:
+    """``pkg:pypi/nvidia-cudnn-cu12@8.9.4.25``; ``pkg:pypi/moviepy@1.0.3?file_name=moviepy-1.0.3.tar.gz``;
+    ``pkg:generic/cpython@3.12.16%2B20261110?file_name=cpython-…`` of python-build-standalone."""
+    if isinstance(part, Deb):
+        return of_deb(part.package, part.version, part.architecture)
+    file = "" if isinstance(part, Wheel) else f"?file_name={quote(part.file, safe='')}"
+    if isinstance(part, StandalonePython):
+        version = quote(f"{part.version}+{part.build}", safe="")
+        return f"pkg:generic/cpython@{version}{file}"
+    return f"pkg:pypi/{canonicalize_name(part.name)}@{quote(part.version, safe='')}{file}"
 
 
 def of_deb(package: str, version: str, architecture: str, *, vendor: str = "debian") -> str:

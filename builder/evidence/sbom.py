@@ -77,8 +77,7 @@ def refuse_difference(evidence: Evidence, system: DpkgList, reports: list[Mappin
             )
         differences += _python_differences(pinned, found)
         differences += _debian_differences(pinned, system, system_packages(report))
-    unique = list(dict.fromkeys(differences))
-    if unique:
+    if unique := list(dict.fromkeys(differences)):
         more = f"; and {len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
         raise EvidenceError(
             f"the SBOM would differ from the image: {'; '.join(unique[:_SHOWN])}{more}",
@@ -135,14 +134,13 @@ def _interpreter(pinned: Pinned) -> Iterator[dict[str, Any]]:
     python = pinned.python
     if python is not None:
         inside = ("libraries-inside", "not listed: OpenSSL, SQLite and others")
-        url = purl.of_python(python)
-        file = ("file", python.file)
+        url, file = purl.of(python), ("file", python.file)
         yield _component("cpython", python.version, url, python.sha256, file, inside, kind="application")
 
 
 def _python(pinned: Pinned) -> Iterator[dict[str, Any]]:
     for wheel in sorted(pinned.wheels):
-        name, url = canonicalize_name(wheel.name), purl.of_wheel(wheel)
+        name, url = canonicalize_name(wheel.name), purl.of(wheel)
         row = _component(name, wheel.version, url, wheel.sha256, ("file", wheel.file))
         if wheel.source is not None:
             row["pedigree"] = {"ancestors": [_sources(wheel.source)]}
@@ -156,7 +154,7 @@ def _sources(source: WheelSource) -> dict[str, Any]:
     row = _component(
         sdist.name,
         sdist.version,
-        purl.of_sdist(sdist),
+        purl.of(sdist),
         sdist.sha256,
         ("file", sdist.file),
         *(("built-with", wheel.file) for wheel in source.requires),

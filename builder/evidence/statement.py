@@ -40,19 +40,10 @@ class Statement:
 
     @property
     def content(self) -> bytes:
-        subjects: list[dict[str, Any]] = [
-            {"digest": {"sha256": digest.removeprefix("sha256:")}} for digest in self.subjects
-        ]
-        if self.name:
-            subjects = [{"name": self.name, **subject} for subject in subjects]
-        return canonical_json(
-            {
-                "_type": TYPE,
-                "subject": subjects,
-                "predicateType": self.predicate_type,
-                "predicate": self.predicate,
-            }
-        )
+        name = {"name": self.name} if self.name else {}
+        subjects = [{**name, "digest": {"sha256": text.removeprefix("sha256:")}} for text in self.subjects]
+        whole = {"_type": TYPE, "subject": subjects, "predicateType": self.predicate_type}
+        return canonical_json({**whole, "predicate": self.predicate})
 
 
 def parse_statement(content: bytes) -> Statement:
@@ -60,12 +51,11 @@ def parse_statement(content: bytes) -> Statement:
     document = parse_json(content)
     if not isinstance(document, dict) or str(document.get("_type")) not in _TYPES:
         raise EvidenceError("it is no in-toto statement")
-    subjects = document.get("subject")
-    kind, predicate = document.get("predicateType"), document.get("predicate")
-    if not isinstance(subjects, list) or not isinstance(kind, str) or not isinstance(predicate, dict):
-        raise EvidenceError("it is an in-toto statement without subject, type or predicate")
-    digests = tuple(_digest(subject) for subject in subjects)
-    return Statement(subjects=digests, predicate_type=kind, predicate=predicate)
+    match document:
+        case {"subject": list(subjects), "predicateType": str(kind), "predicate": dict(predicate)}:
+            return Statement(subjects=tuple(map(_digest, subjects)), predicate_type=kind, predicate=predicate)
+        case _:
+            raise EvidenceError("it is an in-toto statement without subject, type or predicate")
 
 
 def _digest(subject: object) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from builder.errors import CellError, RegistryError
-from builder.evidence.signatures import SIGNATURE, signature_in
+from builder.evidence.cosign import SIGNATURE, signature_in
 from builder.oci.referrers import Artifact, Descriptor, attach, referrers
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
@@ -56,8 +56,7 @@ def shared(registry: Registry, image: Staged) -> list[SealedReport | Damaged]:
             "reports among them can be read",
             hint="remove what does not belong there, or push the image to another staging repository",
         )
-    reports = (entry for entry in listing.descriptors if entry.artifact_type in (REPORT_TYPE, None))
-    for digest in sorted(entry.digest for entry in reports):
+    for digest in sorted(d.digest for d in listing.descriptors if d.artifact_type in (REPORT_TYPE, None)):
         where = f"{image.repository}@{digest}"
         try:
             entry = _read(registry, image, where)

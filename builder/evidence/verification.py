@@ -85,16 +85,13 @@ def predicate_of(
     """The predicate, without the claims that another report has to cover."""
     report = parse(canonical_json(sealed.document))
     probe = report.probe.sha256.removeprefix("sha256:")
-    by_outcome: dict[str, list[str]] = {"passed": [], "failed": [], "not_run": []}
-    for check in report.checks:
-        by_outcome[check.outcome].append(f"{check.stage}/{check.id}")
     covered = covered_class(report)
     return {
         "result": "PASSED" if report.verdict == "works" else "FAILED",
         "configuration": [{"name": "cudnn-verify", "digest": {"sha256": probe}}],
-        "passedTests": sorted(set(by_outcome["passed"])),
+        "passedTests": sorted(_checks(report, "passed")),
         "warnedTests": [],
-        "failedTests": sorted(set(by_outcome["failed"])),
+        "failedTests": sorted(_checks(report, "failed")),
         EXTENSION: {
             "schema": 1,
             "cell": image.label("io.rtbuild.cell") or "",
@@ -108,6 +105,10 @@ def predicate_of(
             "report": sealed.document,
         },
     }
+
+
+def _checks(report: ProbeDocument, outcome: str) -> set[str]:
+    return {f"{check.stage}/{check.id}" for check in report.checks if check.outcome == outcome}
 
 
 def covered_class(report: ProbeDocument) -> str | None:
@@ -173,16 +174,12 @@ def contradictions(
     found: TestResult, report: ProbeDocument, result: Literal["PASSED", "FAILED"]
 ) -> Iterator[str]:
     """Contradictions between a predicate and the report inside; ``result`` is what it must state."""
-    by_outcome: dict[str, set[str]] = {"passed": set(), "failed": set(), "not_run": set()}
-    for check in report.checks:
-        by_outcome[check.outcome].add(f"{check.stage}/{check.id}")
     if found.result != result or (result == "PASSED" and found.failed):
-        yield f"its result is {found.result}" + (
-            f", failed: {', '.join(found.failed)}" if found.failed else ""
-        )
-    if set(found.passed) != by_outcome["passed"]:
+        failed = f", failed: {', '.join(found.failed)}" if found.failed else ""
+        yield f"its result is {found.result}{failed}"
+    if set(found.passed) != _checks(report, "passed"):
         yield "its list of passed tests differs from its report"
-    if result == "FAILED" and set(found.failed) != by_outcome["failed"]:
+    if result == "FAILED" and set(found.failed) != _checks(report, "failed"):
         yield "its list of failed tests differs from its report"
     probe = report.probe.sha256.removeprefix("sha256:")
     probes = {row.digest.get("sha256") for row in found.configuration if row.name == "cudnn-verify"}
@@ -190,6 +187,5 @@ def contradictions(
         yield "it names another cudnn-verify than the one that reported"
     beyond = sorted(set(found.details.claims) - ({covered_class(report)} if result == "PASSED" else set()))
     if beyond:
-        yield f"it claims {', '.join(beyond)}, and its report " + (
-            "is from another GPU" if result == "PASSED" else "bears out no claim"
-        )
+        why = "is from another GPU" if result == "PASSED" else "bears out no claim"
+        yield f"it claims {', '.join(beyond)}, and its report {why}"

@@ -16,8 +16,8 @@ from builder.pipeline.locks import LockKeeper
 if TYPE_CHECKING:
     from builder.debian.archive import Debian
     from builder.engine.engine import Engine
+    from builder.evidence.cosign import People
     from builder.evidence.made import MadeImages
-    from builder.evidence.signatures import People
     from builder.image.pythons import Pythons
     from builder.index.client import Index
     from builder.layers.store import LayerStore
@@ -106,15 +106,14 @@ class Site:
     @_Door
     def own(self) -> People | None:
         """Whoever holds the key that signs here."""
-        from builder.evidence.cosign import Signer
-        from builder.evidence.signatures import People
+        from builder.evidence.cosign import People, Signer
 
         return People.holding(Signer(key=self.settings.key)) if self.settings.key else None
 
     @_Door
     def builders(self) -> People | None:
         """The people whose signature a staged image needs that was not made here; None if it needs none."""
-        from builder.evidence.signatures import People
+        from builder.evidence.cosign import People
 
         settings = self.settings
         return People.named(settings.built_by, "--built-by") if settings.source else self.own

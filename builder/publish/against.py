@@ -14,11 +14,9 @@ from itertools import groupby
 
 from builder.errors import EvidenceError, RegistryError
 from builder.evidence.attach import attach_statements, failure_statement
-from builder.evidence.cosign import Signer
+from builder.evidence.cosign import People, Signer
 from builder.evidence.gather import gather
-from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
-from builder.evidence.signatures import People
-from builder.evidence.standing import denied, standing, without_exempt
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, denied, judge, standing, without_exempt
 from builder.evidence.statement import Statement
 from builder.evidence.travel import shared
 from builder.model import Cell

@@ -3,11 +3,11 @@
 import hashlib
 from dataclasses import dataclass
 
+from builder.evidence.cosign import People
+from builder.evidence.documents import Refusal
 from builder.evidence.judgement import CLOCKS
 from builder.evidence.made import MadeImages
 from builder.evidence.origin import ImageOrigin, origin_of
-from builder.evidence.refusal import Refusal
-from builder.evidence.signatures import People
 from builder.model import Cell
 from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, MovedTagError, Staged, find_staged, staged_tag

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from builder.errors import CellError
-from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, judge
-from builder.evidence.refusal import Refusal
-from builder.evidence.standing import broken, denied, standing
+from builder.evidence.documents import Refusal
+from builder.evidence.judgement import CLOCKS, JudgedReport, Policy, broken, denied, judge, standing
 from builder.facts.gpus import known_class
 from builder.matrix.selection import matches
 from builder.model import Cell, Exemption

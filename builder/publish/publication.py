@@ -8,11 +8,9 @@ from typing import Any, Literal
 
 from builder import resources
 from builder.errors import CellError
-from builder.evidence.cosign import Signer
-from builder.evidence.documents import Attached
+from builder.evidence.cosign import People, Signer
+from builder.evidence.documents import Attached, Refusal
 from builder.evidence.judgement import JudgedReport
-from builder.evidence.refusal import Refusal
-from builder.evidence.signatures import People
 from builder.model import Cell
 from builder.oci.copying import Tally
 from builder.oci.staging import Staged

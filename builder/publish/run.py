@@ -16,10 +16,9 @@ from builder.errors import (
 )
 from builder.evidence.attach import attach_all, statements
 from builder.evidence.cosign import Cosign
-from builder.evidence.documents import Evidence
+from builder.evidence.documents import Evidence, Refusal
 from builder.evidence.judgement import Policy
 from builder.evidence.made import MadeImages
-from builder.evidence.refusal import Refusal
 from builder.evidence.travel import shared
 from builder.lock.file import lock_path
 from builder.model import Cell, Matrix

@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from builder.evidence.refusal import Refusal
+from builder.evidence.documents import Refusal
 from builder.model import Cell
 from builder.oci.registry import Registry
 from builder.oci.staging import CELL_LABEL, MATRIX_LABEL, NoImageError, look

@@ -18,8 +18,8 @@ from rtbuild_command import rtbuild
 from trees import tree
 
 from builder.errors import MissingToolError
+from builder.evidence.cosign import People
 from builder.evidence.origin import built_by
-from builder.evidence.signatures import People
 from builder.evidence.travel import shared
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image

@@ -13,9 +13,8 @@ from publish_doubles import Project, report
 from registry import LoopbackRegistry, serve
 from rtbuild_command import rtbuild
 
-from builder.evidence.cosign import Cosign, Signer
+from builder.evidence.cosign import Cosign, People, Signer
 from builder.evidence.origin import sign_built
-from builder.evidence.signatures import People
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.verify.document import parse

@@ -11,7 +11,7 @@ from builder.cli.publish import exit_code
 from builder.console.job import CaseStatus
 from builder.console.publication import cases
 from builder.errors import RegistryError
-from builder.evidence.refusal import Refusal
+from builder.evidence.documents import Refusal
 from builder.publish.publication import Publication
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from builder.dispatch.client import Scheduled
 from builder.dispatch.fleet import load_fleet
 from builder.dispatch.run import _json_in
 from builder.errors import CellError, UsageError
-from builder.evidence.cosign import Cosign, Signer
-from builder.evidence.signatures import People
+from builder.evidence.cosign import Cosign, People, Signer
 from builder.evidence.travel import shared
 from builder.verify.entry import SealedReport
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from builder.evidence.standing import broken, denied, standing
+from builder.evidence.judgement import broken, denied, standing
 from builder.verify.entry import ReportKey
 
 if TYPE_CHECKING:

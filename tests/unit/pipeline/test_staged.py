@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from builder.evidence.signatures import People
+    from builder.evidence.cosign import People
     from builder.oci.staging import Staged
 
 PROBE = b"test double of cudnn-verify"

@@ -6,12 +6,12 @@ import json
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import get_args
+from typing import get_args, get_type_hints
 
 import jsonschema
 from publish_doubles import Project, entry, image_of, policy
 
-from builder.evidence.refusal import Kind, Refusal
+from builder.evidence.documents import Refusal
 from builder.oci.copying import Tally
 from builder.publish.gate import decide
 from builder.publish.publication import Publication, publication_document
@@ -27,7 +27,7 @@ STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def test_every_kind_of_refusal_has_its_row() -> None:
     table = TEXT.partition("| refused as | because |")[2].partition("\n\n")[0]
     rows = [re.findall(r"`([a-z-]+)`", line.split("|")[1]) for line in table.splitlines()[2:]]
-    assert sorted(kind for row in rows for kind in row) == sorted(get_args(Kind))
+    assert sorted(kind for row in rows for kind in row) == sorted(get_args(get_type_hints(Refusal)["kind"]))
 
 
 def test_the_default_age_is_the_one_that_is_said() -> None:

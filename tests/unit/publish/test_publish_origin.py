@@ -14,10 +14,9 @@ from publish_doubles import PROBE, Project, report
 from registry_double import RegistryDouble, serve
 
 from builder.errors import UsageError
-from builder.evidence.cosign import Cosign, Signer, Verifier
+from builder.evidence.cosign import SIGNATURE, Cosign, People, Signer, Verifier
 from builder.evidence.made import MadeImages
 from builder.evidence.origin import BUILT_TYPE, built_text, sign_built
-from builder.evidence.signatures import SIGNATURE, People
 from builder.evidence.travel import share
 from builder.net.http import Client
 from builder.oci.referrers import Artifact, Descriptor, attach
