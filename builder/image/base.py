@@ -15,7 +15,7 @@ from builder.layers.store import LayerStore, Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer
 from builder.model import Cell, RegistryBase, RootfsBase
-from builder.oci.documents import blobs_of, parse_config
+from builder.oci.spec import blobs_of, parse_config
 
 if TYPE_CHECKING:
     from builder.oci.registry import Registry

@@ -3,10 +3,11 @@
 Everything is named by its content: an interrupted copy continues, and a complete one sends nothing.
 """
 
+import contextlib
 import json
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,20 +75,16 @@ def push_image(
     says for some digests in which repository of the same registry they are. The tag is put after all else,
     and read back. Raises RegistryError.
     """
-    tally = Tally(advance=advance)
     document = json.loads(manifest)
-
-    def one(digest: str, size: int) -> None:
-        source = (mount_from or {}).get(digest)
-        if registry.exists(repository, digest):
-            tally.count("there", size)
-        elif source is not None and registry.mount_blob(repository, digest, source):
-            tally.count("mounted", size)
-        else:
-            sent = registry.push_blob(repository, digest, blob(digest))
-            tally.count("sent" if sent else "there", size)
-
-    _each({entry["digest"]: entry["size"] for entry in (document["config"], *document["layers"])}, one)
+    blobs = {entry["digest"]: entry["size"] for entry in (document["config"], *document["layers"])}
+    _fill(
+        registry,
+        repository,
+        blobs,
+        mount_from or {},
+        lambda digest, _size: contextlib.nullcontext(blob(digest)),
+        advance=advance,
+    )
     digest, _ = put_by_digest(registry, repository, manifest, media_type)
     if tag is not None:
         put_tag(registry, f"{repository}:{tag}", manifest, media_type, digest)
@@ -102,34 +99,52 @@ def copy_image(
     Blobs that the target has are skipped; blobs of the same registry are mounted; all others pass through a
     file and are checked.
     """
-    tally = Tally(advance=advance)
 
-    def one(digest: str, size: int) -> None:
-        if registry.exists(repository, digest):
-            tally.count("there", size)
-        elif registry.mount_blob(repository, digest, image.repository):
-            tally.count("mounted", size)
-        else:
-            with tempfile.TemporaryDirectory(prefix="rtbuild-copy-") as folder:
-                file = registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
-                sent = registry.push_blob(repository, digest, file)
-            tally.count("sent" if sent else "there", size)
+    @contextlib.contextmanager
+    def passing(digest: str, size: int) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory(prefix="rtbuild-copy-") as folder:
+            yield registry.fetch_blob(image.repository, digest, Path(folder) / "blob", size=size)
 
-    _each(dict(image.blobs), one)
+    blobs = dict(image.blobs)
+    tally = _fill(
+        registry, repository, blobs, dict.fromkeys(blobs, image.repository), passing, advance=advance
+    )
     _, tally.manifest_sent = put_by_digest(registry, repository, image.manifest, image.media_type)
     return tally
 
 
-def _each(blobs: Mapping[str, int], work: Callable[[str, int], None]) -> None:
-    """``work`` on every digest and size, several at a time; after a failure no other begins."""
+def _fill(
+    registry: Registry,
+    repository: str,
+    blobs: Mapping[str, int],
+    mount_from: Mapping[str, str],
+    opened: Callable[[str, int], contextlib.AbstractContextManager[Path]],
+    *,
+    advance: Advance | None,
+) -> Tally:
+    """Have blobs, with their sizes, in a repository, several at a time; the first failure ends the others."""
+    tally = Tally(advance=advance)
+
+    def one(digest: str, size: int) -> None:
+        source = mount_from.get(digest)
+        if registry.exists(repository, digest):
+            tally.count("there", size)
+        elif source is not None and registry.mount_blob(repository, digest, source):
+            tally.count("mounted", size)
+        else:
+            with opened(digest, size) as file:
+                sent = registry.push_blob(repository, digest, file)
+            tally.count("sent" if sent else "there", size)
+
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="blob") as pool:
-        jobs = [pool.submit(work, digest, size) for digest, size in blobs.items()]
+        jobs = [pool.submit(one, digest, size) for digest, size in blobs.items()]
         try:
             for job in as_completed(jobs):
                 job.result()
         finally:
             for job in jobs:
                 job.cancel()
+    return tally
 
 
 def put_by_digest(registry: Registry, repository: str, manifest: bytes, media_type: str) -> tuple[str, bool]:

@@ -9,10 +9,9 @@ other: each reads the tag again after writing, and writes once more if its entry
 
 import functools
 import random
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -37,7 +36,6 @@ _MOST = 4096
 """Referrers that are looked at: an image has a handful, and a list without end is an attack."""
 _MOST_PAGES = 64
 _TRIES = 8
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_API = frozenset({404, 405, 501})
 
 Kept = Literal["referrers", "tag"]
@@ -55,16 +53,13 @@ class Descriptor:
     annotations: tuple[tuple[str, str], ...] = ()
 
     def document(self) -> dict[str, Any]:
-        document: dict[str, Any] = {
+        return {
             "mediaType": self.media_type,
             "digest": self.digest,
             "size": self.size,
+            **({} if self.artifact_type is None else {"artifactType": self.artifact_type}),
+            **({"annotations": dict(self.annotations)} if self.annotations else {}),
         }
-        if self.artifact_type is not None:
-            document["artifactType"] = self.artifact_type
-        if self.annotations:
-            document["annotations"] = dict(self.annotations)
-        return document
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,26 +125,29 @@ def referrers(registry: Registry, image: Reference) -> Listing:
     """
     if image.digest is None:
         raise ValueError(f"{image} is not named by digest")
-    found: list[Descriptor] = []
-    odd = 0
-    more = True
-    path = f"referrers/{image.digest}"
+    kept: Kept = "referrers"
+    entries: list[Any] = []
+    query = ""
     for _ in range(_MOST_PAGES):
+        path = f"referrers/{image.digest}?{query}".removesuffix("?")
         response = registry.request("GET", image, path, headers={"Accept": oci.INDEX})
         if response.status_code in _NO_API:
             response.close()
-            return _by_tag(registry, image)
-        document = _index(response, image)
-        page, wrong = _descriptors(document)
-        found += page
-        odd += wrong
+            tagged = functools.partial(_tagged_index, registry, image, tag_of(image.digest))
+            kept, query, entries = "tag", "", _again(tagged)["manifests"]
+            break
+        entries += _index(response, image)["manifests"]
         # Only the query of the link is followed: a link to another host would carry our login there.
         query = _query(response)
-        more = bool(query)
-        if not more or len(found) + odd > _MOST:
+        if not query or len(entries) > _MOST:
             break
-        path = f"referrers/{image.digest}?{query}"
-    return _listing("referrers", found, odd, more=more)
+    found = [one for entry in entries if (one := _descriptor(entry)) is not None]
+    return Listing(
+        kept=kept,
+        descriptors=tuple(found[:_MOST]),
+        left_out=len(entries) - len(found[:_MOST]),
+        complete=not query and len(found) <= _MOST,
+    )
 
 
 def attach(registry: Registry, image: Reference, subject: Descriptor, artifact: Artifact) -> Attachment:
@@ -214,9 +212,10 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
     Raises RegistryError if something else than an index has that tag, or others overwrote it again and again.
     """
     tag = tag_of(subject)
+    tagged = functools.partial(_tagged_index, registry, image, tag)
     seen: dict[str, dict[str, Any]] = {}
-    for pause in _pauses():
-        document = _again(functools.partial(_tagged_index, registry, image, tag))
+    for attempt in range(1, _TRIES + 1):
+        document = _again(tagged)
         there = {entry["digest"]: entry for entry in document["manifests"]}
         # Entries of another writer that a third one overwrote meanwhile are restored, too.
         seen = {entry.digest: entry.document() for entry in wanted} | seen | there
@@ -226,20 +225,15 @@ def keep_in_tag(registry: Registry, image: Reference, subject: str, wanted: tupl
         wider = {**document, "manifests": [*document["manifests"], *missing]}
         for digest in _again(functools.partial(_put_index, registry, image, tag, wider)):
             seen.pop(digest, None)
-        time.sleep(pause)
-    kept = {entry.digest for entry in _by_tag(registry, image.at(subject)).descriptors}
+        # Longer than another writer's way from reading to writing, and out of step with it.
+        time.sleep(0.05 * attempt * (1 + random.random()))  # noqa: S311
+    kept = {entry["digest"] for entry in _again(tagged)["manifests"]}
     if all(entry.digest in kept for entry in wanted):
         return
     raise RegistryError(
         f"{image.host}/{image.repository}:{tag} was overwritten by others {_TRIES} times",
         hint="several publishers write to this image's referrers at once; publish again, nothing is lost",
     )
-
-
-def _pauses() -> Iterator[float]:
-    """Seconds between writing and looking again: longer than another writer's way from reading to writing."""
-    for attempt in range(_TRIES):
-        yield 0.05 * (attempt + 1) * (1 + random.random())  # noqa: S311 - only to get out of step
 
 
 def _put_index(registry: Registry, image: Reference, tag: str, document: Mapping[str, Any]) -> frozenset[str]:
@@ -273,15 +267,9 @@ def _tagged_index(registry: Registry, image: Reference, tag: str) -> dict[str, A
     document["manifests"] = [
         entry
         for entry in document["manifests"]
-        if isinstance(entry, dict) and _DIGEST.fullmatch(str(entry.get("digest")))
+        if isinstance(entry, dict) and oci.is_digest(entry.get("digest"))
     ]
     return document
-
-
-def _by_tag(registry: Registry, image: Reference) -> Listing:
-    tagged = _again(functools.partial(_tagged_index, registry, image, tag_of(image.digest or "")))
-    found, odd = _descriptors(tagged)
-    return _listing("tag", found, odd, more=False)
 
 
 def _query(response: requests.Response) -> str:
@@ -290,16 +278,6 @@ def _query(response: requests.Response) -> str:
         return urlsplit(response.links.get("next", {}).get("url", "")).query
     except ValueError:
         return ""
-
-
-def _listing(kept: Kept, found: list[Descriptor], odd: int, *, more: bool) -> Listing:
-    beyond = max(0, len(found) - _MOST)
-    return Listing(
-        kept=kept,
-        descriptors=tuple(found[:_MOST]),
-        left_out=odd + beyond,
-        complete=not more and not beyond,
-    )
 
 
 def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
@@ -315,24 +293,19 @@ def _index(response: requests.Response, image: Reference) -> Mapping[str, Any]:
     return document
 
 
-def _descriptors(document: Mapping[str, Any]) -> tuple[list[Descriptor], int]:
-    """The entries that make sense, and how many do not."""
-    found = []
-    for entry in document["manifests"]:
-        match entry:
-            case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
-                _DIGEST.fullmatch(digest) and size >= 0
-            ):
-                kind = entry.get("artifactType")
-                notes = entry.get("annotations")
-                pairs = notes.items() if isinstance(notes, dict) else ()
-                found.append(
-                    Descriptor(
-                        media_type=media_type,
-                        digest=digest,
-                        size=size,
-                        artifact_type=kind if isinstance(kind, str) else None,
-                        annotations=tuple(sorted((str(key), str(value)) for key, value in pairs)),
-                    )
-                )
-    return found, len(document["manifests"]) - len(found)
+def _descriptor(entry: Any) -> Descriptor | None:
+    """None for an entry that makes no sense."""
+    match entry:
+        case {"mediaType": str(media_type), "digest": digest, "size": int(size)} if (
+            oci.is_digest(digest) and size >= 0
+        ):
+            kind, notes = entry.get("artifactType"), entry.get("annotations")
+            pairs = notes.items() if isinstance(notes, dict) else ()
+            return Descriptor(
+                media_type=media_type,
+                digest=digest,
+                size=size,
+                artifact_type=kind if isinstance(kind, str) else None,
+                annotations=tuple(sorted((str(key), str(value)) for key, value in pairs)),
+            )
+    return None

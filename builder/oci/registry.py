@@ -1,6 +1,6 @@
 """The client of container registries: manifests, blobs, tags and referrers by the OCI distribution API.
 
-:mod:`.wire` sends the requests; :mod:`.upload` has the requests that write.
+:mod:`.wire` sends the requests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin, urlsplit
 
 import requests
 
@@ -20,16 +20,18 @@ from builder.errors import RegistryError
 from builder.model import RegistryBase
 from builder.net import download
 from builder.net.http import Client
-from builder.oci import answers, upload
+from builder.oci import answers
 from builder.oci import spec as oci
 from builder.oci.auth import Login, docker_login
-from builder.oci.documents import blobs_of, parse_config, parse_manifest
-from builder.oci.spec import Place, Reference, parse_mirrors
-from builder.oci.wire import MIRROR_VARIABLE, Wire
+from builder.oci.spec import Place, Reference, blobs_of, parse_config, parse_manifest, parse_mirrors
+from builder.oci.wire import BUSY, MIRROR_VARIABLE, Wire
 
 _ACCEPT = {"Accept": ", ".join((*oci.INDEXES, *oci.MANIFESTS))}
 _TAGS_A_PAGE = 1000
 _MOST_TAGS = 1_000_000
+_PUSH = "pull,push"
+_UNFIT = frozenset({400, 404, 416})
+"""Statuses with which registries refuse an upload that they forgot, as after a restart, or hold a part of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,21 +238,63 @@ class Registry:
 
     def push_blob(self, reference: str | Reference, digest: str, file: Path) -> bool:
         """Upload a file as a blob unless the repository has it; True if bytes were sent."""
+        name, place = self._wire.place(reference)
+
+        def attempt() -> requests.Response:
+            begun = self._wire.call("POST", place, "blobs/uploads/", actions=_PUSH)
+            if begun.status_code != 202:
+                return begun
+            location = _upload_of(begun, place)
+            if not location:
+                raise answers.no_registry(name, place, "an upload that is begun nowhere")
+            whole = f"{location}{'&' if urlsplit(location).query else '?'}{urlencode({'digest': digest})}"
+            headers = {
+                "Content-Type": "application/octet-stream",
+                "Content-Length": str(file.stat().st_size),
+            }
+            with file.open("rb") as content:
+                return self._wire.call("PUT", place, whole, actions=_PUSH, data=content, headers=headers)
+
         if self.exists(reference, digest):
             return False
-        upload.push_blob(self._wire, reference, digest, file)
+        response = self._wire.persist(attempt, place)
+        if response.status_code in _UNFIT:
+            response.close()
+            response = self._wire.persist(attempt, place)
+        if response.status_code != 201:
+            raise answers.refusal(response, name, place)
         return True
 
     def mount_blob(self, reference: str | Reference, digest: str, source: str | Reference) -> bool:
-        """Mount a blob of another repository of the same registry; False if it must be pushed."""
-        return upload.mount_blob(self._wire, reference, digest, source)
+        """Have a blob of another repository of the same registry in this one, without its bytes on the way.
+
+        False if that is impossible, and it must be pushed: another registry, one without mounts, or no access
+        to the source. Raises RegistryError if the registry does not answer.
+        """
+        name, place = self._wire.place(reference)
+        _, other = self._wire.place(source)
+        if (place.host, place.scheme) != (other.host, other.scheme):
+            return False
+        path = f"blobs/uploads/?{urlencode({'mount': digest, 'from': other.repository})}"
+        also = other.repository if other.repository != place.repository else None
+        response = self._wire.persist(
+            lambda: self._wire.call("POST", place, path, actions=_PUSH, also=also), place
+        )
+        if response.status_code == 202:  # no such blob there, or no mounting: an upload was begun instead
+            if begun := _upload_of(response, place):
+                self._wire.call("DELETE", place, begun, actions=_PUSH).close()
+        elif response.status_code >= 500 or response.status_code in BUSY:
+            raise answers.refusal(response, name, place)
+        # If it is writing that the registry refuses, the upload that comes next is told so, and why.
+        response.close()
+        return response.status_code == 201
 
     def put_manifest(self, reference: str | Reference, content: bytes, media_type: str) -> str:
         """Store a manifest under the reference's tag or digest; its digest."""
         name, place = self._wire.place(reference)
         path, headers = f"manifests/{name.selector}", {"Content-Type": media_type}
         answer = self._ask(
-            "PUT", name, place, path, good=(201,), actions="pull,push", data=content, headers=headers
+            "PUT", name, place, path, good=(201,), actions=_PUSH, data=content, headers=headers
         )
         digest = sha256_of(content)
         stored = answer.headers.get("Docker-Content-Digest", digest)
@@ -296,3 +340,12 @@ class Registry:
         if response.status_code not in good:
             raise answers.refusal(response, name, place)
         return response
+
+
+def _upload_of(begun: requests.Response, place: Place) -> str:
+    """The address of an upload that was begun; empty if the registry gives none."""
+    location = begun.headers.get("Location", "")
+    try:
+        return location and urljoin(begun.url, location)
+    except ValueError:
+        raise RegistryError(f"{place} names an upload that is no address: {shown(location)}") from None

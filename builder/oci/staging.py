@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from builder.digests import content_of
 from builder.documents import shown
 from builder.errors import ImageMissingError, RegistryError, UsageError
-from builder.oci.documents import blobs_of, parse_config
-from builder.oci.spec import INDEXES, parse_reference
+from builder.oci.spec import INDEXES, blobs_of, parse_config, parse_reference
 
 if TYPE_CHECKING:
     from builder.oci.registry import Manifest
@@ -19,7 +18,6 @@ CELL_LABEL = "io.rtbuild.cell"
 MATRIX_LABEL = "io.rtbuild.matrix"
 
 PREFIX = "staged-"
-_DIGITS = 32
 
 
 class MovedTagError(RegistryError):
@@ -75,11 +73,10 @@ class Staged:
 
 def staged_tag(inputs: str) -> str:
     """``staged-<32 hex>``: the unlisted tag of the image that these inputs give."""
-    return PREFIX + inputs.removeprefix("sha256:")[:_DIGITS]
+    return PREFIX + inputs.removeprefix("sha256:")[:32]
 
 
 def staged_reference(repository: str, inputs: str) -> str:
-    """``repository:staged-…``"""
     return f"{repository_of(repository)}:{staged_tag(inputs)}"
 
 
@@ -135,8 +132,11 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
     try:
         blobs = blobs_of(manifest.document)
         config = parse_config(registry.blob(repository, blobs[0][0]))
-        platform, content = _content(config)
-        labels = tuple(sorted(((config.get("config") or {}).get("Labels") or {}).items()))
+        settings = config.get("config") or {}
+        parts = (config.get("os"), config.get("architecture"), config.get("variant"))
+        platform = "/".join(part for part in parts if part)
+        content = content_of(platform=platform, layers=config["rootfs"]["diff_ids"], config=settings)
+        labels = tuple(sorted((settings.get("Labels") or {}).items()))
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         why = shown(repr(error))
         raise NoImageError(f"{repository}@{digest} is no image that can be read: {why}") from error
@@ -151,11 +151,3 @@ def _image(registry: ImageReader, repository: str, manifest: Manifest) -> Staged
         platform=platform,
         blobs=blobs,
     )
-
-
-def _content(config: dict[str, Any]) -> tuple[str, str]:
-    """Platform and content digest by an OCI config: the same that an engine gives for the image."""
-    parts = (config.get("os"), config.get("architecture"), config.get("variant"))
-    platform = "/".join(part for part in parts if part)
-    layers = config["rootfs"]["diff_ids"]
-    return platform, content_of(platform=platform, layers=layers, config=config.get("config") or {})

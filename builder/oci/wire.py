@@ -4,7 +4,7 @@ import email.utils
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -73,7 +73,8 @@ class Wire:
         if _origin(url, place) != _origin(own, place):
             return self.send(method, place, url, headers=given, **options)
         header = self.header(place, actions, also=also)
-        start = _position(options.get("data"))
+        data: Any = options.get("data")
+        start = data.tell() if hasattr(data, "tell") else None
         response = self.send(method, place, url, headers=given | header, **options)
         if response.status_code != 401:
             return response
@@ -82,7 +83,7 @@ class Wire:
             return response
         response.close()
         if start is not None:  # what was sent with a token that had run out is sent once more
-            options["data"].seek(start)
+            data.seek(start)
         return self.send(method, place, url, headers=given | {"Authorization": found}, **options)
 
     def header(self, place: Place, actions: str, *, also: str | None = None) -> dict[str, str]:
@@ -121,45 +122,26 @@ class Wire:
         self,
         attempt: Callable[[], requests.Response],
         place: Place,
-        *,
-        done: tuple[int, ...],
-        reached: Callable[[], int] = lambda: 0,
     ) -> requests.Response:
-        """Try until the status is one of ``done``, or one that no waiting mends, or the retries are used up.
+        """Try until the status is one that no waiting mends, or the retries are used up.
 
         For requests that the client does not repeat by itself: a POST, and those that only count together.
-        ``attempt`` may raise RegistryError for a connection that broke. What ``reached`` further than before
-        is not given up: its retries begin anew.
+        ``attempt`` may raise RegistryError for a connection that broke.
         """
-        pauses, far = self._pauses(), reached()
-        while True:
-            error = response = None
+        for number in range(min(self.client.retries, _MORE_TRIES)):
+            pause = self.client.backoff * 2**number
             try:
                 response = attempt()
-            except RegistryError as problem:
-                error = problem
-            if response is not None and (response.status_code in done or response.status_code not in BUSY):
-                return response
-            if reached() > far:
-                pauses, far = self._pauses(), reached()
-            pause = next(pauses)
-            if pause is None and error is not None:
-                raise error
-            if response is None:
+            except RegistryError:
                 self._silent.pop(place.host, None)
-            elif pause is None:
-                return response
             else:
+                if response.status_code not in BUSY:
+                    return response
                 asked = response.headers.get("Retry-After", "")
                 response.close()
                 pause = min(float(asked), _LONGEST_PAUSE) if _SECONDS.fullmatch(asked) else pause
-            time.sleep(pause or 0)
-
-    def _pauses(self) -> Iterator[float | None]:
-        """Seconds to wait after each attempt that failed; None after the last."""
-        for number in range(min(self.client.retries, _MORE_TRIES)):
-            yield self.client.backoff * 2**number
-        yield None
+            time.sleep(pause)
+        return attempt()
 
     def ahead(self, place: Place) -> float | None:
         """By how many seconds this machine's clock is ahead of the registry's; None before an answer."""
@@ -209,13 +191,10 @@ class Wire:
         try:
             response = self.client.get(f"http://{place.host}/v2/", allow_redirects=False, stream=True)
             response.close()
-        except requests.exceptions.ConnectTimeout as problem:
-            raise self._unreachable(place, problem) from problem
-        except requests.ConnectionError as problem:
-            if "refused" in explain(problem):
-                raise self._unreachable(place, problem) from problem
-            return "https"
         except requests.RequestException as problem:
+            nobody = isinstance(problem, requests.exceptions.ConnectTimeout) or "refused" in explain(problem)
+            if isinstance(problem, requests.ConnectionError) and not nobody:
+                return "https"
             raise self._unreachable(place, problem) from problem
         # Go's TLS listener answers plain http with 400 and a sentence.
         return "https" if response.status_code == 400 else "http"
@@ -233,8 +212,3 @@ def _origin(url: str, place: Place) -> tuple[str, str | None, int | None]:
         return parts.scheme, parts.hostname, parts.port or {"https": 443, "http": 80}.get(parts.scheme)
     except ValueError:
         raise RegistryError(f"{place} names an address that is none: {shown(url)}") from None
-
-
-def _position(data: Any) -> int | None:
-    """The position of a file from which it is sent; None if the body is no file."""
-    return int(data.tell()) if hasattr(data, "tell") else None
