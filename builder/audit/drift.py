@@ -11,7 +11,7 @@ from builder.evidence.judgement import JudgedReport
 from builder.evidence.verification import timestamp
 from builder.facts.finding import Outcome, Source, Value
 from builder.facts.rules.pairs import bad_pairs
-from builder.facts.tables import Facts
+from builder.facts.tables import load
 from builder.facts.versions import agree, at_least, key, short
 from builder.oci import spec as oci
 from builder.oci.registry import Registry
@@ -57,16 +57,16 @@ def _digest(registry: Registry, name: str, platform: str) -> str:
     return oci.choose(manifest.document, "/".join(platform.split("/")[:2]), name, baseline=True)
 
 
-def cudnn(verified: JudgedReport, facts: Facts) -> AuditFinding:
+def cudnn(verified: JudgedReport) -> AuditFinding:
     """Whether the tables know a newer patch of the cuDNN that was loaded."""
     loaded = loaded_cudnn(verified)
     if not loaded:
         return not_run("cudnn-patch", "the report names no cuDNN that was loaded")
     packages = python_packages(verified.document) or {}
-    names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in facts.wheels)
+    names = sorted(name for name in packages if _CUDNN.fullmatch(name) and name in load().wheels)
     toolkits = {short(version, 2) for version in loaded_cuda(verified)}
-    bases = [row.cudnn for row in facts.tags if row.cudnn and short(row.cuda, 2) in toolkits]
-    offered = [v for name in names for v in facts.wheels[name].versions] or bases
+    bases = [row.cudnn for row in load().tags if row.cudnn and short(row.cuda, 2) in toolkits]
+    offered = [v for name in names for v in load().wheels[name].versions] or bases
     newer = [
         v
         for version in loaded
@@ -95,17 +95,15 @@ def _versions(texts: Iterable[str]) -> list[str]:
     return sorted({text for text in texts if _VERSION.match(text)})
 
 
-def known_bad(
-    verifications: Sequence[JudgedReport], classes: Iterable[str], facts: Facts
-) -> Iterator[AuditFinding]:
+def known_bad(verifications: Sequence[JudgedReport], classes: Iterable[str]) -> Iterator[AuditFinding]:
     """Whether a combination that was measured in the image has been listed as bad since."""
-    gpus = [facts.gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in facts.gpus]
+    gpus = [load().gpus[name.lower()] for name in sorted(set(classes)) if name.lower() in load().gpus]
     seen: set[str] = set()
     if not any(_measured(verified) for verified in verifications):
         yield not_run("known-bad", "no report names a version to look up")
         return
     for verified in verifications:
-        for found in bad_pairs(_measured(verified), gpus, facts):
+        for found in bad_pairs(_measured(verified), gpus):
             if found.message in seen:
                 continue
             seen.add(found.message)

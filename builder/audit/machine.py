@@ -16,7 +16,6 @@ from builder.audit.finding import AuditFinding, fails, mind, not_run, passes
 from builder.evidence.judgement import JudgedReport
 from builder.facts import BaseTruth, Truth, WheelTruth, check
 from builder.facts.finding import Outcome
-from builder.facts.tables import Facts
 from builder.facts.versions import at_least, key, major
 from builder.model import Base, Cell, Cuda
 
@@ -62,7 +61,6 @@ def ruled(
     *,
     gpu: str | None,
     driver: str | None,
-    facts: Facts,
 ) -> Iterator[AuditFinding]:
     """The findings of the compatibility rules about this machine."""
     made = cell_of(provenance) if provenance is not None else None
@@ -73,7 +71,7 @@ def ruled(
     asked = replace(cell, gpus=(gpu,) if gpu is not None else ())
     truth = Truth(wheels=wheels, base=base, locked=True)
     try:
-        findings = check(asked, truth, driver=driver, facts=facts, suggest=False)
+        findings = check(asked, truth, driver=driver, suggest=False)
     except (ValueError, LookupError, TypeError) as error:  # anyone who can push can write anything into it
         yield not_run("rules", f"the provenance holds values that no rule understands: {error}")
         return

@@ -20,7 +20,6 @@ from builder.evidence.gather import Gathered, Refused, check_signatures, gather
 from builder.evidence.judgement import JudgedReport
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.facts import BaseTruth
-from builder.facts.tables import load
 from builder.oci import spec as oci
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
@@ -103,7 +102,7 @@ def audit(
         provenance = next((piece.statement.predicate for piece in made), None)
         findings.append(machine.seen(verified, question.gpu, question.driver))
         base = _base_truth(registry, image)
-        findings += machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver, facts=load())
+        findings += machine.ruled(provenance, base, gpu=question.gpu, driver=question.driver)
     return Audit(
         reference=reference,
         image=image,
@@ -181,14 +180,13 @@ def _unread(gathered: Gathered, question: Question) -> Iterator[AuditFinding]:
 def _since(
     registry: Registry, image: Staged, verified: Sequence[JudgedReport], question: Question, now: datetime
 ) -> Iterator[AuditFinding]:
-    facts = load()
     classes = {question.gpu} if question.gpu else {found.gpu_class for found in verified}
     yield drift.age(verified, now)
     if question.at_least is not None:
         yield drift.rollback(verified, question.at_least)
     yield drift.base(registry, image)
-    yield drift.cudnn(verified[0], facts)
-    yield from drift.known_bad(verified, [name for name in classes if name], facts)
+    yield drift.cudnn(verified[0])
+    yield from drift.known_bad(verified, [name for name in classes if name])
 
 
 def _base_truth(registry: Registry, image: Staged) -> BaseTruth | None:

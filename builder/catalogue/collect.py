@@ -15,7 +15,7 @@ from builder.colab.listed import Listed, listed
 from builder.documents import MalformedError, parse_object, read_file, shown
 from builder.errors import CellError, RtbuildError
 from builder.evidence.verification import no_proof
-from builder.facts import check, tables
+from builder.facts import check
 from builder.facts.gpus import class_of
 from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix
@@ -53,7 +53,6 @@ def collect(
         runtimes: Folder of ``colab-*.runtime.json``.
         probe: The one-file probe, which knows the causes.
     """
-    known = tables.load()
     notes = [*notes]
     runs = _runs(ReportStore(results / "reports").entries(), notes)
     published = _published(results, notes)
@@ -79,8 +78,8 @@ def collect(
                     )
                 )
     return Catalogue(
-        releases=tuple(releases_of(known)),
-        cards=cards_of(known),
+        releases=tuple(releases_of()),
+        cards=cards_of(),
         images=_together(images, registered, notes),
         causes=causes_of(probe),
         runtimes=_runtimes(runtimes, notes),

@@ -23,7 +23,6 @@ from builder.evidence.judgement import JudgedReport, Policy, judge
 from builder.evidence.statement import CYCLONEDX, PROVENANCE, TEST_RESULT
 from builder.evidence.travel import shared
 from builder.facts import check
-from builder.facts.tables import Facts
 from builder.model import Base, Cell, Cuda, Profile
 from builder.oci.registry import Registry
 from builder.oci.spec import parse_reference
@@ -40,7 +39,6 @@ _LISTS = "sha256-"
 def images_of(
     registry: Registry,
     repository: str,
-    facts: Facts,
     *,
     now: datetime,
     verifier: Verifier | None = None,
@@ -55,7 +53,7 @@ def images_of(
     notes = [f"{repository} has {len(tags)} tags, of which {MOST} are shown"] if len(tags) > MOST else []
     names: dict[str, list[str]] = {}
     found: list[CataloguedImage] = []
-    by = _Judge(facts=facts, now=now, verifier=verifier)
+    by = _Judge(now=now, verifier=verifier)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         say(f"{repository}: {len(tags)} tags")
         resolved = pool.map(lambda tag: _digest(registry, f"{repository}:{tag}"), tags[:MOST])
@@ -92,7 +90,6 @@ def _digest(registry: Registry, reference: str) -> str | RtbuildError | None:
 class _Judge:
     """By what an image and its evidence are judged."""
 
-    facts: Facts
     now: datetime
     verifier: Verifier | None
 
@@ -122,7 +119,7 @@ def _read(
         for piece, row in zip(gathered.pieces, weighed.held, strict=True)
         if row.holds
     }
-    cell, possible = _cell(cell_id, matrix, image, held.get("provenance"), by.facts)
+    cell, possible = _cell(cell_id, matrix, image, held.get("provenance"))
     public = [tag for tag in tags if not tag.startswith(PREFIX)]
     # Else the longest: the immutable tag ends in the digest, and short ones such as "latest" move.
     name = cell_id if cell_id in public else max(public, key=lambda tag: (len(tag), tag), default=None)
@@ -170,7 +167,7 @@ def _runs(words: list[JudgedReport], repository: str) -> Iterator[Run]:
 
 
 def _cell(
-    cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None, facts: Facts
+    cell_id: str, matrix: str, image: Staged, provenance: Mapping[str, Any] | None
 ) -> tuple[Cell, Judgement]:
     """The cell that the provenance names, and the judgement of the rules."""
     unread = Cell(
@@ -188,7 +185,7 @@ def _cell(
         return unread, Judgement(answer="unknown", reason="its provenance names no cell")
     profile: Profile = "colab" if image.label("io.rtbuild.profile") == "colab" else "plain"
     cell = replace(stated[0], id=cell_id, matrix=matrix, profile=profile)
-    return cell, judgement(check(cell, facts=facts, suggest=False))
+    return cell, judgement(check(cell, suggest=False))
 
 
 def _layers(registry: Registry, image: Staged) -> tuple[Part, ...]:

@@ -10,8 +10,7 @@ from builder.facts.candidates import Choice, cells, choices, common_pythons
 from builder.facts.finding import Outcome
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
-from builder.facts.tables import Facts, FrameworkRow, FrameworkTable
-from builder.facts.truth import Truth
+from builder.facts.tables import FrameworkRow, FrameworkTable, load
 from builder.facts.versions import key
 from builder.model import Cell
 from builder.resolve.solve import Proposal, needs_standalone, to_matrix_yaml
@@ -22,25 +21,25 @@ _NO_BASE = "no base on record has a Python and the CUDA that it needs"
 _NO_INDEX = "its wheels for this CUDA are on no package index that cells are proposed from"
 
 
-def cards_of(facts: Facts) -> tuple[Card, ...]:
+def cards_of() -> tuple[Card, ...]:
     """Every GPU model of the tables, by compute capability; with the platform if the card is bound to one."""
     rows = (
         Card(
             name=row.name, capability=f"{row.capability}, {row.platform}" if row.platform else row.capability
         )
-        for row in facts.gpus.values()
+        for row in load().gpus.values()
     )
     return tuple(sorted(rows, key=lambda card: (key(card.capability), card.name)))
 
 
-def releases_of(facts: Facts) -> Iterator[Release]:
+def releases_of() -> Iterator[Release]:
     """The releases on record, framework by framework, each with its newest first."""
     models: dict[str, str] = {}
-    for card in cards_of(facts):
+    for card in cards_of():
         models.setdefault(card.capability, card.name)
-    for table in facts.frameworks.values():
+    for table in load().frameworks.values():
         for row in sorted(_distinct(table), key=lambda row: key(row.version), reverse=True):
-            yield _release(table, row, models, facts)
+            yield _release(table, row, models)
 
 
 def _distinct(table: FrameworkTable) -> list[FrameworkRow]:
@@ -63,8 +62,8 @@ def judgement(findings: Sequence[Finding]) -> Judgement:
     return Judgement(answer=cast("Answer", outcome.answer), reason=worst.message, source=source)
 
 
-def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str], facts: Facts) -> Release:
-    found = _cells_by_python(table, row, facts)
+def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]) -> Release:
+    found = _cells_by_python(table, row)
     base = Release(
         framework=table.name,
         title=table.title,
@@ -82,13 +81,13 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         source=row.source.reference,
     )
     if not found:
-        offered = any(choice.row is row for choice in choices(_requirement(table, row), facts, {}))
+        offered = any(choice.row is row for choice in choices(_requirement(table, row), {}))
         reason = _NO_BASE if offered else _NO_INDEX
         why = Judgement(answer="unknown", reason=reason)
         return replace(base, cards=dict.fromkeys(models, why))
     choice, cell, findings = found[0]
     whole = judgement(findings)
-    stack = stack_of(cell, Truth(), facts, None)
+    stack = stack_of(cell)
     floor = next((value.text for finding in devices.driver(stack) for value in finding.values), None)
     possible = whole.answer == "possible"
     matrix = (
@@ -100,8 +99,7 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
         index=choice.index,
         driver=floor,
         cards={
-            capability: _on_card(cell, model, facts) if possible else whole
-            for capability, model in models.items()
+            capability: _on_card(cell, model) if possible else whole for capability, model in models.items()
         },
         matrix=matrix,
         bases={
@@ -112,33 +110,31 @@ def _release(table: FrameworkTable, row: FrameworkRow, models: Mapping[str, str]
     )
 
 
-def _on_card(cell: Cell, model: str, facts: Facts) -> Judgement:
+def _on_card(cell: Cell, model: str) -> Judgement:
     """Only the card differs from a cell that is possible, so only the rules about cards are asked."""
-    return judgement(list(devices.gpus(stack_of(replace(cell, gpus=(model,)), Truth(), facts, None))))
+    return judgement(list(devices.gpus(stack_of(replace(cell, gpus=(model,))))))
 
 
 def _cells_by_python(
-    table: FrameworkTable, row: FrameworkRow, facts: Facts
+    table: FrameworkTable, row: FrameworkRow
 ) -> list[tuple[Choice, Cell, tuple[Finding, ...]]]:
     """The first possible cell of each Python, those that a base has before standalone ones, and the newest
     Python first; else the first that was tried."""
     possible: dict[str, tuple[Choice, Cell, tuple[Finding, ...]]] = {}
     refused: list[tuple[Choice, Cell, tuple[Finding, ...]]] = []
-    for choice in choices(_requirement(table, row), facts, {}):
+    for choice in choices(_requirement(table, row), {}):
         if choice.row is not row:
             continue
-        on_each = (
-            cell for python in common_pythons((choice,)) for cell in cells((choice,), python, (), facts)
-        )
+        on_each = (cell for python in common_pythons((choice,)) for cell in cells((choice,), python, ()))
         for cell in on_each:
             if cell.python in possible or len(refused) == _CANDIDATES:
                 continue
-            findings = check(cell, facts=facts, suggest=False)
+            findings = check(cell, suggest=False)
             if judgement(findings).answer == "possible":
                 possible[cell.python] = (choice, cell, findings)
             else:
                 refused.append((choice, cell, findings))
-    found = sorted(possible.values(), key=lambda one: needs_standalone(one[1], facts))
+    found = sorted(possible.values(), key=lambda one: needs_standalone(one[1]))
     return found or refused[:1]
 
 

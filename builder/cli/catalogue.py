@@ -62,7 +62,6 @@ def _registered(
 ) -> tuple[list[CataloguedImage], list[str]]:
     from builder.catalogue.registry import images_of
     from builder.evidence.cosign import Verifier
-    from builder.facts import tables
     from builder.oci.registry import Registry
     from builder.oci.staging import repository_of
 
@@ -71,7 +70,6 @@ def _registered(
         images, doubts = images_of(
             registry,
             repository_of(text),
-            tables.load(),
             now=datetime.now(UTC),
             verifier=Verifier(key=key) if key else None,
             say=say,

@@ -15,7 +15,6 @@ from builder import resources
 from builder.cli import options as opt
 from builder.console import print_json, say
 from builder.errors import UsageError
-from builder.facts import tables
 from builder.facts.coverage import as_text, coverage
 from builder.facts.edit import apply
 from builder.facts.families import FAMILIES
@@ -154,7 +153,7 @@ def _say(found: Refresh, read: Survey, *, check: bool) -> None:
     say(f"{read.wheels} wheels read, {read.transferred >> 20} MiB; {values}")
     if read.left:
         say(f"note: the budget was spent with {read.left} wheels left; run it again to go on")
-    sys.stderr.write(as_text(coverage(tables.load())))
+    sys.stderr.write(as_text(coverage()))
 
 
 def _document(found: Refresh, read: Survey, *, written: bool) -> dict[str, object]:
@@ -170,5 +169,5 @@ def _document(found: Refresh, read: Survey, *, written: bool) -> dict[str, objec
         "wheels": read.wheels,
         "bytes": read.transferred,
         "left": read.left,
-        "coverage": [asdict(one) for one in coverage(tables.load())],
+        "coverage": [asdict(one) for one in coverage()],
     }

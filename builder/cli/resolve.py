@@ -12,7 +12,6 @@ from builder.engine.nvidia import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
 from builder.facts.availability import Offer
-from builder.facts.tables import Facts
 from builder.facts.versions import pinned
 from builder.index.client import Index
 from builder.resolve import conda, proof
@@ -120,7 +119,7 @@ def wishes(
         others.append(reading.from_notebook(notebook))
     if environment is not None:
         told = conda.read(reading.read_text(environment))
-        others.append(conda.in_wheels(*told, tables.load(), str(environment)))
+        others.append(conda.in_wheels(*told, str(environment)))
     for other in others:
         found.wishes += other.wishes
         found.index += [url for url in other.index if url not in found.index]
@@ -143,8 +142,7 @@ def propose(
         UsageError: A requirement is neither on record nor in the index.
         CellError: No cell is possible: which two demands clash, and which one to give up.
     """
-    known = tables.load()
-    frameworks, companions = split(asked, known, python or asked.python)
+    frameworks, companions = split(asked, python or asked.python)
     demand = Demand(
         frameworks=frameworks,
         companions=companions,
@@ -154,17 +152,17 @@ def propose(
         index=tuple(asked.index),
     )
     if not frameworks:
-        demand = _with_brought(demand, known, index)
-    offers = availability.ask(distributions(demand.frameworks, known), index) if index is not None else {}
-    _refuse_absent(demand, known, offers)
+        demand = _with_brought(demand, index)
+    offers = availability.ask(distributions(demand.frameworks), index) if index is not None else {}
+    _refuse_absent(demand, offers)
     available = {project: offer.versions for project, offer in offers.items() if offer.wheels}
-    found = search(demand, known, available=available)
+    found = search(demand, available=available)
     if not found.possible:
-        raise nothing(demand, found, known, available)
+        raise nothing(demand, found, available)
     if index is None:
         proofs = proof.unproven(found.possible[:limit], "the index was not asked (--offline)")
     else:
-        proofs = proof.prove(found.possible, demand, known, index, limit)
+        proofs = proof.prove(found.possible, demand, index, limit)
     if not proofs.standing:
         raise CellError(
             "the rules let it pass, and the resolver finds no set of wheels:\n"
@@ -175,10 +173,10 @@ def propose(
     return ProposedMatrix(text=text, demand=demand, asked=asked, offers=offers, proofs=proofs)
 
 
-def _refuse_absent(demand: Demand, known: Facts, offers: Mapping[str, Offer]) -> None:
+def _refuse_absent(demand: Demand, offers: Mapping[str, Offer]) -> None:
     """CellError for a framework that the index answers about, and has no wheel of."""
     for wish in demand.frameworks:
-        mine = [offers[project] for project in distributions([wish], known) if project in offers]
+        mine = [offers[project] for project in distributions([wish]) if project in offers]
         # a +cu126 build may be on an index of its own alone
         if mine and "+" not in str(wish) and all(o.unknown is None and not o.wheels for o in mine):
             raise CellError(
@@ -187,12 +185,12 @@ def _refuse_absent(demand: Demand, known: Facts, offers: Mapping[str, Offer]) ->
             )
 
 
-def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
+def _with_brought(demand: Demand, index: Index | None) -> Demand:
     """The demand with the frameworks that the other packages bring: faster-whisper brings ctranslate2."""
     found: list[str] = []
     for wish in demand.companions:
         found += tables.companion_asks(wish.name, pinned(wish.parsed))
-        other = meant(wish.name, known)
+        other = meant(wish.name)
         if other is not None:
             raise UsageError(f"{wish.place}: no table has {wish}", hint=f"did you mean {other}?")
     names = ", ".join(str(wish) for wish in demand.companions)
@@ -200,11 +198,11 @@ def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
         raise UsageError(f"{names} names no framework that is on record, and --offline asks no index")
     if index is not None and not found:
         python = demand.python if demand.python and demand.python[0].isdigit() else _USUAL_PYTHON
-        found += proof.brought(list(known.frameworks), index, demand, python)
+        found += proof.brought(index, demand, python)
     if not found:
         raise UsageError(
             f"{names} brings no framework that is on record",
-            hint=f"name one beside: {', '.join(sorted(known.frameworks))}",
+            hint=f"name one beside: {', '.join(sorted(tables.load().frameworks))}",
         )
     added = tuple(
         reading.NamedRequirement(parsed=wish.parsed, place=f"brought by {names}")
@@ -213,9 +211,9 @@ def _with_brought(demand: Demand, known: Facts, index: Index | None) -> Demand:
     return replace(demand, frameworks=added)
 
 
-def _origin(name: str, offers: Mapping[str, Offer], known: Facts) -> tuple[str, str]:
+def _origin(name: str, offers: Mapping[str, Offer]) -> tuple[str, str]:
     """The source of a framework's versions, ``index`` or ``facts``, and why."""
-    mine = [offers[project] for project in distributions_of(name, known) if project in offers]
+    mine = [offers[project] for project in distributions_of(name) if project in offers]
     if not mine:
         return "facts", "the index was not asked"
     answered = [offer for offer in mine if offer.unknown is None]
@@ -225,25 +223,24 @@ def _origin(name: str, offers: Mapping[str, Offer], known: Facts) -> tuple[str, 
     return "index", f"it has {releases} releases with wheels for Linux on x86-64"
 
 
-def distributions_of(name: str, known: Facts) -> list[str]:
+def distributions_of(name: str) -> list[str]:
     """The projects of an index with releases of one framework."""
-    return distributions(reading.from_arguments([name]).wishes, known)
+    return distributions(reading.from_arguments([name]).wishes)
 
 
 def say_origins(found: ProposedMatrix, on: AskedMachine) -> None:
     """Say where the versions come from, and how each cell was judged."""
-    known = tables.load()
     for note in found.asked.notes:
         say(f"note: {note}")
     if on.found:
         say(f"for this machine: {', '.join(on.gpus)}, driver {on.driver} (others: --gpu, --driver)")
     for wish in found.demand.frameworks:
-        origin, why = _origin(wish.name, found.offers, known)
+        origin, why = _origin(wish.name, found.offers)
         beside = "" if wish.place == "the command line" else f" ({wish.place})"
         say(f"{wish}{beside}: versions from the {origin}: {why}")
     for number, one in enumerate(found.proofs.standing, 1):
         cell = one.proposal.cell
-        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell, known)}"
+        python = f"Python {cell.python}{' (standalone)' * needs_standalone(cell)}"
         parts = ", ".join((*cell.frameworks, python, str(cell.base), *({cell.platform} - {"linux/amd64"})))
         say(f"{number}. {parts}: {one.proposal.outcome.answer}; {_proven(one)}")
         for finding in one.proposal.findings:
@@ -259,8 +256,8 @@ def _proven(one: Proof) -> str:
 
 def document(found: ProposedMatrix) -> dict[str, Any]:
     """For ``--json``."""
-    demand, known = found.demand, tables.load()
-    origins = {str(wish): _origin(wish.name, found.offers, known) for wish in demand.frameworks}
+    demand = found.demand
+    origins = {str(wish): _origin(wish.name, found.offers) for wish in demand.frameworks}
     return {
         "schema": 1,
         "requirements": [

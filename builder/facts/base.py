@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 from builder.facts.finding import Finding, Source, Value, decide
-from builder.facts.tables import Facts, SystemRow, TagRow
-from builder.facts.truth import Truth
+from builder.facts.tables import SystemRow, TagRow, load
+from builder.facts.truth import BaseTruth
 from builder.model import Base, Cell
 
 TAG = re.compile(
@@ -34,11 +34,13 @@ class CudaTag:
         return self.registry in DOCKER_HUB
 
 
-def system_of(cell: Cell, truth: Truth, tag: CudaTag | None, facts: Facts) -> SystemRow | None:
+def system_of(cell: Cell, read: BaseTruth | None = None) -> SystemRow | None:
+    """The row of a base's system: as read from the registry, else as the reference says."""
     if cell.base.kind == "rootfs":
-        return facts.systems.get(cell.base.name)
-    read = truth.base.system if truth.base is not None else None
-    return facts.systems.get(read or (tag.system if tag else _official(cell.base.name)))
+        return load().systems.get(cell.base.name)
+    tag = tag_of(cell.base)
+    told = read.system if read is not None else None
+    return load().systems.get(told or (tag.system if tag else _official(cell.base.name)))
 
 
 def has_own_python(cell: Cell, system: SystemRow | None) -> bool:
@@ -57,12 +59,15 @@ def _official(name: str) -> str:
     return f"debian/{debian[1]}" if debian else ""
 
 
-def tag_of(base: Base, facts: Facts) -> CudaTag | None:
+def tag_of(base: Base) -> CudaTag | None:
     """The parts of an ``nvidia/cuda`` reference; None for any other base."""
     found = TAG.fullmatch(base.name) if base.kind == "registry" else None
     if found is None:
         return None
     cuda, infix, system = found["cuda"], found["infix"], found["system"]
+    ubuntu = system.removeprefix("ubuntu")
+    # a tag without cuDNN comes and goes with its siblings that have it
+    rows = (r for r in load().tags if r.cuda == cuda and ubuntu in r.ubuntu and infix in {None, r.infix})
     return CudaTag(
         text=base.name,
         registry=found["registry"],
@@ -70,21 +75,15 @@ def tag_of(base: Base, facts: Facts) -> CudaTag | None:
         infix=infix,
         flavour=found["flavour"],
         system=system,
-        row=_tag_row(facts.tags, cuda, infix, system.removeprefix("ubuntu")),
+        row=next(rows, None),
     )
-
-
-def _tag_row(rows: tuple[TagRow, ...], cuda: str, infix: str | None, ubuntu: str) -> TagRow | None:
-    # a tag without cuDNN comes and goes with its siblings that have it
-    fits = [row for row in rows if row.cuda == cuda and ubuntu in row.ubuntu and infix in {None, row.infix}]
-    return fits[0] if fits else None
 
 
 LABELS = {"CUDA_VERSION": "CUDA in the base", "NV_CUDNN_VERSION": "cuDNN in the base"}
 
 
 def base_value(
-    tag: CudaTag | None, truth: Truth, variable: str, by_table: str | None, notes: list[Finding]
+    tag: CudaTag | None, read: BaseTruth | None, variable: str, by_table: str | None, notes: list[Finding]
 ) -> Value | None:
     """A variable of the base's environment, checked against the tables' value for its tag."""
     what = LABELS[variable]
@@ -92,10 +91,8 @@ def base_value(
     if tag is not None and by_table is not None:
         source = tag.row.source if tag.row is not None else Source("cell", f"the tag {tag.text}")
         table = Value(what, by_table, source)
-    read = truth.base.variable(variable) if truth.base is not None else None
-    if read is None or truth.base is None:
+    if read is None or (text := read.variable(variable)) is None:
         return table
-    if not _VERSION.fullmatch(read):
+    if not _VERSION.fullmatch(text):
         return None  # whoever made the image wrote something else there, and its tag may be as wrong
-    value = Value(what, read, Source("registry", truth.base.source))
-    return decide(value, table, notes)
+    return decide(Value(what, text, Source("registry", read.source)), table, notes)

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from builder.errors import UsageError
 from builder.facts.framework import table_name
 from builder.facts.gpus import card_of
-from builder.facts.tables import Facts, FrameworkRow, FrameworkTable, TagRow
+from builder.facts.tables import FrameworkRow, FrameworkTable, TagRow, load
 from builder.facts.versions import at_least, canonical, contains, key, major, pinned, requirement, short
 from builder.model import Base, Cell, Cuda
 
@@ -29,16 +29,16 @@ class Choice:
     index: tuple[str, ...] = ()
 
 
-def choices(text: str, known: Facts, available: Mapping[str, Sequence[str]]) -> Iterator[Choice]:
+def choices(text: str, available: Mapping[str, Sequence[str]]) -> Iterator[Choice]:
     parsed = requirement(text)
     if parsed is None:
         raise UsageError(f"{text!r} is not a requirement", hint="as in 'tensorflow==2.15.*'")
     distribution = canonical(parsed.name)
-    table = known.frameworks.get(table_name(distribution))
+    table = load().frameworks.get(table_name(distribution))
     if table is None:
         raise UsageError(
             f"there are no facts about {parsed.name}",
-            hint=f"there are about {', '.join(sorted(known.frameworks))}",
+            hint=f"there are about {', '.join(sorted(load().frameworks))}",
         )
     # newest first, and of one release the variant that the default index has
     exact = pinned(parsed)
@@ -161,7 +161,6 @@ def cells(
     combination: tuple[Choice, ...],
     python: str,
     gpus: tuple[str, ...],
-    known: Facts,
     *,
     standalone: bool = True,
 ) -> Iterator[Cell]:
@@ -173,14 +172,14 @@ def cells(
     compiled = next((choice.row.cuda for choice in combination if choice.row.cuda), None)
     if compiled is None:
         return
-    sketch, wheels = _sketch(combination, gpus, known), _wheels(combination, known)
+    sketch, wheels = _sketch(combination, gpus), _wheels(combination)
     inside = any(choice.brings for choice in combination)
-    for base, cuda in _bases(compiled, wheels, python, known, inside=inside, standalone=standalone):
+    for base, cuda in _bases(compiled, wheels, python, inside=inside, standalone=standalone):
         yield replace(sketch, python=python, base=base, cuda=cuda)
 
 
 @functools.lru_cache(maxsize=4096)
-def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts) -> Cell:
+def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...]) -> Cell:
     """All of a cell that neither its Python nor its base decides."""
     pip = dict.fromkeys(text for choice in combination for text in choice.row.pip)
     old = any(choice.row.numpy_abi == "1" for choice in combination)
@@ -188,10 +187,10 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
         pip["numpy<2"] = None
     pins = [requirement(text) for choice in combination if choice.brings for text in choice.row.pins]
     built = [choice.row.cudnn for choice in combination if choice.row.cudnn]
-    if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus, known):
+    if bound := cudnn_bound([pin for pin in pins if pin is not None], built, gpus):
         pip[bound] = None
     index = dict.fromkeys(url for choice in combination for url in choice.index)
-    platforms = [card.platform for gpu in gpus if (card := card_of(gpu, known)) is not None and card.platform]
+    platforms = [card.platform for gpu in gpus if (card := card_of(gpu)) is not None and card.platform]
     return Cell(
         id="proposal",
         matrix="resolved",
@@ -206,24 +205,22 @@ def _sketch(combination: tuple[Choice, ...], gpus: tuple[str, ...], known: Facts
     )
 
 
-def cudnn_bound(
-    pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str], known: Facts
-) -> str | None:
+def cudnn_bound(pins: Iterable[Requirement], built: Iterable[str], gpus: Sequence[str]) -> str | None:
     """A bound on cuDNN, if pins leave it open and its newest release serves a card or a framework no more.
 
     ``built`` are the versions that the frameworks were compiled with.
     """
-    cards = [card for gpu in gpus if (card := card_of(gpu, known)) is not None]
+    cards = [card for gpu in gpus if (card := card_of(gpu)) is not None]
     majors = {major(version) for version in built}
     for pin in pins:
-        row = known.wheels.get(canonical(pin.name))
+        row = load().wheels.get(canonical(pin.name))
         if row is None or "cudnn" not in row.name or pinned(pin) is not None:
             continue
         admitted = sorted((v for v in row.versions if contains(pin.specifier, v)), key=key)
         serving = (
             v
             for v in reversed(admitted)
-            if majors <= {major(v)} and all(_serves(short(v, 3), card.capability, known) for card in cards)
+            if majors <= {major(v)} and all(_serves(short(v, 3), card.capability) for card in cards)
         )
         newest = next(serving, None)
         if newest is not None and newest != admitted[-1]:
@@ -232,41 +229,39 @@ def cudnn_bound(
 
 
 @functools.lru_cache(maxsize=4096)
-def _serves(cudnn: str, capability: str, known: Facts) -> bool:
+def _serves(cudnn: str, capability: str) -> bool:
     return all(
-        at_least(capability, row.capability_min) for row in known.cudnn if contains(row.versions, cudnn)
+        at_least(capability, row.capability_min) for row in load().cudnn if contains(row.versions, cudnn)
     )
 
 
 @functools.lru_cache(maxsize=4096)
 def _bases(
-    cuda: str, wheels: Cuda | None, python: str, known: Facts, *, inside: bool, standalone: bool
+    cuda: str, wheels: Cuda | None, python: str, *, inside: bool, standalone: bool
 ) -> tuple[tuple[Base, Cuda], ...]:
     """Bases with the Python, newest system first, then bases without it.
 
     ``inside``: a framework brings its CUDA, so the base's own serves none.
     """
-    systems = list(known.systems.values())[::-1]
+    systems = list(load().systems.values())[::-1]
     systems.sort(key=lambda system: python not in system.python)
     newest: dict[tuple[str, str], str] = {}
     found = []
     for system in systems:
-        for base, provided in _on(system.name, cuda, wheels, known, inside=inside):
+        for base, provided in _on(system.name, cuda, wheels, inside=inside):
             first = newest.setdefault((base.kind, provided.provider), system.name)
             if python in system.python or (standalone and first == system.name):
                 found.append((base, provided))
     return tuple(found)
 
 
-def _on(
-    system: str, cuda: str, wheels: Cuda | None, known: Facts, *, inside: bool
-) -> Iterator[tuple[Base, Cuda]]:
+def _on(system: str, cuda: str, wheels: Cuda | None, *, inside: bool) -> Iterator[tuple[Base, Cuda]]:
     """The bases with one system, with CUDA from wheels and from the base."""
     if system.startswith("debian/"):
         if wheels is not None:
             yield Base(kind="rootfs", name=system), wheels
         return
-    fitting = [row for row in _tags(cuda, known) if system.removeprefix("ubuntu") in row.ubuntu]
+    fitting = [row for row in _tags(cuda) if system.removeprefix("ubuntu") in row.ubuntu]
     if wheels is not None and fitting:
         name = f"nvidia/cuda:{_near(fitting, cuda).cuda}-base-{system}"
         yield Base(kind="registry", name=name), wheels
@@ -277,9 +272,9 @@ def _on(
 
 
 @functools.lru_cache(maxsize=256)
-def _tags(cuda: str, known: Facts) -> tuple[TagRow, ...]:
+def _tags(cuda: str) -> tuple[TagRow, ...]:
     """Tags of the CUDA major, those with at least that CUDA first."""
-    tags = [row for row in known.tags if major(row.cuda) == major(cuda)]
+    tags = [row for row in load().tags if major(row.cuda) == major(cuda)]
     # of CUDA 10 there is no tag any more: a candidate that is refused says so
     tags = [row for row in tags if row.state == "listed"] or tags
     return tuple(sorted(tags, key=lambda row: (not at_least(row.cuda, cuda), key(row.cuda))))
@@ -294,7 +289,7 @@ def _near(rows: list[TagRow], cuda: str) -> TagRow:
 
 
 @functools.lru_cache(maxsize=4096)
-def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
+def _wheels(combination: tuple[Choice, ...]) -> Cuda | None:
     """NVIDIA's wheels for the frameworks that pin none; None if there are no such wheels."""
     brought = {major(c.row.cuda) for c in combination if c.brings and c.row.cuda}
     packages: dict[str, str] = {}
@@ -305,17 +300,20 @@ def _wheels(combination: tuple[Choice, ...], known: Facts) -> Cuda | None:
         always = choice.row.needs
         sometimes = ("cudnn",) if always and choice.row.cudnn and "cudnn" not in always else ()
         for family in (*always, *sometimes):
-            text = _wheel(family, choice.row, known)
+            text = _wheel(family, choice.row)
             if text is None:
                 return None
             packages[family] = text
     return Cuda(provider="wheels", packages=tuple(sorted(packages.values())))
 
 
-def _wheel(family: str, row: FrameworkRow, known: Facts) -> str | None:
+def _wheel(family: str, row: FrameworkRow) -> str | None:
     """One of NVIDIA's wheels, pinned: all from one toolkit, cuDNN the oldest that the framework accepts."""
     suffix = f"cu{major(row.cuda or '0')}"
-    wheel, cublas = known.wheels.get(f"nvidia-{family}-{suffix}"), known.wheels.get(f"nvidia-cublas-{suffix}")
+    wheel, cublas = (
+        load().wheels.get(f"nvidia-{family}-{suffix}"),
+        load().wheels.get(f"nvidia-cublas-{suffix}"),
+    )
     if (
         wheel is None
         or cublas is None

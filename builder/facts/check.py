@@ -4,23 +4,16 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from builder.facts import tables
-from builder.facts.base import has_own_python, system_of, tag_of
+from builder.facts.base import has_own_python, system_of
 from builder.facts.finding import Finding, Nearest, Outcome, summary
 from builder.facts.rules import findings
 from builder.facts.stack import stack_of
-from builder.facts.tables import Facts
 from builder.facts.truth import Truth
 from builder.model import Cell
 
 
 def check(
-    cell: Cell,
-    truth: Truth | None = None,
-    *,
-    driver: str | None = None,
-    facts: Facts | None = None,
-    suggest: bool = True,
+    cell: Cell, truth: Truth | None = None, *, driver: str | None = None, suggest: bool = True
 ) -> tuple[Finding, ...]:
     """All findings on a cell, in the order of the rules; ``summary`` gives the outcome.
 
@@ -28,12 +21,11 @@ def check(
     ``driver`` is the driver of the machine that is to run the image, ``535`` or ``535.104.05``.
     With ``suggest``, a finding that refuses carries the nearest possible cell, if there is one.
     """
-    known = facts or tables.load()
-    stack = stack_of(cell, truth or Truth(), known, driver)
+    stack = stack_of(cell, truth, driver)
     found = [*findings(stack), *stack.disagreements]
     if not suggest or summary(found) is not Outcome.IMPOSSIBLE:
         return tuple(found)
-    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver, known)
+    near = _way_out(replace(cell, id="", matrix="", variant=None, span=None), driver)
     if near is None:
         return tuple(found)
     near = replace(near, cell=replace(near.cell, id=cell.id, matrix=cell.matrix))
@@ -41,28 +33,27 @@ def check(
 
 
 @functools.lru_cache(maxsize=4096)
-def _way_out(cell: Cell, driver: str | None, known: Facts) -> Nearest | None:
+def _way_out(cell: Cell, driver: str | None) -> Nearest | None:
     """Cells that differ in their name only have the same way out; a matrix has many such."""
     from builder.facts.nearest import nearest  # with all candidates: few runs have a cell that is refused
 
     # what was read of this cell's base and wheels says nothing about another's, so the tables decide here
-    stack = stack_of(cell, Truth(), known, driver)
-    return nearest(stack, lambda other: _judge(other, driver, known))
+    return nearest(stack_of(cell, driver=driver), lambda other: _judge(other, driver))
 
 
 @functools.lru_cache(maxsize=16384)
-def _judge(cell: Cell, driver: str | None, known: Facts) -> Outcome:
+def _judge(cell: Cell, driver: str | None) -> Outcome:
     """The outcome of a way out by the tables; several refused cells may share it."""
-    return summary(until_refused(cell, driver=driver, facts=known))
+    return summary(until_refused(cell, driver))
 
 
-def until_refused(cell: Cell, *, driver: str | None, facts: Facts) -> tuple[Finding, ...]:
+def until_refused(cell: Cell, driver: str | None) -> tuple[Finding, ...]:
     """The findings on a candidate by the tables, up to the first that refuses it or does not know.
 
     A search refuses thousands, and shows why for a few of them at most.
     """
     found: list[Finding] = []
-    for finding in findings(stack_of(cell, Truth(), facts, driver)):
+    for finding in findings(stack_of(cell, driver=driver)):
         found.append(finding)
         if finding.outcome.severity >= Outcome.UNKNOWN.severity:
             break
@@ -95,8 +86,7 @@ def explain(cell: Cell, found: Sequence[Finding]) -> str:
 
 def _python(cell: Cell) -> str:
     """``3.12, standalone (Debian bookworm has 3.11)``; the version alone if it is the base's own."""
-    known = tables.load()
-    system = system_of(cell, Truth(), tag_of(cell.base, known), known)
+    system = system_of(cell)
     if has_own_python(cell, system):
         return cell.python
     there = f" ({system.name} has {', '.join(system.python)})" if system is not None else ""

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from builder.facts.frameworks import FrameworkRow, FrameworkTable
-from builder.facts.tables import Facts
+from builder.facts.tables import load
 
 VALUES = {
     "cuda": "CUDA",
@@ -32,9 +32,9 @@ class Coverage:
     """Why it is missing, each reason with the releases that it holds for."""
 
 
-def coverage(facts: Facts) -> tuple[Coverage, ...]:
+def coverage() -> tuple[Coverage, ...]:
     """Every framework and value, in the order of the tables."""
-    return tuple(_one(table, value) for table in facts.frameworks.values() for value in VALUES)
+    return tuple(_one(table, value) for table in load().frameworks.values() for value in VALUES)
 
 
 def _one(table: FrameworkTable, value: str) -> Coverage:

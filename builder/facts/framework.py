@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 
 from builder.facts.finding import Finding, Source, Value, decide
 from builder.facts.frameworks import Brings, FrameworkRow, FrameworkTable
-from builder.facts.tables import Facts
+from builder.facts.tables import load
 from builder.facts.truth import Truth, WheelTruth
 from builder.facts.versions import canonical, pinned, requirement
 from builder.index.target import MACHINES, environment
@@ -53,7 +53,7 @@ def table_name(distribution: str) -> str:
     return "tensorflow" if distribution == "tensorflow-gpu" else distribution
 
 
-def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[Finding]) -> CellFramework:
+def framework_of(text: str, cell: Cell, truth: Truth, notes: list[Finding]) -> CellFramework:
     """Resolves an entry of ``cell.frameworks``; differences between wheel and table go to ``notes``."""
     parsed = requirement(text)
     distribution = canonical(parsed.name) if parsed else text
@@ -61,7 +61,7 @@ def framework_of(text: str, cell: Cell, truth: Truth, facts: Facts, notes: list[
     version = wheel.version if wheel else pinned(parsed) if parsed else None
     cupy = re.fullmatch(r"cupy-(cuda\d+x?)", distribution)
     name = table_name(distribution)
-    table = facts.frameworks.get(name)
+    table = load().frameworks.get(name)
     extras = frozenset(canonical(extra) for extra in parsed.extras) if parsed else frozenset()
     variant = cupy[1] if cupy else _variant(name, version, extras, cell)
     of = distribution if distribution == "tensorflow-gpu" or cupy else None

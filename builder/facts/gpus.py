@@ -5,8 +5,7 @@ import functools
 import re
 from dataclasses import replace
 
-from builder.facts import tables
-from builder.facts.tables import Facts, GpuRow
+from builder.facts.tables import GpuRow, load
 
 _FAMILIES = frozenset({"nvidia", "tesla", "geforce", "quadro", "grid", "jetson", "agx"})
 _MAKERS = {
@@ -30,7 +29,7 @@ def class_of(name: str, capability: str | None) -> str | None:
     The name has to begin with the class word for word (a ``T4G`` is no ``T4``), and the compute capability
     has to be the one of the class.
     """
-    found = _longest(name, tables.load())
+    found = _longest(name)
     if found is None:
         return None
     row, rest = found
@@ -39,34 +38,31 @@ def class_of(name: str, capability: str | None) -> str | None:
 
 def known_class(text: str) -> str | None:
     """The class as the tables write it, for a typed name: ``t4``, ``A100-SXM4``; None if unknown."""
-    found = _longest(text, tables.load())
+    found = _longest(text)
     return found[0].name if found is not None and _OTHER_CARD.isdisjoint(found[1][:1]) else None
 
 
-def card_of(text: str, facts: Facts | None = None) -> GpuRow | None:
+@functools.lru_cache(maxsize=1024)
+def card_of(text: str) -> GpuRow | None:
     """The card, or the compute capability (``7.5``, ``sm_75``), that a text names; None if no table has it.
 
     Words behind the model's name (``Laptop GPU``, ``-SXM4-80GB``, ``80GB HBM3``) do not change its compute
     capability, which is all that wheels and toolkits go by.
     """
-    return _card(text.strip(), facts or tables.load())
-
-
-@functools.lru_cache(maxsize=1024)
-def _card(text: str, facts: Facts) -> GpuRow | None:
+    text = text.strip()
     if _TYPED.fullmatch(text) and (found := _CAPABILITY.fullmatch(text)):
         capability = f"{found[1]}.{found[2]}"
-        like = next((row for row in facts.gpus.values() if row.capability == capability), None)
+        like = next((row for row in load().gpus.values() if row.capability == capability), None)
         return replace(like, name=f"sm_{found[1]}{found[2]}", platform=None) if like is not None else None
-    known = _longest(text, facts)
+    known = _longest(text)
     if known is None and re.match(r"\d{3,4}\b", text):  # 3090, 1080 Ti
-        known = _longest(f"RTX {text}", facts) or _longest(f"GTX {text}", facts)
+        known = _longest(f"RTX {text}") or _longest(f"GTX {text}")
     return known[0] if known is not None else None
 
 
-def near_names(text: str, facts: Facts | None = None) -> list[str]:
+def near_names(text: str) -> list[str]:
     """The known names most like one that no table has, the best first."""
-    by_words = {"".join(_words(row.name)): row.name for row in (facts or tables.load()).gpus.values()}
+    by_words = {"".join(_words(row.name)): row.name for row in load().gpus.values()}
     close = difflib.get_close_matches("".join(_words(text)), by_words, n=3, cutoff=0.4)
     return [by_words[name] for name in close]
 
@@ -76,9 +72,9 @@ def maker_of(text: str) -> str | None:
     return next((maker for maker, names in _MAKERS.items() if names.match(text.strip())), None)
 
 
-def _longest(text: str, facts: Facts) -> tuple[GpuRow, list[str]] | None:
+def _longest(text: str) -> tuple[GpuRow, list[str]] | None:
     """The row that the most of a name's first words spell, and the words after them."""
-    rows, words = _by_words(facts), _words(text)
+    rows, words = _by_words(), _words(text)
     for count in range(len(words), 0, -1):
         row = rows.get("".join(words[:count]))
         if row is not None:
@@ -86,9 +82,9 @@ def _longest(text: str, facts: Facts) -> tuple[GpuRow, list[str]] | None:
     return None
 
 
-@functools.lru_cache(maxsize=8)
-def _by_words(facts: Facts) -> dict[str, GpuRow]:
-    return {"".join(_words(row.name)): row for row in facts.gpus.values()}
+@functools.cache
+def _by_words() -> dict[str, GpuRow]:
+    return {"".join(_words(row.name)): row for row in load().gpus.values()}
 
 
 def _words(name: str) -> list[str]:

@@ -14,7 +14,7 @@ from builder.facts.finding import Nearest, Outcome
 from builder.facts.framework import CellFramework
 from builder.facts.rules import packages
 from builder.facts.stack import Stack
-from builder.facts.tables import Facts, TagRow
+from builder.facts.tables import TagRow, load
 from builder.facts.versions import at_least, canonical, key, major, minor, requirement, short
 from builder.model import Base, Cell, Cuda
 
@@ -52,7 +52,7 @@ def _bounded(stack: Stack) -> tuple[tuple[tuple[str, str], ...], Stack]:
         changes.append(("pip", "numpy<2"))
     built = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
     pins = [pin for framework in stack.frameworks for pin, _ in framework.pins]
-    bound = cudnn_bound(pins, built, cell.gpus, stack.facts)
+    bound = cudnn_bound(pins, built, cell.gpus)
     if bound is not None:
         cell = replace(cell, pip=(*cell.pip, bound))
         changes.append(("pip", bound))
@@ -108,7 +108,7 @@ def _packages(stack: Stack) -> Iterator[Candidate]:
     wanted = [framework.cudnn.text for framework in stack.frameworks if framework.cudnn is not None]
     for n, text in enumerate(cell.cuda.packages):
         name, _, version = text.partition("==")
-        row = stack.facts.wheels.get(name)
+        row = load().wheels.get(name)
         if row is None or "cudnn" not in name or not version or not wanted:
             continue
         need = max(wanted, key=key)
@@ -129,8 +129,8 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
     flavour = stack.tag.flavour if stack.tag else "runtime"
     with_cudnn = not any(framework.carries_cuda for framework in stack.frameworks)
     system = stack.tag.system if stack.tag else ""
-    having = {name for name, row in stack.facts.systems.items() if python in row.python}
-    for row in _rows_around(cuda, stack.facts):
+    having = {name for name, row in load().systems.items() if python in row.python}
+    for row in _rows_around(cuda):
         systems = sorted(
             (name for name in row.ubuntu if f"ubuntu{name}" in having),
             key=lambda name: (f"ubuntu{name}" != system, _system_distance(name, stack.tag)),
@@ -144,8 +144,8 @@ def _tags(stack: Stack, python: str) -> Iterator[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def _rows_around(cuda: str, known: Facts) -> tuple[TagRow, ...]:
-    rows = [row for row in known.tags if row.state == "listed" and major(row.cuda) == major(cuda)]
+def _rows_around(cuda: str) -> tuple[TagRow, ...]:
+    rows = [row for row in load().tags if row.state == "listed" and major(row.cuda) == major(cuda)]
     return tuple(sorted(rows, key=lambda row: (_distance(cuda, row.cuda), [-part for part in key(row.cuda)])))
 
 
@@ -199,12 +199,12 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
     cell = stack.cell
     if any(framework.table is None or framework.version is None for framework in stack.frameworks):
         return
-    ways = [_ways(_without_extras(framework), stack.facts) for framework in stack.frameworks]
+    ways = [_ways(_without_extras(framework)) for framework in stack.frameworks]
     every = (
         other
         for combination in combinations(ways)
         for python in sorted(common_pythons(combination), key=lambda python: python != cell.python)
-        for other in cells(combination, python, cell.gpus, stack.facts, standalone=python == cell.python)
+        for other in cells(combination, python, cell.gpus, standalone=python == cell.python)
     )
     for other in every:
         changed = replace(
@@ -220,8 +220,8 @@ def _other_ways(stack: Stack) -> Iterator[Candidate]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _ways(text: str, known: Facts) -> list[Choice]:
-    return list(choices(text, known, {}))
+def _ways(text: str) -> list[Choice]:
+    return list(choices(text, {}))
 
 
 def _without_extras(framework: CellFramework) -> str:

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from builder.facts.base import CudaTag, base_value, system_of, tag_of
 from builder.facts.finding import CELL, Finding, Source, Value
 from builder.facts.framework import CellFramework, framework_of
-from builder.facts.tables import Facts, SystemRow
+from builder.facts.tables import SystemRow, load
 from builder.facts.truth import Truth
 from builder.facts.versions import canonical, contains, key, lower_bound, major, pinned, requirement
 from builder.model import Cell
@@ -40,7 +40,6 @@ class Stack:
 
     cell: Cell
     truth: Truth
-    facts: Facts
     driver: str | None
     frameworks: tuple[CellFramework, ...]
     tag: CudaTag | None
@@ -83,26 +82,25 @@ class Stack:
         return next(pinned_by, self.base_cuda)
 
 
-def stack_of(cell: Cell, truth: Truth, facts: Facts, driver: str | None = None) -> Stack:
+def stack_of(cell: Cell, truth: Truth | None = None, driver: str | None = None) -> Stack:
     """Resolves a cell against truth and tables."""
-    notes: list[Finding] = []
-    frameworks = tuple(framework_of(text, cell, truth, facts, notes) for text in cell.frameworks)
-    tag = tag_of(cell.base, facts)
+    truth, notes = truth or Truth(), list[Finding]()
+    frameworks = tuple(framework_of(text, cell, truth, notes) for text in cell.frameworks)
+    tag = tag_of(cell.base)
     asked = [(parsed, CELL) for text in (*cell.cuda.packages, *cell.pip) if (parsed := requirement(text))]
     asked += [pin for framework in frameworks for pin in framework.pins]
-    wheel_cudnn = _from_wheels(CUDNN_WHEEL, "cuDNN", asked, truth, facts)
+    wheel_cudnn = _from_wheels(CUDNN_WHEEL, "cuDNN", asked, truth)
     return Stack(
         cell=cell,
         truth=truth,
-        facts=facts,
         driver=driver,
         frameworks=frameworks,
         tag=tag,
-        system=system_of(cell, truth, tag, facts),
-        base_cuda=base_value(tag, truth, "CUDA_VERSION", tag.cuda if tag else None, notes),
+        system=system_of(cell, truth.base),
+        base_cuda=base_value(tag, truth.base, "CUDA_VERSION", tag.cuda if tag else None, notes),
         asked=tuple(asked),
         copies=tuple(_copies(cell, truth, frameworks, tag, wheels=wheel_cudnn, notes=notes)),
-        wheel_cuda=_from_wheels(RUNTIME_WHEEL, "CUDA", asked, truth, facts),
+        wheel_cuda=_from_wheels(RUNTIME_WHEEL, "CUDA", asked, truth),
         disagreements=tuple(notes),
     )
 
@@ -118,9 +116,9 @@ def _copies(
 ) -> Iterator[Copy]:
     if tag is not None and tag.infix is not None:
         listed = tag.row.cudnn if tag.row else None
-        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", listed, notes))
+        yield Copy(place="base", version=base_value(tag, truth.base, "NV_CUDNN_VERSION", listed, notes))
     elif truth.base is not None and truth.base.variable("NV_CUDNN_VERSION"):
-        yield Copy(place="base", version=base_value(tag, truth, "NV_CUDNN_VERSION", None, notes))
+        yield Copy(place="base", version=base_value(tag, truth.base, "NV_CUDNN_VERSION", None, notes))
     for package in cell.apt:
         if found := CUDNN_APT.fullmatch(package):
             yield Copy(place="apt", version=Value("cuDNN from apt", found["version"], CELL))
@@ -132,7 +130,7 @@ def _copies(
 
 
 def _from_wheels(
-    name: re.Pattern[str], what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth, facts: Facts
+    name: re.Pattern[str], what: str, asked: Sequence[tuple[Requirement, Source]], truth: Truth
 ) -> Copy | None:
     """The copy that NVIDIA's wheels bring: as locked, else as the cell's packages or a pin says."""
     for wheel in truth.wheels:
@@ -145,16 +143,16 @@ def _from_wheels(
     for parsed, source in fitting:
         if exact := pinned(parsed):
             return Copy(place="wheels", version=Value(f"{what} from wheels", exact, source))
-    newest = _newest(fitting, facts)
+    newest = _newest(fitting)
     if newest is not None:
         value = Value(f"{what} from wheels, the newest that the pins admit", newest, fitting[0][1])
         return Copy(place="wheels", version=value, ranged=True)
     return Copy(place="wheels", version=None) if fitting else None
 
 
-def _newest(asked: list[tuple[Requirement, Source]], facts: Facts) -> str | None:
+def _newest(asked: list[tuple[Requirement, Source]]) -> str | None:
     """The newest version on record in a range of pins, else the oldest that they admit."""
-    rows = (facts.wheels.get(canonical(parsed.name)) for parsed, _ in asked)
+    rows = (load().wheels.get(canonical(parsed.name)) for parsed, _ in asked)
     versions = [version for row in rows if row is not None for version in row.versions]
     admitted = [v for v in versions if all(contains(parsed.specifier, v) for parsed, _ in asked)]
     bounds = [bound for parsed, _ in asked if (bound := lower_bound(parsed))]

@@ -164,9 +164,9 @@ class CompanionRow(Row):
     """A release and what it asks for, newest first: ``0.20.1 torch==2.5.1``."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All tables. Compared by identity, so that answers can be kept by the tables that they come from."""
+    """All tables."""
 
     frameworks: Mapping[str, FrameworkTable]
     toolkits: tuple[ToolkitRow, ...]
@@ -200,8 +200,6 @@ FRAMEWORKS = {
 }
 """The names of the tables, and the stems of their files."""
 
-_guard = threading.Lock()
-
 
 class _Frameworks(Mapping[str, FrameworkTable]):
     """Each framework's table, read when it is first asked for: few questions are about all."""
@@ -224,16 +222,14 @@ class _Frameworks(Mapping[str, FrameworkTable]):
         return len(FRAMEWORKS)
 
 
-def load(folder: Path | None = None) -> Facts:
-    """The tables, read once on first use. ``folder`` is for tests."""
-    with _guard:
-        return read(folder)
-
-
 @functools.cache
-def read(folder: Path | None) -> Facts:
-    """The tables, kept. :func:`load` locks: two threads that begin at once would each read them."""
-    where = folder or resources.facts()
+def load() -> Facts:
+    """The tables that ship with rtbuild, read on first use."""
+    return read(resources.facts())
+
+
+def read(where: Path) -> Facts:
+    """The tables in a folder. Raises FactsError."""
     cuda, cuda_sources = document(where / "cuda.toml")
     families = rows(FamilyRow, cuda, "families", cuda_sources, "cuda")
     return Facts(

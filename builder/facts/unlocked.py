@@ -14,9 +14,7 @@ from packaging.requirements import Requirement
 from packaging.tags import Tag
 from packaging.version import Version
 
-from builder.facts import tables
-from builder.facts.base import system_of, tag_of
-from builder.facts.truth import Truth
+from builder.facts.base import system_of
 from builder.facts.versions import canonical, requirement
 from builder.index import target
 from builder.model import Cell
@@ -57,8 +55,7 @@ def _plugins(parsed: Requirement) -> Iterator[str]:
 
 def choose(cell: Cell, page: Page) -> Iterator[Chosen]:
     """One wheel for each of :func:`distributions`."""
-    known = tables.load()
-    system = system_of(cell, Truth(), tag_of(cell.base, known), known)
+    system = system_of(cell)
     if system is None:
         return
     fitting = target.Target(python=cell.python, platform=cell.platform, glibc=system.glibc).tags()

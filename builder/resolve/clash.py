@@ -9,7 +9,6 @@ from packaging.requirements import Requirement
 from builder.errors import CellError
 from builder.facts.check import check
 from builder.facts.finding import Outcome
-from builder.facts.tables import Facts
 from builder.resolve.demand import Demand
 from builder.resolve.solve import Proposal, Search, search
 
@@ -17,11 +16,9 @@ _MOST = 1500
 """Candidates that the rules are asked about for each smaller question."""
 
 
-def nothing(
-    demand: Demand, found: Search, known: Facts, available: Mapping[str, Sequence[str]] | None
-) -> CellError:
+def nothing(demand: Demand, found: Search, available: Mapping[str, Sequence[str]] | None) -> CellError:
     """The error for a demand that no cell meets."""
-    asked = _Asked(known, available)
+    asked = _Asked(available)
     culprits = asked.culprits(demand)
     names = " and ".join(name for name, _ in culprits)
     if len(culprits) == 2:
@@ -32,9 +29,9 @@ def nothing(
         head = "nothing is possible for all of " + ", ".join(name for name, _ in demand.parts())
     if culprits:
         only = _only(demand, [name for name, _ in culprits])
-        reasons = _reasons(asked.search(only), only, known)
+        reasons = _reasons(asked.search(only), only)
     else:
-        reasons = _reasons(found, demand, known)
+        reasons = _reasons(found, demand)
     ways = list(asked.ways_out(demand, [name for name, _ in culprits]))
     lines = [head, *(f"  {reason}" for reason in reasons)]
     if ways:
@@ -45,12 +42,11 @@ def nothing(
 class _Asked:
     """Smaller questions of the same kind."""
 
-    def __init__(self, known: Facts, available: Mapping[str, Sequence[str]] | None) -> None:
-        self._known = known
+    def __init__(self, available: Mapping[str, Sequence[str]] | None) -> None:
         self._available = available
 
     def search(self, demand: Demand) -> Search:
-        return search(demand, self._known, available=self._available, enough=1, most=_MOST)
+        return search(demand, available=self._available, enough=1, most=_MOST)
 
     def first(self, demand: Demand) -> Proposal | None:
         """The first possible cell, if there is one."""
@@ -105,11 +101,11 @@ def _said(proposal: Proposal) -> str:
     return f"{', '.join(cell.frameworks)} on Python {cell.python}"
 
 
-def _reasons(found: Search, demand: Demand, known: Facts, most: int = 6) -> list[str]:
+def _reasons(found: Search, demand: Demand, most: int = 6) -> list[str]:
     """Why the candidates that came closest are refused, each reason once."""
     if not found.refused:
         return ["no Python and base on record suit all of them"]
     bad = {Outcome.IMPOSSIBLE, Outcome.UNKNOWN}
-    judged = (check(cell, driver=demand.driver, facts=known, suggest=False) for cell in found.refused)
+    judged = (check(cell, driver=demand.driver, suggest=False) for cell in found.refused)
     closest = sorted(([f for f in findings if f.outcome in bad] for findings in judged), key=len)[:8]
     return list(dict.fromkeys(finding.message for findings in closest for finding in findings))[:most]

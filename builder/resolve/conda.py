@@ -16,7 +16,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import CellError, UsageError
 from builder.facts.framework import table_name
-from builder.facts.tables import Facts, FrameworkRow
+from builder.facts.tables import FrameworkRow, load
 from builder.facts.versions import agree, canonical, contains, key, short
 from builder.resolve.demand import pythons
 from builder.resolve.requirements import Wishes
@@ -121,7 +121,7 @@ def _is_range(text: str) -> bool:
         return False
 
 
-def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts, place: str) -> Wishes:
+def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], place: str) -> Wishes:
     """The same frameworks for the same CUDA in wheels, and the other Python packages beside them.
 
     A name without a version stays open: the newest that fits.
@@ -141,14 +141,14 @@ def in_wheels(packages: Sequence[CondaPackage], pip: Sequence[str], known: Facts
     found, notes = list[str](), list[str]()
     if pytorch is not None:
         python = _python(pytorch, python)
-        wheel, notes = _wheel(pytorch, by_name, known, python)
+        wheel, notes = _wheel(pytorch, by_name, python)
         found.append(wheel)
     exported = any(package.build is not None for package in packages)
     left = []
     for package in packages:
         if package.name in _PYTORCH or package.name == "python":
             continue
-        if table_name(package.name) in known.frameworks:
+        if table_name(package.name) in load().frameworks:
             _no_cpu_build(package)
             found.append(package.requirement)
         elif exported or _NOT_PYTHON.fullmatch(package.name):
@@ -187,13 +187,13 @@ def _python(pytorch: CondaPackage, python: str | None) -> str | None:
 
 
 def _wheel(
-    pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None
+    pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str | None
 ) -> tuple[str, list[str]]:
     """The requirement, and notes on differences."""
     if pytorch.version is None:
-        return _newest(pytorch, by_name, known, python), []
+        return _newest(pytorch, by_name, python), []
     asked = pytorch.version
-    rows = [row for row in reversed(known.frameworks["torch"].rows) if _serves(row, asked)]
+    rows = [row for row in reversed(load().frameworks["torch"].rows) if _serves(row, asked)]
     offered = (
         f"PyTorch {asked} was built for CUDA {', '.join(sorted({row.cuda or '?' for row in rows}, key=key))}"
     )
@@ -220,14 +220,14 @@ def _wheel(
     return f"torch=={version}" if row.default else f"torch=={version}+{row.variant}", notes
 
 
-def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], known: Facts, python: str | None) -> str:
+def _newest(pytorch: CondaPackage, by_name: dict[str, CondaPackage], python: str | None) -> str:
     """An open requirement, or the newest build for the CUDA and the Python that stand beside it."""
     cuda = _cuda(pytorch, by_name)
     if cuda is None:
         return f"torch{pytorch.bounds or ''}"
     rows = [
         row
-        for row in known.frameworks["torch"].rows
+        for row in load().frameworks["torch"].rows
         if row.cuda == short(cuda, 2)
         and (python is None or any(contains(pythons(python), f"{p}.99") for p in row.python))
         and (pytorch.bounds is None or contains(SpecifierSet(pytorch.bounds), row.version))

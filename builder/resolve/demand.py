@@ -10,7 +10,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from builder.errors import UsageError
 from builder.facts.framework import table_name
-from builder.facts.tables import Facts
+from builder.facts.tables import load
 from builder.facts.versions import contains, key
 from builder.resolve.requirements import NamedRequirement, Wishes
 
@@ -57,7 +57,7 @@ def pythons(text: str) -> SpecifierSet:
 
 
 def split(
-    wishes: Wishes, known: Facts, python: str | None = None
+    wishes: Wishes, python: str | None = None
 ) -> tuple[tuple[NamedRequirement, ...], tuple[NamedRequirement, ...]]:
     """Frameworks, and the packages beside them.
 
@@ -65,40 +65,40 @@ def split(
     """
     frameworks: dict[str, NamedRequirement] = {}
     for wish in wishes.wishes:
-        if table_name(wish.name) not in known.frameworks:
+        if table_name(wish.name) not in load().frameworks:
             continue
         other = frameworks.get(wish.name)
         if other is not None:
-            kept, left = sorted((other, wish), key=lambda one: _newest(one, known, python), reverse=True)
+            kept, left = sorted((other, wish), key=lambda one: _newest(one, python), reverse=True)
             wishes.notes.append(f"{left.place}: {left}: left out: {kept} is for a newer Python")
             wish = kept  # noqa: PLW2901
         frameworks[wish.name] = wish
-    beside = (wish for wish in wishes.wishes if table_name(wish.name) not in known.frameworks)
+    beside = (wish for wish in wishes.wishes if table_name(wish.name) not in load().frameworks)
     return tuple(frameworks.values()), tuple(beside)
 
 
-def _newest(wish: NamedRequirement, known: Facts, python: str | None) -> tuple[int, ...]:
+def _newest(wish: NamedRequirement, python: str | None) -> tuple[int, ...]:
     """The newest Python of a system on record that a requirement's marker holds for."""
     alone = Demand(frameworks=(wish,), python=python)
-    every = {version for system in known.systems.values() for version in system.python}
+    every = {version for system in load().systems.values() for version in system.python}
     return max((key(version) for version in every if alone.takes_python(version)), default=())
 
 
-def distributions(wishes: Iterable[NamedRequirement], known: Facts) -> list[str]:
+def distributions(wishes: Iterable[NamedRequirement]) -> list[str]:
     """The projects on a package index that frameworks come from: CuPy has one for each CUDA."""
     found: dict[str, None] = {}
     for wish in wishes:
-        variants = {row.variant for row in known.frameworks["cupy"].rows} if wish.name == "cupy" else ()
+        variants = {row.variant for row in load().frameworks["cupy"].rows} if wish.name == "cupy" else ()
         found |= dict.fromkeys(f"cupy-{variant}" for variant in sorted(variants))
         if not variants:
             found[wish.name] = None
     return list(found)
 
 
-def meant(name: str, known: Facts) -> str | None:
+def meant(name: str) -> str | None:
     """The framework that was probably meant: ``tensrflow`` and ``tensorflow-cpu`` → ``tensorflow``."""
-    if (build := known.without.get(name)) is not None:
+    if (build := load().without.get(name)) is not None:
         return build.instead
-    close = difflib.get_close_matches(name, [*known.frameworks, "cupy", "jax"], n=1, cutoff=0.8)
+    close = difflib.get_close_matches(name, [*load().frameworks, "cupy", "jax"], n=1, cutoff=0.8)
     # tensorflow-text is a package of its own
     return close[0] if close and not name.startswith(f"{close[0]}-") else None

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 
 from builder.errors import CellError, NoSolutionError, PackageIndexError
 from builder.facts.availability import Files, page
-from builder.facts.tables import Facts, load
+from builder.facts.tables import load
 from builder.facts.versions import canonical, key, pinned, requirement
 from builder.index.client import Index
 from builder.lock.resolve import requirements
@@ -54,7 +54,7 @@ def unproven(proposals: Sequence[Proposal], why: str) -> Proofs:
     return Proofs(standing=tuple(Proof(proposal=proposal, unasked=why) for proposal in proposals))
 
 
-def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: Index, limit: int) -> Proofs:
+def prove(proposals: Sequence[Proposal], demand: Demand, index: Index, limit: int) -> Proofs:
     """The first ``limit`` proposals for which there is a set of wheels, by the resolver that locks use."""
     started = time.monotonic()
     standing: list[Proof] = []
@@ -65,7 +65,7 @@ def prove(proposals: Sequence[Proposal], demand: Demand, known: Facts, index: In
         narrowed = (
             []
             if silence.among(demand.index)
-            else _narrowed(proposals, demand, known, index, silence, until=started + SECONDS / 2)
+            else _narrowed(proposals, demand, index, silence, until=started + SECONDS / 2)
         )
         ordered = distinct([*narrowed, *proposals])
         unasked = [
@@ -136,7 +136,6 @@ def _glibc(cell: Cell) -> str:
 def _narrowed(
     proposals: Sequence[Proposal],
     demand: Demand,
-    known: Facts,
     index: Index,
     silence: _Silence,
     *,
@@ -152,7 +151,7 @@ def _narrowed(
     for python in list(dict.fromkeys(proposal.cell.python for proposal in proposals))[:3]:
         mine = [proposal for proposal in proposals if proposal.cell.python == python]
         bounds: list[str] = []
-        heard = functools.partial(_heard, python=python, known=known, silence=silence)
+        heard = functools.partial(_heard, python=python, silence=silence)
         for _ in range(_TURNS):
             if time.monotonic() > until:
                 return []
@@ -170,10 +169,10 @@ def _narrowed(
     return []
 
 
-def _heard(demand: Demand, *, python: str, known: Facts, silence: _Silence) -> list[Proposal]:
+def _heard(demand: Demand, *, python: str, silence: _Silence) -> list[Proposal]:
     """The possible cells with this Python all of whose indexes answer."""
     try:
-        found = search(replace(demand, python=python), known, most=2000).possible
+        found = search(replace(demand, python=python), most=2000).possible
     except CellError:
         return []  # a release that no table has
     return [proposal for proposal in found if silence.among(proposal.cell.index) is None]
@@ -249,7 +248,7 @@ def _pinned(demand: Demand, versions: Mapping[str, str]) -> Demand | None:
     return replace(demand, frameworks=tuple(exact))
 
 
-def brought(names: Sequence[str], index: Index, demand: Demand, python: str) -> list[str]:
+def brought(index: Index, demand: Demand, python: str) -> list[str]:
     """Distributions in the newest solution for the companions alone: faster-whisper brings ctranslate2.
 
     Raises:
@@ -259,4 +258,4 @@ def brought(names: Sequence[str], index: Index, demand: Demand, python: str) -> 
     wheels = index.with_extra(demand.index).resolve(
         [str(wish) for wish in demand.companions], python=python, platform="linux/amd64", glibc="2.36"
     )
-    return [wheel.name for wheel in wheels if wheel.name in names]
+    return [wheel.name for wheel in wheels if wheel.name in load().frameworks]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from builder.errors import CellError
-from builder.facts.base import has_own_python, system_of, tag_of
+from builder.facts.base import has_own_python, system_of
 from builder.facts.candidates import Choice, cells, choices, combinations, common_pythons
 from builder.facts.check import until_refused
 from builder.facts.entry import entry
@@ -17,8 +17,7 @@ from builder.facts.finding import Finding, Outcome, summary
 from builder.facts.framework import table_name
 from builder.facts.rules import devices
 from builder.facts.stack import stack_of
-from builder.facts.tables import Facts
-from builder.facts.truth import Truth
+from builder.facts.tables import load
 from builder.facts.versions import canonical, key, requirement
 from builder.model import Cell
 from builder.resolve.demand import Demand
@@ -52,7 +51,6 @@ class Search:
 
 def search(
     demand: Demand,
-    known: Facts,
     *,
     available: Mapping[str, Sequence[str]] | None = None,
     enough: int = ENOUGH,
@@ -66,17 +64,17 @@ def search(
     Raises:
         CellError: No release on record fits one of the requirements.
     """
-    ways = [_ways(str(wish), wish.place, known, available or {}) for wish in demand.frameworks]
+    ways = [_ways(str(wish), wish.place, available or {}) for wish in demand.frameworks]
     ranked: list[tuple[tuple[object, ...], Proposal]] = []
     refused: dict[tuple[Choice, ...], Cell] = {}
     hopeless = None
-    for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways, known), most)):
+    for number, (combination, sketch) in enumerate(itertools.islice(_candidates(demand, ways), most)):
         if combination is hopeless:
             continue
         cell = _with_companions(sketch, demand)
-        proposal = Proposal(cell=cell, findings=until_refused(cell, driver=demand.driver, facts=known))
+        proposal = Proposal(cell=cell, findings=until_refused(cell, demand.driver))
         if proposal.outcome.severity < Outcome.UNKNOWN.severity:
-            ranked.append((_rank(proposal, combination, number, known), proposal))
+            ranked.append((_rank(proposal, combination, number), proposal))
         else:
             refused.setdefault(combination, cell)
             hopeless = combination if _whatever_it_stands_on(proposal) else None
@@ -86,31 +84,29 @@ def search(
     return Search(possible=distinct([proposal for _, proposal in ranked]), refused=list(refused.values()))
 
 
-def _ways(text: str, place: str, known: Facts, available: Mapping[str, Sequence[str]]) -> list[Choice]:
-    found = list(choices(text.partition(";")[0].strip(), known, available))
+def _ways(text: str, place: str, available: Mapping[str, Sequence[str]]) -> list[Choice]:
+    found = list(choices(text.partition(";")[0].strip(), available))
     if not found:
         offered = " that the package index has" if available else ""
-        raise CellError(f"no release on record{offered} fits {text} ({place})", hint=_on_record(text, known))
+        raise CellError(f"no release on record{offered} fits {text} ({place})", hint=_on_record(text))
     return found
 
 
-def _on_record(text: str, known: Facts) -> str:
+def _on_record(text: str) -> str:
     parsed = requirement(text)
-    table = known.frameworks[table_name(canonical(parsed.name))] if parsed is not None else None
+    table = load().frameworks[table_name(canonical(parsed.name))] if parsed is not None else None
     if table is None:
         return "`docs/facts.md` lists what is on record"
     latest = sorted((row.version for row in table.rows), key=key)
     return f"on record are {latest[0]} to {latest[-1]}: `docs/facts.md` lists them"
 
 
-def _candidates(
-    demand: Demand, ways: list[list[Choice]], known: Facts
-) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
-    fitting = [[choice for choice in way if _alone(choice, demand, known)] or way for way in ways]
+def _candidates(demand: Demand, ways: list[list[Choice]]) -> Iterator[tuple[tuple[Choice, ...], Cell]]:
+    fitting = [[choice for choice in way if _alone(choice, demand)] or way for way in ways]
     for combination in combinations(fitting):
         for python in common_pythons(combination):
             if demand.takes_python(python):
-                for cell in cells(combination, python, demand.gpus, known):
+                for cell in cells(combination, python, demand.gpus):
                     yield combination, cell
 
 
@@ -120,11 +116,11 @@ def _whatever_it_stands_on(proposal: Proposal) -> bool:
     return last.rule == "cuda-provider" and last.outcome is Outcome.IMPOSSIBLE
 
 
-def _alone(choice: Choice, demand: Demand, known: Facts) -> bool:
+def _alone(choice: Choice, demand: Demand) -> bool:
     """Whether the machine lets one framework run at all: saves asking about its every Python and base."""
     for python in common_pythons((choice,)):
-        for cell in cells((choice,), python, demand.gpus, known):
-            stack = stack_of(cell, Truth(), known, demand.driver)
+        for cell in cells((choice,), python, demand.gpus):
+            stack = stack_of(cell, driver=demand.driver)
             found = (*devices.driver(stack), *devices.gpus(stack))
             return summary(found) is not Outcome.IMPOSSIBLE
     return False
@@ -139,9 +135,7 @@ def _with_companions(cell: Cell, demand: Demand) -> Cell:
     )
 
 
-def _rank(
-    proposal: Proposal, combination: tuple[Choice, ...], number: int, known: Facts
-) -> tuple[object, ...]:
+def _rank(proposal: Proposal, combination: tuple[Choice, ...], number: int) -> tuple[object, ...]:
     warnings = sum(finding.outcome is Outcome.WARNS for finding in proposal.findings)
     releases = [tuple(-part for part in key(choice.row.version)) for choice in combination]
     foreign = sum(bool(choice.index) for choice in combination)
@@ -151,15 +145,15 @@ def _rank(
         releases,
         foreign,
         pinned,
-        needs_standalone(proposal.cell, known),
+        needs_standalone(proposal.cell),
         [-part for part in key(proposal.cell.python)],
         number,
     )
 
 
-def needs_standalone(cell: Cell, known: Facts) -> bool:
+def needs_standalone(cell: Cell) -> bool:
     """Whether the base has no Python of that version."""
-    return not has_own_python(cell, system_of(cell, Truth(), tag_of(cell.base, known), known))
+    return not has_own_python(cell, system_of(cell))
 
 
 def distinct(proposals: list[Proposal]) -> list[Proposal]:

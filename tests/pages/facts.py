@@ -32,7 +32,7 @@ PyTorch's +cuNNN builds were not read; their values are those of PyTorch's relea
 
 def markdown(facts: Facts) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, _coverage(facts)]
+    parts = [INTRODUCTION, _coverage()]
     parts += [_framework(table) for table in facts.frameworks.values()]
     parts += [
         _cuda(facts),
@@ -59,10 +59,10 @@ def _pythons(versions: Sequence[str]) -> str:
     return f"{versions[0]} to {versions[-1]}"
 
 
-def _coverage(facts: Facts) -> str:
+def _coverage() -> str:
     """The values that are not read of all releases; of the others there is nothing to say."""
     rows = []
-    for one in coverage(facts):
+    for one in coverage():
         words = (str(one.read), str(one.added), str(one.missing), "; ".join(one.reasons))
         if one.added or one.missing:
             rows.append((one.framework, VALUES[one.value], *words))

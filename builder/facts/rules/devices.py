@@ -8,7 +8,7 @@ from builder.facts.framework import CellFramework
 from builder.facts.frameworks import FrameworkRow
 from builder.facts.gpus import card_of, maker_of, near_names
 from builder.facts.stack import Stack
-from builder.facts.tables import CudnnRow, Facts, GpuRow
+from builder.facts.tables import CudnnRow, GpuRow, load
 from builder.facts.versions import at_least, contains, key, major, short
 
 GIVEN = Source("cell", "the driver given")
@@ -26,7 +26,7 @@ def cuda_versions(stack: Stack) -> tuple[Value, ...]:
 
 def driver(stack: Stack) -> Iterator[Finding]:
     """``driver``: within a CUDA major any driver from its floor on; before CUDA 11, the toolkit's own."""
-    needs = [need for value in cuda_versions(stack) if (need := _floor(stack, value)) is not None]
+    needs = [need for value in cuda_versions(stack) if (need := _floor(value)) is not None]
     if not needs:
         return
     need = max(needs, key=lambda value: key(value.text))
@@ -55,19 +55,19 @@ def _against(driver_version: str, need: str) -> tuple[Outcome, str]:
     return Outcome.IMPOSSIBLE, message
 
 
-def _floor(stack: Stack, cuda: Value) -> Value | None:
-    family = stack.facts.families.get(str(major(cuda.text)))
+def _floor(cuda: Value) -> Value | None:
+    family = load().families.get(str(major(cuda.text)))
     if family is None:
         return None
     if family.floor is not None:
         return Value(f"driver floor of CUDA {family.major}", family.floor, family.source)
-    return own_driver(stack, cuda)
+    return own_driver(cuda)
 
 
-def own_driver(stack: Stack, cuda: Value) -> Value | None:
+def own_driver(cuda: Value) -> Value | None:
     """The driver that came with a toolkit: compiling PTX at run time needs it."""
     version = short(cuda.text, 2)
-    rows = [row for row in stack.facts.toolkits if short(row.version, 2) == version]
+    rows = [row for row in load().toolkits if short(row.version, 2) == version]
     return Value(f"driver of CUDA {version}", rows[0].driver, rows[0].source) if rows else None
 
 
@@ -75,7 +75,7 @@ def require_cuda(stack: Stack) -> Iterator[Finding]:
     """``require-cuda``: on which drivers ``NVIDIA_REQUIRE_CUDA`` in the base lets it start."""
     if stack.driver is None or stack.base_cuda is None:
         return
-    own = own_driver(stack, stack.base_cuda)
+    own = own_driver(stack.base_cuda)
     if own is None or at_least(stack.driver, own.text):
         return
     given = Value("driver", stack.driver, GIVEN)
@@ -120,13 +120,13 @@ def _branches(stack: Stack) -> tuple[tuple[str, ...] | None, bool, Source | None
 def gpus(stack: Stack) -> Iterator[Finding]:
     """``gpu``: CUDA, cuDNN and the framework's wheel all have code for each GPU that the cell claims."""
     for name in stack.cell.gpus:
-        row = card_of(name, stack.facts)
+        row = card_of(name)
         if row is None:
             if (maker := maker_of(name)) is not None:
                 text = f"{name} is a GPU of {maker}, and CUDA runs on NVIDIA's alone"
                 yield impossible("gpu", text, Value("gpu", name, CELL))
                 continue
-            near = ", ".join(near_names(name, stack.facts))
+            near = ", ".join(near_names(name))
             yield unknown(
                 "gpu",
                 f"{name} is no GPU that rtbuild knows"
@@ -157,7 +157,7 @@ def _capability(row: GpuRow) -> Value:
 
 def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     """The driver has to know the card, whatever CUDA the image holds."""
-    row = next((row for row in stack.facts.architectures if gpu.capability in row.capabilities), None)
+    row = next((row for row in load().architectures if gpu.capability in row.capabilities), None)
     if stack.driver is None:
         return
     given = Value("driver", stack.driver, GIVEN)
@@ -187,7 +187,7 @@ def _served(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
 
 def _toolkit(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
     for cuda in cuda_versions(stack):
-        family = stack.facts.families.get(str(major(cuda.text)))
+        family = load().families.get(str(major(cuda.text)))
         if family is None or family.capability_min is None or family.capability_max is None:
             continue
         if not at_least(gpu.capability, family.capability_min) or not at_least(
@@ -207,7 +207,7 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         if copy.version is None:
             continue
         text = short(copy.version.text, 3)
-        row, newer = _lines_around(text, stack.facts)
+        row, newer = _lines_around(text)
         if row is None:
             continue
         listed = contains(row.versions, text)
@@ -232,9 +232,9 @@ def _cudnn(stack: Stack, gpu: GpuRow) -> Iterator[Finding]:
         )
 
 
-def _lines_around(cudnn: str, facts: Facts) -> tuple[CudnnRow | None, CudnnRow | None]:
+def _lines_around(cudnn: str) -> tuple[CudnnRow | None, CudnnRow | None]:
     """The line on record that a release is of, or the last before it; and the next one."""
-    begins = [(min((clause.version for clause in row.versions), key=key), row) for row in facts.cudnn]
+    begins = [(min((clause.version for clause in row.versions), key=key), row) for row in load().cudnn]
     older = [row for begin, row in begins if at_least(cudnn, begin)]
     newer = [row for begin, row in begins if not at_least(cudnn, begin)]
     return (older[-1] if older else None, newer[0] if newer else None)
@@ -267,7 +267,7 @@ def _kernels(stack: Stack, framework: CellFramework, gpu: GpuRow) -> Iterator[Fi
     if not any(arch <= have for arch in ptx):
         yield impossible("gpu", f"{framework.label} has no code for {gpu.name} ({gpu.capability})", *values)
         return
-    own = own_driver(stack, framework.cuda) if framework.cuda is not None else None
+    own = own_driver(framework.cuda) if framework.cuda is not None else None
     if stack.driver is not None and own is not None and not at_least(stack.driver, own.text):
         yield impossible(
             "gpu",

@@ -9,19 +9,19 @@ from packaging.specifiers import SpecifierSet
 from builder.facts.finding import Finding, Outcome, Value
 from builder.facts.gpus import card_of
 from builder.facts.stack import Stack, component_versions
-from builder.facts.tables import BadRow, Facts, GpuRow
+from builder.facts.tables import BadRow, GpuRow, load
 from builder.facts.versions import contains, requirement, short
 
 
 def known_bad(stack: Stack) -> Iterator[Finding]:
     """``known-bad``: combinations that others found broken, only if every part is known for certain."""
-    gpus = [row for name in stack.cell.gpus if (row := card_of(name, stack.facts)) is not None]
-    yield from bad_pairs(component_versions(stack), gpus, stack.facts)
+    gpus = [row for name in stack.cell.gpus if (row := card_of(name)) is not None]
+    yield from bad_pairs(component_versions(stack), gpus)
 
 
-def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow], facts: Facts) -> Iterator[Finding]:
+def bad_pairs(known: Mapping[str, Value], gpus: Sequence[GpuRow]) -> Iterator[Finding]:
     """The rows whose conditions these versions all meet, by the names that ``known-bad.toml`` uses."""
-    for row in facts.bad:
+    for row in load().bad:
         met = _met(row, known, gpus)
         if met:
             yield Finding(

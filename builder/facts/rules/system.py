@@ -10,6 +10,7 @@ from builder.facts.base import has_own_python
 from builder.facts.finding import CELL, Finding, Outcome, Source, Value, impossible, unknown, warns
 from builder.facts.framework import CellFramework
 from builder.facts.stack import Stack
+from builder.facts.tables import load
 from builder.facts.versions import at_least, canonical, contains, key, requirement
 from builder.index.target import glibc_of, takes
 
@@ -27,7 +28,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
     wants_gpu = bool(stack.cell.gpus) or stack.cell.cuda.provider != "none"
     for framework in stack.frameworks:
         values = [Value("framework", framework.requirement, CELL)]
-        if (build := stack.facts.without.get(framework.name)) is not None:
+        if (build := load().without.get(framework.name)) is not None:
             values.append(Value("build without CUDA", build.name, build.source))
         without = _without_cuda(framework, stack)
         if without is not None:
@@ -52,7 +53,7 @@ def known_framework(stack: Stack) -> Iterator[Finding]:
 def _without_cuda(framework: CellFramework, stack: Stack) -> str | None:
     """The reason why there is no CUDA in it; None if there is, or if that is not known."""
     platform = stack.cell.platform
-    if (build := stack.facts.without.get(framework.name)) is not None:
+    if (build := load().without.get(framework.name)) is not None:
         return f"{build.name} is a build without CUDA; {build.instead} has it"
     if framework.variant == "cpu" and framework.name == "jax":
         return "it names no CUDA extra, so JAX comes without its plug-in; ask for jax[cuda12] or jax[cuda13]"
@@ -152,7 +153,7 @@ def base_tag(stack: Stack) -> Iterator[Finding]:
         return
     # The tables list every tag of a release that they have.
     ubuntu = tag.system.removeprefix("ubuntu")
-    siblings = [row for row in stack.facts.tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
+    siblings = [row for row in load().tags if row.cuda == tag.cuda and ubuntu in row.ubuntu]
     if tag.row is not None and tag.row.state == "deleted":
         yield impossible(
             "base-tag",

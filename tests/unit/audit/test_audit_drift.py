@@ -15,7 +15,6 @@ from builder.audit import drift
 from builder.audit.finding import AuditOutcome
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.verification import predicate_of
-from builder.facts import tables
 from builder.oci.spec import MANIFEST
 
 if TYPE_CHECKING:
@@ -137,12 +136,12 @@ class TestBase:
     ids=["newer wheel", "newest", "newer base", "unknown line", "none", "no version", "a huge number"],
 )
 def test_a_newer_patch(report: dict[str, Any], outcome: AuditOutcome, image: Staged) -> None:
-    assert drift.cudnn(verified(image, **report), tables.load()).outcome is outcome
+    assert drift.cudnn(verified(image, **report)).outcome is outcome
 
 
 def test_a_pair_that_is_now_listed(image: Staged) -> None:
     bad = verified(image, **loading("9.10.0", nvidia_cudnn_cu12="9.10.0.56"))
-    found = list(drift.known_bad([bad, bad], ["T4"], tables.load()))
+    found = list(drift.known_bad([bad, bad], ["T4"]))
     assert [(f.outcome, f.what) for f in found] == [(AuditOutcome.FAILS, "known-bad")]
     assert "9.10.0 changed the order" in found[0].message
     assert "jax-ml/jax" in (found[0].hint or "")
@@ -150,14 +149,13 @@ def test_a_pair_that_is_now_listed(image: Staged) -> None:
 
 def test_a_pair_that_is_bad_on_some_gpus_only(image: Staged) -> None:
     risky = verified(image, **loading("9.12.0", nvidia_cublas_cu12="12.9.1.4"))
-    facts = tables.load()
-    assert [f.outcome for f in drift.known_bad([risky], ["B200"], facts)] == [AuditOutcome.MIND]
-    assert [f.outcome for f in drift.known_bad([risky], ["T4"], facts)] == [AuditOutcome.PASSES]
+    assert [f.outcome for f in drift.known_bad([risky], ["B200"])] == [AuditOutcome.MIND]
+    assert [f.outcome for f in drift.known_bad([risky], ["T4"])] == [AuditOutcome.PASSES]
 
 
 def test_versions_that_are_none_are_passed_over(image: Staged) -> None:
     odd = verified(image, **loading("8.9.4", numpy="9" * 5000, pip="", evil="\x1b[31m"))
-    assert [f.outcome for f in drift.known_bad([odd], ["T4"], tables.load())] == [AuditOutcome.PASSES]
+    assert [f.outcome for f in drift.known_bad([odd], ["T4"])] == [AuditOutcome.PASSES]
 
 
 @pytest.mark.parametrize(

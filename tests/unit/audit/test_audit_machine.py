@@ -14,7 +14,6 @@ from builder.audit.finding import AuditOutcome
 from builder.evidence.judgement import Policy, judge
 from builder.evidence.provenance import provenance
 from builder.evidence.verification import predicate_of
-from builder.facts import tables
 
 if TYPE_CHECKING:
     from builder.evidence.judgement import JudgedReport
@@ -77,7 +76,7 @@ def test_what_was_seen(
 
 def ruled(image: Staged, gpu: str, driver: str) -> dict[str, AuditOutcome]:
     predicate = provenance(doubles.evidence(image), image)
-    found = machine.ruled(predicate, None, gpu=gpu, driver=driver, facts=tables.load())
+    found = machine.ruled(predicate, None, gpu=gpu, driver=driver)
     return {finding.message: finding.outcome for finding in found}
 
 
@@ -119,7 +118,7 @@ def test_the_cell_of_a_registry_s_base(image: Staged) -> None:
     ],
 )
 def test_a_provenance_of_somebody_else(predicate: dict[str, Any]) -> None:
-    found = list(machine.ruled(predicate, None, gpu="T4", driver=None, facts=tables.load()))
+    found = list(machine.ruled(predicate, None, gpu="T4", driver=None))
     assert [finding.outcome for finding in found] == [AuditOutcome.NOT_RUN]
 
 
@@ -129,5 +128,5 @@ def test_a_provenance_with_nonsense_in_it(field: str, value: Any, image: Staged)
     """Whoever may push can write it: it may take an answer away, and never raise."""
     predicate = provenance(doubles.evidence(image), image)
     predicate["buildDefinition"]["externalParameters"]["cell"][field] = value
-    for finding in machine.ruled(predicate, None, gpu="T4", driver="535", facts=tables.load()):
+    for finding in machine.ruled(predicate, None, gpu="T4", driver="535"):
         assert finding.message

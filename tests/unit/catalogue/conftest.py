@@ -9,16 +9,15 @@ from evidence_fixtures import pushed, registry, server
 
 from builder.catalogue import collect
 from builder.catalogue.releases import releases_of
-from builder.facts import tables
 
 __all__ = ["pushed", "registry", "server"]
 
 
 @functools.cache
 def releases() -> tuple[object, ...]:
-    return tuple(releases_of(tables.load()))
+    return tuple(releases_of())
 
 
 @pytest.fixture(autouse=True)
 def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(collect.__globals__, "releases_of", lambda _facts: releases())
+    monkeypatch.setitem(collect.__globals__, "releases_of", releases)

@@ -19,7 +19,7 @@ from builder.catalogue import write_site
 from builder.catalogue.collect import causes_of
 from builder.catalogue.releases import cards_of, releases_of
 from builder.catalogue.site import slug
-from builder.facts import check, summary, tables
+from builder.facts import check, summary
 from builder.facts.gpus import card_of
 from builder.matrix import load
 
@@ -206,7 +206,7 @@ def test_links_lead_to_pages_and_nothing_is_loaded_from_elsewhere(project: Proje
 
 
 def test_a_release_stands_once_and_is_judged() -> None:
-    rows = list(releases_of(tables.load()))
+    rows = list(releases_of())
     found = {(one.framework, one.version, one.variant): one for one in rows}
     assert len(found) == len(rows), "tensorflow and tensorflow-gpu of one version"
     assert found["tensorflow", "2.8.4", ""].requirement == "tensorflow==2.8.4"
@@ -237,25 +237,24 @@ def test_the_first_page_is_light(project: Project, tmp_path: Path) -> None:
 
 def test_answers_are_those_of_check(tmp_path: Path) -> None:
     """A matrix of the page goes through ``check`` as it stands, for a card of each answer."""
-    facts = tables.load()
-    cards = {card.capability: card.name for card in cards_of(facts)}
+    cards = {card.capability: card.name for card in cards_of()}
     seen = set()
-    for number, release in enumerate(releases_of(facts)):
+    for number, release in enumerate(releases_of()):
         if not release.matrix or number % 7:
             continue
         path = tmp_path / f"m{number}.yaml"
         path.write_text(release.matrix)
         (cell,) = load(path).cells
-        assert summary(check(cell, facts=facts, suggest=False)).answer == "possible"
+        assert summary(check(cell, suggest=False)).answer == "possible"
         for capability, found in release.cards.items():
             on_card = replace(cell, gpus=(cards[capability],))
-            expected = summary(check(on_card, facts=facts, suggest=False)).answer
+            expected = summary(check(on_card, suggest=False)).answer
             if expected != found.answer:  # a known-bad row asks for more than the card
                 assert expected == "impossible"
                 assert found.answer == "possible"
             seen.add(found.answer)
     assert seen >= {"possible", "impossible"}
-    assert card_of("T4", facts) is not None
+    assert card_of("T4") is not None
 
 
 def test_the_causes_are_the_probes() -> None:

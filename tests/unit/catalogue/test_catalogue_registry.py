@@ -17,7 +17,6 @@ from builder.errors import RegistryError
 from builder.evidence.attach import attach_all
 from builder.evidence.statement import MEDIA_TYPE, PROVENANCE, TEST_RESULT, Statement
 from builder.evidence.travel import REPORT_TYPE, share
-from builder.facts import tables
 from builder.oci.referrers import Artifact, Descriptor, attach
 from builder.oci.spec import MANIFEST, parse_reference
 from builder.verify.document import parse
@@ -35,7 +34,7 @@ CELL = doubles.CELL
 
 
 def found(registry: Registry, repository: str) -> tuple[list[CataloguedImage], list[str]]:
-    return images_of(registry, repository, tables.load(), now=datetime.now(UTC))
+    return images_of(registry, repository, now=datetime.now(UTC))
 
 
 def catalogued(registry: Registry, repository: str, folder: Path) -> Catalogue:

@@ -66,8 +66,7 @@ def test_what_wheels_say_is_written_and_the_page_is_named(folder, capsys) -> Non
     assert "torch torch 2.9.1: is no longer on the package index\n" in shown.out
     assert "1 wheels read" in shown.err
     assert "read from files + added by hand / all rows" in shown.err
-    facts.read.cache_clear()
-    row = facts.load(folder).frameworks["torch"].row("2.9.8")
+    row = facts.read(folder).frameworks["torch"].row("2.9.8")
     assert row is not None
     assert (row.cuda, row.cudnn) == ("12.9", "9.11.0.1")
     assert "`make golden` writes docs/facts.md" in shown.err
@@ -129,8 +128,7 @@ def test_tags_that_are_gone_come_back_or_tell_their_cudnn(folder) -> None:
         row for row in after["rows"] if row["state"] == "deleted" and row["sources"][0] == "registry"
     )
     assert first["cuda"] == gone["cuda"]
-    facts.read.cache_clear()
-    facts.load(folder)
+    facts.read(folder)
 
 
 def test_what_a_new_release_of_a_companion_asks_for_is_read(folder) -> None:

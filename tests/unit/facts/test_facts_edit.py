@@ -81,7 +81,7 @@ def test_every_table_that_is_refreshed_can_be_changed(tmp_path) -> None:
         names = ("latest", "python", "cuda", "cudnn", "pins", "versions", "state", "requires")
         every = [change(n, key, row[key]) for n, row in enumerate(rows) for key in names if key in row]
         path.write_text(apply(path.read_text(), every, ORIGIN))
-    assert len(facts.load(folder).tags) == len(facts.load().tags)
+    assert len(facts.read(folder).tags) == len(facts.load().tags)
 
 
 def test_a_source_without_a_date_is_refused_and_no_other_source_gets_it() -> None:

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from builder.facts import BaseTruth, Outcome, Truth, WheelTruth, check, explain, framework, summary, tables
+from builder.facts import (
+    BaseTruth,
+    Outcome,
+    Truth,
+    WheelTruth,
+    base,
+    check,
+    explain,
+    framework,
+    summary,
+    tables,
+)
 from builder.facts.finding import Source
 from builder.model import Base, Cuda, Options
 
@@ -131,21 +142,22 @@ def test_what_no_table_has_is_no_question_in_an_image_without_cuda(make) -> None
     assert summary(check(replace(cell, cuda=Cuda(provider="wheels")))) is Outcome.UNKNOWN
 
 
-def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make) -> None:
+def test_a_tag_without_a_known_cudnn_is_unknown_until_the_registry_answers(make, monkeypatch) -> None:
     tag = "nvidia/cuda:12.9.2-cudnn-runtime-ubuntu24.04"
     cell = make("tensorflow==2.20.0", python="3.12", base=tag)
     known = tables.load()
     unread = replace(
         known, tags=tuple(replace(row, cudnn=None) if row.cuda == "12.9.2" else row for row in known.tags)
     )
-    found = check(cell, facts=unread)
+    monkeypatch.setattr(base, "load", lambda: unread)
+    found = check(cell)
     assert summary(found) is Outcome.UNKNOWN
     assert any(
         "12.9.2" in f.message and "registry" in f.message for f in found if f.outcome is Outcome.UNKNOWN
     )
     env = (("CUDA_VERSION", "12.9.2"), ("NV_CUDNN_VERSION", "9.10.2.21-1"))
     told = Truth(base=BaseTruth(reference=tag, env=env))
-    assert summary(check(cell, told, facts=unread)) is Outcome.POSSIBLE
+    assert summary(check(cell, told)) is Outcome.POSSIBLE
 
 
 def test_a_tag_that_the_registry_does_not_have(tf28) -> None:

@@ -25,7 +25,7 @@ def test_reading_all_tables_is_quick() -> None:
     """In processor time, and the best of three: the machine may have other work."""
 
     def seconds() -> float:
-        facts.read.cache_clear()
+        facts.load.cache_clear()
         started = time.process_time()
         facts.load()
         return time.process_time() - started
@@ -34,7 +34,7 @@ def test_reading_all_tables_is_quick() -> None:
 
 
 def test_importing_the_rules_reads_no_table() -> None:
-    code = "import builder.facts, builder.facts.tables as f; print(f.read.cache_info().currsize)"
+    code = "import builder.facts, builder.facts.tables as f; print(f.load.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout == b"0\n"
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_table_is_an_error(tmp_path, find, replace, message) -> None:
     path = tmp_path / "facts" / "gpus.toml"
     path.write_text(path.read_text().replace(find, replace))
     with pytest.raises(facts.FactsError, match=message):
-        facts.load(tmp_path / "facts")
+        facts.read(tmp_path / "facts")
 
 
 def test_what_compiling_needs_goes_by_the_version() -> None:

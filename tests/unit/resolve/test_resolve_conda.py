@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from builder.errors import CellError, UsageError
-from builder.facts import tables as facts
 from builder.matrix import load
 from builder.resolve.conda import CondaPackage, in_wheels, read
 
@@ -18,7 +17,7 @@ BUILD = "py3.9_cuda11.3_cudnn8.3.2_0"
 
 def told(text: str) -> tuple[list[str], str | None, list[str]]:
     """Requirements, Python and notes."""
-    found = in_wheels(*read(text), facts.load(), "env.yml")
+    found = in_wheels(*read(text), "env.yml")
     return [str(wish) for wish in found.wishes], found.python, found.notes
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from builder.errors import CellError, UsageError
-from builder.facts import Outcome, check, summary, tables
+from builder.facts import Outcome, check, summary
 from builder.matrix import load
 from builder.resolve import requirements as reading
 from builder.resolve import solve
@@ -17,12 +17,12 @@ from builder.resolve.solve import Proposal, needs_standalone, search, to_matrix_
 
 
 def demanded(*texts: str, **options) -> Demand:
-    frameworks, companions = split(reading.from_arguments(texts), tables.load())
+    frameworks, companions = split(reading.from_arguments(texts))
     return Demand(frameworks=frameworks, companions=companions, **options)
 
 
 def proposals(*texts: str, available=None, **options) -> list[Proposal]:
-    return search(demanded(*texts, **options), tables.load(), available=available).possible
+    return search(demanded(*texts, **options), available=available).possible
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,12 @@ def test_python_and_versions_of_the_index_are_kept_to() -> None:
 
 
 def test_where_no_base_has_the_python_a_standalone_one_is_proposed_and_after_a_bases_own() -> None:
-    known = tables.load()
     asked = proposals("torch==2.10.*", python="3.14")
     assert {one.cell.base.kind for one in asked} == {"rootfs", "registry"}
-    assert all(needs_standalone(one.cell, known) and one.cell.python_from is None for one in asked)
+    assert all(needs_standalone(one.cell) and one.cell.python_from is None for one in asked)
     assert all(summary(check(one.cell)) is one.outcome for one in asked)
     free = [one.cell for one in proposals("torch==2.10.*") if one.cell.frameworks == ("torch==2.10.0",)]
-    order = [needs_standalone(cell, known) for cell in free]
+    order = [needs_standalone(cell) for cell in free]
     assert order == sorted(order)
     rootfs = sorted(int(cell.python[2:]) for cell in free if cell.base.kind == "rootfs")
     assert rootfs == [10, 11, 12, 13, 14]
@@ -120,10 +119,9 @@ def test_a_version_that_no_table_has_is_refused_with_what_is_there() -> None:
 
 
 def test_a_name_that_is_nearly_one() -> None:
-    known = tables.load()
-    assert meant("tensrflow", known) == "tensorflow"
-    assert meant("tensorflow-cpu", known) == "tensorflow"
-    assert meant("numpy", known) is None
+    assert meant("tensrflow") == "tensorflow"
+    assert meant("tensorflow-cpu") == "tensorflow"
+    assert meant("numpy") is None
 
 
 @pytest.mark.parametrize(
@@ -150,18 +148,18 @@ def test_questions_from_outside(texts, options, first: str) -> None:
 
 def test_what_needs_a_tag_that_is_gone_says_so() -> None:
     demand = demanded("tensorflow-gpu==1.14.*", python="3.6")
-    found = search(demand, tables.load())
+    found = search(demand)
     assert found.possible == []
-    assert "was deleted from Docker Hub" in nothing(demand, found, tables.load(), None).message
+    assert "was deleted from Docker Hub" in nothing(demand, found, None).message
 
 
 def test_a_framework_under_several_markers_is_taken_for_the_newest_python() -> None:
     texts = ["torch==2.1.* ; python_version < '3.10'", "torch==2.8.* ; python_version >= '3.10'"]
     asked = reading.from_arguments(texts)
-    (kept,), _ = split(asked, tables.load())
+    (kept,), _ = split(asked)
     assert str(kept.parsed.specifier) == "==2.8.*"
     assert "left out" in asked.notes[0]
-    (kept,), _ = split(reading.from_arguments(texts), tables.load(), "3.9")
+    (kept,), _ = split(reading.from_arguments(texts), "3.9")
     assert str(kept.parsed.specifier) == "==2.1.*"
 
 
@@ -169,14 +167,14 @@ def test_frameworks_for_two_cuda_majors_are_asked_about_once(monkeypatch) -> Non
     """Their refusal is the same on every Python and base."""
     asked: dict[tuple[str, ...], list[str]] = {}
 
-    def judge(cell, **options):
-        found = until_refused(cell, **options)
+    def judge(cell, driver):
+        found = until_refused(cell, driver)
         asked.setdefault(cell.frameworks, []).append(found[-1].rule)
         return found
 
     until_refused = solve.until_refused
     monkeypatch.setattr(solve, "until_refused", judge)
-    found = search(demanded("tensorflow", "torch==2.14.*"), tables.load())
+    found = search(demanded("tensorflow", "torch==2.14.*"))
     several = [rules for rules in asked.values() if rules[0] == "cuda-provider"]
     assert several
     assert all(len(rules) == 1 for rules in several)
