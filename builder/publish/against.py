@@ -81,18 +81,18 @@ def find_failures(
     ]
     digests = {report.key.digest for report in own if report.verdict in AGAINST_IMAGE}
     digests |= {digest for digest in on.values() if digest is not None}
-    staged = row.found.staged.digest if row.found is not None else None
+    decided: dict[str, tuple[SealedReport, ...]] = {}
+    if row.found is not None:
+        decided[row.found.staged.digest] = row.decision.against if row.decision is not None else ()
     found: list[Failing] = []
-    for digest in sorted(digests | ({staged} if staged else set())):
-        if digest == staged:
-            against = row.decision.against if row.decision is not None else ()
-            image = _public(registry, row.target, digest, cell) if against else None
-        else:
-            image = _public(registry, row.target, digest, cell)
-            against = (
-                _against(registry, row, image, own, policy=policy, warn=warn) if image is not None else ()
-            )
-        if image is not None and against:
+    for digest in sorted(digests | decided.keys()):
+        if decided.get(digest) == ():
+            continue
+        image = _public(registry, row.target, digest, cell)
+        if image is None:
+            continue
+        against = decided.get(digest) or _against(registry, row, image, own, policy=policy, warn=warn)
+        if against:
             tags = tuple(name for name in names if on[name] == digest)
             found += _failing(registry, image, against, tags, now=now, warn=warn)
     return tuple(found)

@@ -15,7 +15,7 @@ from builder.facts.gpus import known_class
 from builder.matrix.selection import matches
 from builder.model import Cell, Exemption
 from builder.oci.staging import Staged
-from builder.publish.measure import Measured, measure
+from builder.publish.tags import measure
 from builder.verify.entry import Damaged, SealedReport
 
 
@@ -23,7 +23,6 @@ from builder.verify.entry import Damaged, SealedReport
 class Decision:
     """The gate's decision about one cell."""
 
-    cell: Cell
     refusals: tuple[Refusal, ...]
     counted: tuple[SealedReport, ...] = ()
     """The reports that allow the publication, the newest first."""
@@ -31,16 +30,13 @@ class Decision:
     """GPU classes that the image may be published for: only classes on which it was verified."""
     exempt: tuple[str, ...] = ()
     """GPU classes that the cell names and its matrix exempts."""
-    measured: Measured | None = None
+    measured: str | None = None
+    """The versions that the reports measured, as a tag."""
     as_of: datetime | None = None
     """The time of the newest report about the image, whatever it says."""
     against: tuple[SealedReport, ...] = ()
     """Reports against this very image that no newer one takes back; only signed ones if signatures are
     demanded, since the publisher attaches them in public."""
-
-    @property
-    def open(self) -> bool:
-        return not self.refusals
 
 
 def decide(
@@ -64,8 +60,9 @@ def decide(
     # In this order, so that a report stands and not its own published statement.
     judged = standing([*published, *heard])
     counting = [row for row in judged if row.reason is None]
-    exempt = _exempt(cell, exemptions)
-    classes = {row.gpu_class for row in judged if row.reason is None}
+    own = [rule.gpu for rule in exemptions if rule.gpu in cell.gpus and matches(cell.id, rule.cells)]
+    exempt = {known_class(gpu) or gpu for gpu in own}
+    classes = {row.gpu_class for row in counting}
     claims = tuple(sorted({name for name in classes if name is not None} - exempt))
     measured, unlike = _measured(cell, counting)
     refusals = [row.reason for row in broken(judged) if row.reason is not None]
@@ -84,27 +81,20 @@ def decide(
     if not counting and not refusals:
         hint = "verify it on a machine with a GPU: rtbuild verify --from"
         refusals.append(Refusal("missing", f"there is no report about {image.digest}", hint))
+    known = [entry.verified for entry in entries if entry.verified <= policy.now + CLOCKS]
+    accepted = standing([*published, *(word for word, signed in words if signed)])
     return Decision(
-        cell=cell,
         refusals=tuple(dict.fromkeys(refusals)),
         counted=_sealed(sorted(counting, key=lambda row: row.when, reverse=True)),
         claims=claims,
         exempt=tuple(sorted(exempt)),
         measured=measured,
-        as_of=max(
-            (entry.verified for entry in entries if entry.verified <= policy.now + CLOCKS), default=None
-        ),
-        against=_sealed(
-            [
-                row
-                for row in standing([*published, *(word for word, signed in words if signed)])
-                if row.side == "against"
-            ]
-        ),
+        as_of=max(known, default=None),
+        against=_sealed(row for row in accepted if row.side == "against"),
     )
 
 
-def _sealed(judged: Sequence[JudgedReport]) -> tuple[SealedReport, ...]:
+def _sealed(judged: Iterable[JudgedReport]) -> tuple[SealedReport, ...]:
     """The reports themselves; a statement beside the public image has none."""
     return tuple(row.sealed for row in judged if row.sealed is not None)
 
@@ -129,27 +119,20 @@ def _about(
         if isinstance(report, Damaged):
             if not report.name or report.name.startswith(prefix):
                 unreadable.append(report)
-            continue
-        key = report.key
-        named = (report.cell, report.matrix) == (cell.id, cell.matrix)
-        if named or image.digest == key.digest or image.content == key.content:
+        elif (
+            (report.cell, report.matrix) == (cell.id, cell.matrix)
+            or image.digest == report.key.digest
+            or image.content == report.key.content
+        ):
             entries.append(report)
     return entries, unreadable
 
 
-def _exempt(cell: Cell, exemptions: Sequence[Exemption]) -> frozenset[str]:
-    """The exempt classes, by their names in the tables."""
-    own = [rule.gpu for rule in exemptions if rule.gpu in cell.gpus and matches(cell.id, rule.cells)]
-    return frozenset(known_class(gpu) or gpu for gpu in own)
-
-
-def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: frozenset[str]) -> list[Refusal]:
+def _uncovered(cell: Cell, judged: Sequence[JudgedReport], exempt: set[str]) -> list[Refusal]:
     """Refusals for claimed classes without a report; they name the reports that do not count."""
     covered = {row.gpu_class for row in judged if row.reason is None}
     missing = []
-    for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt):
-        if name in covered:
-            continue
+    for name in sorted({known_class(gpu) or gpu for gpu in cell.gpus} - exempt - covered):
         instead = [row.reason.text for row in judged if row.gpu_class == name and row.reason is not None]
         missing.append(
             Refusal(
@@ -177,17 +160,16 @@ def _nothing_to_claim(cell: Cell, counting: Sequence[JudgedReport], classes: set
     )
 
 
-def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[Measured | None, list[Refusal]]:
+def _measured(cell: Cell, counting: Sequence[JudgedReport]) -> tuple[str | None, list[Refusal]]:
     """The versions that the reports measured, if they agree."""
-    found: dict[Measured, str] = {}
+    found: dict[str, str] = {}
     for row in counting:
         where = row.sealed.where if row.sealed is not None else ""
         try:
             found.setdefault(measure(row.report, cell), where)
         except CellError as error:
-            reason = Refusal("differs", f"{where}: {error.message}", error.hint)
-            return None, [reason]
+            return None, [Refusal("differs", f"{where}: {error.message}", error.hint)]
     if len(found) > 1:
-        places = " and ".join(f"{measured.text} in {where}" for measured, where in found.items())
+        places = " and ".join(f"{measured} in {where}" for measured, where in found.items())
         return None, [Refusal("differs", f"the reports measured different versions: {places}")]
     return next(iter(found), None), []

@@ -11,13 +11,14 @@ from builder.errors import CellError
 from builder.evidence.cosign import People, Signer
 from builder.evidence.documents import Attached, Refusal
 from builder.evidence.judgement import JudgedReport
+from builder.evidence.origin import ImageOrigin
 from builder.model import Cell
 from builder.oci.copying import Tally
 from builder.oci.staging import Staged
 from builder.pipeline.record import error_document, heading
-from builder.publish.candidate import Found
 from builder.publish.gate import Decision
 from builder.publish.tags import TagStep
+from builder.recipe.values import Recipe
 from builder.verify.entry import SealedReport
 
 State = Literal["published", "unchanged", "planned", "refused", "failed", "cancelled"]
@@ -43,6 +44,15 @@ class Order:
     cache: Path = field(default_factory=resources.cache)
     jobs: int = 2
     """Images at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An image in staging, before any report about it is read."""
+
+    staged: Staged
+    recipe: Recipe
+    origin: ImageOrigin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +92,27 @@ class Publication:
     """Reports against images of the cell that are public already."""
     error: CellError | None = None
     seconds: float = 0.0
+
+
+def refuse_clashes(rows: Sequence[Publication]) -> None:
+    """Refuse every cell whose tag another one wants in the same repository: none of them gets it."""
+    owners: dict[tuple[str, str], list[Publication]] = {}
+    for row in rows:
+        for step in row.steps:
+            owners.setdefault((row.target, step.tag.name), []).append(row)
+    for row in rows:
+        for name in (step.tag.name for step in reversed(row.steps)):
+            others = [one.cell for one in owners[row.target, name] if one is not row]
+            if others:
+                text = ", ".join(f"{cell.id} of {cell.matrix}" for cell in others)
+                row.refusals.append(
+                    Refusal(
+                        "tag",
+                        f"{row.target}:{name} is also wanted for {text}",
+                        "give one of them a 'variant', or another repository",
+                    )
+                )
+                break
 
 
 def publication_document(

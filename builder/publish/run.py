@@ -1,9 +1,11 @@
 """From a staged image to public tags: the gate, the copy by digest, the evidence, and at last the tags."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from hashlib import sha256
 
 from builder import __version__
 from builder.errors import (
@@ -17,28 +19,26 @@ from builder.errors import (
 from builder.evidence.attach import attach_all, statements
 from builder.evidence.cosign import Cosign
 from builder.evidence.documents import Evidence, Refusal
-from builder.evidence.judgement import Policy
+from builder.evidence.judgement import CLOCKS, Policy
 from builder.evidence.made import MadeImages
+from builder.evidence.origin import origin_of
 from builder.evidence.travel import shared
 from builder.lock.file import lock_path
 from builder.model import Cell, Matrix
+from builder.oci import staging
 from builder.oci.copying import Tally, copy_image, put_tag
 from builder.oci.registry import Registry
-from builder.oci.staging import Staged, repository_of
 from builder.pipeline.events import PUBLISHING, CellOutcome, CellResult, RunStarted, Stage
 from builder.pipeline.locks import LockKeeper, refuse_stale
 from builder.pipeline.schedule import Emit, Walk, each
 from builder.publish.against import find_failures, public_failures, say_failures
-from builder.publish.candidate import Found, find
 from builder.publish.gate import Decision, decide
-from builder.publish.publication import Order, Publication
-from builder.publish.tags import ImageTag, TagStep, clashes, steps, tags_of
+from builder.publish.publication import Found, Order, Publication, refuse_clashes
+from builder.publish.tags import ImageTag, steps, tags_of
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.expectation import Expectation
 from builder.verify.store import ReportStore
-
-Station = Callable[[Walk, Publication], CellResult | None]
 
 MAX_AGE = timedelta(days=30)
 """The greatest age of a report if neither the command nor the matrix gives one."""
@@ -65,21 +65,20 @@ def publish(
         Cosign.find()
     stages = PUBLISHING[:1] if order.dry_run else PUBLISHING
     emit(RunStarted(cells=tuple(cell.id for cell in cells), stages=stages))
-    row_of = {id(row.cell): row for row in rows}
-
-    def of(station: Station) -> Callable[[Walk], CellResult | None]:
-        return lambda walk: _noted(station, walk, row_of[id(walk.cell)])
-
     walks = [Walk(row.cell, emit, cancel) for row in rows]
-    early = each(walks, of(line.judge), jobs=order.jobs, emit=emit, cancel=cancel)
+    row_of = dict(zip(walks, rows, strict=True))
+    early = each(walks, partial(_noted, line.judge, row_of), jobs=order.jobs, emit=emit, cancel=cancel)
     going = [walk for walk, result in zip(walks, early, strict=True) if result is None]
-    _refuse_clashes(rows)
-    each(going, of(line.carry), jobs=order.jobs, emit=emit, cancel=cancel)
+    refuse_clashes(rows)
+    each(going, partial(_noted, line.carry, row_of), jobs=order.jobs, emit=emit, cancel=cancel)
     return rows
 
 
-def _noted(station: Station, walk: Walk, row: Publication) -> CellResult | None:
+def _noted(
+    station: Callable[[Walk, Publication], CellResult | None], row_of: Mapping[Walk, Publication], walk: Walk
+) -> CellResult | None:
     """One station of one cell; a failure is noted in its row."""
+    row = row_of[walk]
     try:
         result = station(walk, row)
     except CellError as error:
@@ -108,19 +107,6 @@ def _refused(walk: Walk, row: Publication) -> CellResult:
     return walk.ended(CellOutcome.REFUSED, error=error)
 
 
-def _refuse_clashes(rows: Sequence[Publication]) -> None:
-    wanted = {(row.target, _owner(row)): [step.tag for step in row.steps] for row in rows if row.steps}
-    found = clashes(wanted)
-    for row in rows:
-        if (row.target, _owner(row)) in found:
-            row.refusals.append(found[row.target, _owner(row)])
-
-
-def _owner(row: Publication) -> str:
-    """Two matrices may have cells of the same id."""
-    return f"{row.cell.id} of {row.cell.matrix}"
-
-
 class _Line:
     """The stations of a cell, and the values that they share."""
 
@@ -134,7 +120,7 @@ class _Line:
 
     def begin(self, cell: Cell) -> Publication:
         """The cell's source and target repository. Raises UsageError."""
-        said = self.matrices[cell.matrix].publish
+        said, order = self.matrices[cell.matrix].publish, self.order
 
         def named(option: str, repository: str | None, key: str) -> str:
             if repository is None:
@@ -142,52 +128,73 @@ class _Line:
                     f"{cell.matrix}: no repository to publish {option[2:]}",
                     hint=f"{option} registry.example/name, or `publish: {key}` in the matrix",
                 )
-            return repository_of(repository)
+            return staging.repository_of(repository)
 
+        source = named("--from", order.source or said.staging, "staging")
         return Publication(
-            cell=cell,
-            source=named("--from", self.order.source or said.staging, "staging"),
-            target=named("--to", self.order.target or said.repository, "repository"),
+            cell=cell, source=source, target=named("--to", order.target or said.repository, "repository")
         )
 
     def judge(self, walk: Walk, row: Publication) -> None:
         """The gate; its refusals are noted in the cell's row."""
         with walk.stage(Stage.GATE):
             walk.done("refused")
-            self._judge(walk, row)
+            found = self._find(row)
+            if isinstance(found, Refusal):
+                row.refusals.append(found)
+            else:
+                row.found = found
+                if not found.origin.proven:
+                    walk.note(f"{found.staged.digest[:19]}…: {found.origin.text}", warning=True)
+                self._admit(walk, row, found)
             self._look_back(walk, row)
         self._say_failures(walk, row)
 
-    def _judge(self, walk: Walk, row: Publication) -> None:
-        cell, said = row.cell, self.matrices[row.cell.matrix].publish
+    def _find(self, row: Publication) -> Found | Refusal:
+        """The image in staging that the cell's matrix and lock give. Raises RegistryError."""
+        cell, source = row.cell, row.source
         pinned = self.keepers[cell.matrix].pinned(cell)
         if pinned is None:  # the lock was changed since refuse_stale looked
             raise StaleLockError(f"{cell.id} is not locked", hint="run `rtbuild lock` first")
         recipe = render(pinned, probe=self.probe, version=__version__)
-        found = find(
-            self.registry,
-            row.source,
-            cell,
-            recipe,
-            self.probe,
-            made=MadeImages(self.order.cache / "made"),
-            builders=self.order.builders,
-        )
-        if isinstance(found, Refusal):
-            row.refusals.append(found)
+        try:
+            staged = staging.find_staged(self.registry, source, recipe.inputs)
+        except staging.MovedTagError as error:
+            return Refusal("moved", error.message, error.hint)
+        ahead = self.registry.clock_ahead(source)
+        if ahead is not None and abs(ahead) > CLOCKS.total_seconds():
+            return Refusal(
+                "clock",
+                f"the clock of this machine is {abs(ahead) / 60:.0f} minutes "
+                f"{'ahead of' if ahead > 0 else 'behind'} the one of {source}: the age of reports is unknown",
+                "set the clock: timedatectl set-ntp true",
+            )
+        if staged is None:
+            return Refusal(
+                "not-staged",
+                f"{source} has no image of this cell for the present matrix, lock and rtbuild "
+                f"({staging.staged_tag(recipe.inputs)})",
+                f"rtbuild build --push {source}",
+            )
+        labels = (staged.label(staging.MATRIX_LABEL), staged.label(staging.CELL_LABEL), staged.platform)
+        if labels != (cell.matrix, cell.id, cell.platform):
+            return Refusal(
+                "other-image",
+                f"{staged.reference} is labelled as {labels[1]} of {labels[0]} for {labels[2]}",
+                "push the image again: rtbuild build --no-cache --push",
+            )
+        made, builders = MadeImages(self.order.cache / "made"), self.order.builders
+        origin = origin_of(self.registry, staged, recipe, made=made, builders=builders)
+        return origin.refused or Found(staged=staged, recipe=recipe, origin=origin)
+
+    def _admit(self, walk: Walk, row: Publication, found: Found) -> None:
+        """Have the gate decide, and plan the tags."""
+        decision = self._decide(row, found)
+        if row.refusals or decision.measured is None:
             return
-        row.found = found
-        if not found.origin.proven:
-            walk.note(f"{found.staged.digest[:19]}…: {found.origin.text}", warning=True)
-        row.decision = self._decide(row, found)
-        row.refusals += row.decision.refusals
-        measured = row.decision.measured
-        if row.refusals or measured is None:
-            return
-        tags = tags_of(cell, measured, found.staged.digest, said.aliases)
-        row.steps, against = self._steps(row, found, tags)
-        row.refusals += against
-        walk.done(f"verified on {', '.join(row.decision.claims)}: {found.staged.digest[:19]}")
+        aliases = self.matrices[row.cell.matrix].publish.aliases
+        self._plan(row, found, tags_of(row.cell, decision.measured, found.staged.digest, aliases))
+        walk.done(f"verified on {', '.join(decision.claims)}: {found.staged.digest[:19]}")
 
     def _look_back(self, walk: Walk, row: Publication) -> None:
         """Look for reports against images of the cell that are public already."""
@@ -215,24 +222,33 @@ class _Line:
             how = "signed" if signer else "NOT SIGNED"
             walk.done(f"{len(row.failures)} against public images, {words}, {how}")
 
-    def _decide(self, row: Publication, found: Found) -> Decision:
-        """Decide by the reports that are in the registry now and those that this machine had at the start."""
-        said = self.matrices[found.cell.matrix].publish
+    def _decide(self, row: Publication, found: Found, claimed: Sequence[str] = ()) -> Decision:
+        """Decide by the reports that are in the registry now and those that this machine had at the start.
+
+        ``claimed`` are the claims of the evidence so far.
+        """
+        said = self.matrices[row.cell.matrix].publish
         limit = self.order.max_age or (timedelta(seconds=said.max_age) if said.max_age else MAX_AGE)
-        return decide(
-            found.cell,
+        row.decision = decision = decide(
+            row.cell,
             found.staged,
             [*self.reports, *shared(self.registry, found.staged)],
             policy=Policy(
                 now=datetime.now(UTC),
                 max_age=limit,
-                probe=found.probe,
+                probe=sha256(self.probe).hexdigest(),
                 expect=Expectation.of(found.recipe.pinned),
                 reporters=self.order.reporters,
             ),
             exemptions=said.exempt,
             published=public_failures(self.registry, row.target, found.staged),
         )
+        row.refusals += decision.refusals
+        lost = [claim for claim in claimed if claim not in decision.claims]
+        if lost and not row.refusals:
+            text = f"{', '.join(lost)}: a report denied the claim after the evidence was attached"
+            row.refusals.append(Refusal("claim", text, "publish again: the evidence then leaves it out"))
+        return decision
 
     def carry(self, walk: Walk, row: Publication) -> CellResult | None:
         """The steps after the gate, up to the tags."""
@@ -243,18 +259,18 @@ class _Line:
         try:
             if self.order.dry_run:
                 with walk.stage(Stage.GATE):
-                    said = self._evidence(found, decision)
+                    said = self._evidence(row, found, decision)
                     statements(self.registry, found.staged, said, note=walk.progress)
                     walk.done("the evidence holds")
                 row.state = "planned"
                 return walk.ended(CellOutcome.DONE)
             row.copied = self._copy(walk, found.staged, row.target)
             # Once more: copying may have taken an hour, and others verify and publish as well.
-            decision = self._decide_again(row, found)
+            decision = self._decide(row, found)
             if row.refusals:
                 self._taken_back(walk, row)
                 return None
-            evidence = self._evidence(found, decision)
+            evidence = self._evidence(row, found, decision)
             with walk.stage(Stage.EVIDENCE):
                 signer = self.order.signer
                 row.evidence = attach_all(self.registry, public, evidence, signer=signer, note=walk.progress)
@@ -273,23 +289,13 @@ class _Line:
         row.state = "unchanged" if same else "published"
         return walk.ended(CellOutcome.DONE if same else CellOutcome.PUBLISHED)
 
-    def _decide_again(self, row: Publication, found: Found, said: Sequence[str] = ()) -> Decision:
-        """The gate with the present reports; ``said`` are the claims of the evidence so far."""
-        row.decision = self._decide(row, found)
-        row.refusals += row.decision.refusals
-        lost = [claim for claim in said if claim not in row.decision.claims]
-        if lost and not row.refusals:
-            text = f"{', '.join(lost)}: a report denied the claim after the evidence was attached"
-            row.refusals.append(Refusal("claim", text, "publish again: the evidence then leaves it out"))
-        return row.decision
-
     def _taken_back(self, walk: Walk, row: Publication) -> None:
         """Refused after the gate had admitted it: attach the reports against it to the copied image."""
         self._look_back(walk, row)
         self._say_failures(walk, row)
 
-    def _evidence(self, found: Found, decision: Decision) -> Evidence:
-        path = self.matrices[found.cell.matrix].path
+    def _evidence(self, row: Publication, found: Found, decision: Decision) -> Evidence:
+        path = self.matrices[row.cell.matrix].path
         return Evidence(
             recipe=found.recipe,
             verifications=decision.counted,
@@ -300,7 +306,7 @@ class _Line:
             lock=lock_path(path).read_bytes(),
         )
 
-    def _copy(self, walk: Walk, staged: Staged, target: str) -> Tally:
+    def _copy(self, walk: Walk, staged: staging.Staged, target: str) -> Tally:
         with walk.stage(Stage.COPY):
             done = 0
 
@@ -315,16 +321,14 @@ class _Line:
             walk.done(f"{staged.digest[:19]}: {copied.text}")
             return copied
 
-    def _tag(self, walk: Walk, row: Publication, found: Found, said: Sequence[str]) -> bool:
+    def _tag(self, walk: Walk, row: Publication, found: Found, claimed: Sequence[str]) -> bool:
         """Put the tags, those that never move first; True if any tag was put."""
         staged = found.staged
         with walk.stage(Stage.TAGS):
-            self._decide_again(row, found, said)
+            self._decide(row, found, claimed)
+            if not row.refusals:
+                self._plan(row, found, [step.tag for step in row.steps])
             if row.refusals:
-                return False
-            row.steps, against = self._steps(row, found, [step.tag for step in row.steps])
-            if against:
-                row.refusals += against
                 return False
             changed = [step for step in row.steps if step.action != "there"]
             for step in changed:
@@ -333,11 +337,10 @@ class _Line:
             walk.done(", ".join(step.tag.name for step in row.steps) + ("" if changed else ": there already"))
         return bool(changed)
 
-    def _steps(
-        self, row: Publication, found: Found, tags: Sequence[ImageTag]
-    ) -> tuple[tuple[TagStep, ...], tuple[Refusal, ...]]:
+    def _plan(self, row: Publication, found: Found, tags: Sequence[ImageTag]) -> None:
+        """The changes that these tags need now, and a refusal for each that may not move."""
         cells = self.matrices[row.cell.matrix].cells
-        return steps(
+        row.steps, against = steps(
             self.registry,
             row.target,
             row.cell,
@@ -346,3 +349,4 @@ class _Line:
             others={cell.id for cell in cells if cell.excluded is None} - {row.cell.id},
             overwrite=self.order.overwrite,
         )
+        row.refusals += against

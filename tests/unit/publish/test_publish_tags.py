@@ -12,8 +12,8 @@ from publish_doubles import Project, report
 
 from builder.errors import CellError, RegistryError
 from builder.oci.staging import NoImageError
-from builder.publish.measure import LONGEST, immutable_tag, measure, tag_of
-from builder.publish.tags import ImageTag, clashes, steps, tags_of
+from builder.publish.publication import Publication, refuse_clashes
+from builder.publish.tags import LONGEST, ImageTag, TagStep, immutable_tag, measure, steps, tag_of, tags_of
 from builder.verify.document import parse
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def test_what_was_found_is_in_the_tag_and_not_what_was_asked(cell: Cell) -> None
     ],
 )
 def test_the_operating_system(cell: Cell, distribution: str, system: str) -> None:
-    assert measured(cell, machine={"distribution": distribution}).system == system
+    found = measured(cell, machine={"distribution": distribution})
+    assert found.partition("-cudnn8.9.4")[2] == (f"-{system}" if system else "")
 
 
 def test_where_cuda_is_read(cell: Cell) -> None:
@@ -57,11 +58,11 @@ def test_where_cuda_is_read(cell: Cell) -> None:
     silent = [{**row, "loaded": {"cuda": None, "cudnn": "8.9.4"}}]
     cudart = [{"name": "libcudart.so.12", "path": "/x", "version": "12.3.101"}]
     none = {"packages": {"tensorflow": "2.15.1"}}
-    assert measured(cell, frameworks=loaded).cuda == "12.4"
-    assert measured(cell, frameworks=silent, libraries=cudart).cuda == "12.3"
-    assert measured(cell, frameworks=silent).cuda == "12.2", "the wheel that is installed"
-    assert measured(cell, frameworks=silent, fingerprint=none).cuda == "12.1"
-    assert measured(cell, frameworks=[], fingerprint=none).cuda is None
+    assert "-cuda12.4-" in measured(cell, frameworks=loaded)
+    assert "-cuda12.3-" in measured(cell, frameworks=silent, libraries=cudart)
+    assert "-cuda12.2-" in measured(cell, frameworks=silent), "the wheel that is installed"
+    assert "-cuda12.1-" in measured(cell, frameworks=silent, fingerprint=none)
+    assert "-cuda" not in measured(cell, frameworks=[], fingerprint=none)
 
 
 def test_what_cannot_be_measured_gives_no_tag(cell: Cell) -> None:
@@ -80,7 +81,7 @@ def test_tags_are_legal_and_bounded(cell: Cell) -> None:
     local = [{"name": "torch", "version": "2.1.0+CU118", "loaded": {"cuda": "11.8", "cudnn": "8.7.0"}}]
     torch = replace(cell, frameworks=("torch==2.1.0+cu118",), variant="x" * 120, platform="linux/arm64")
     found = measured(torch, frameworks=local)
-    assert found.text.startswith("torch2.1.0_cu118-py3.11.2-cuda11.8-cudnn8.7.0")
+    assert found.startswith("torch2.1.0_cu118-py3.11.2-cuda11.8-cudnn8.7.0")
     assert "-arm64-" in tag_of(found, torch)
     assert len(tag_of(found, torch)) == LONGEST
     assert len(immutable_tag(found, torch, DIGEST)) == LONGEST
@@ -94,12 +95,15 @@ def test_the_order_of_the_tags(cell: Cell) -> None:
     assert [tag.name for tag in tags][2:] == [cell.id, "latest", "2.15"]
 
 
-def test_two_cells_that_want_one_name_in_one_repository() -> None:
-    tag, own = ImageTag(name="x", kind="measured"), ImageTag(name="y", kind="cell")
-    wanted = {("r", "one"): [tag, own], ("r", "two"): [tag], ("elsewhere", "three"): [tag]}
-    found = clashes(wanted)
-    assert set(found) == {("r", "one"), ("r", "two")}
-    assert found["r", "one"].text == "r:x is also wanted for two"
+def test_two_cells_that_want_one_name_in_one_repository(cell: Cell) -> None:
+    def row(target: str, name: str, *tags: str) -> Publication:
+        steps = [TagStep(tag=ImageTag(name=tag, kind="cell"), was=None, digest=DIGEST) for tag in tags]
+        return Publication(cell=replace(cell, id=name), source="s", target=target, steps=tuple(steps))
+
+    rows = [row("r", "one", "x", "y"), row("r", "two", "x"), row("elsewhere", "three", "x")]
+    refuse_clashes(rows)
+    assert [len(row.refusals) for row in rows] == [1, 1, 0]
+    assert rows[0].refusals[0].text == f"r:x is also wanted for two of {cell.matrix}"
 
 
 @dataclass
