@@ -39,26 +39,26 @@ _BY_PATH = (
     (r"\.(a|o|so)(\.|$)", "compiled code: paths, times and the order of files enter it"),
 )  # fmt: skip
 
-_TIME = re.compile(
-    rb"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[ ,]|(?<!\d)1[5-9]\d{8}(?!\d)"
-    rb"|(?<!\d)2[0-2]\d{8}(?!\d)"
-)
-"""A date, a time of day, or seconds since 1970 between the years 2017 and 2040."""
-_HEX = re.compile(rb"[0-9a-f]{12,}")
+_BY_CONTENT = (
+    # A date, a time of day, or seconds since 1970 between the years 2017 and 2040
+    (re.compile(rb"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|(Mon|Tue|Wed|Thu|Fri|Sat|Sun)[ ,]|(?<!\d)1[5-9]\d{8}(?!\d)"
+                rb"|(?<!\d)2[0-2]\d{8}(?!\d)"),
+     "it holds the time of the build: take SOURCE_DATE_EPOCH instead"),
+    (re.compile(rb"[0-9a-f]{12,}"), "it holds a random or host-dependent identifier"),
+)  # fmt: skip
+"""A form that every line has which differs."""
+_OUTSIDE = "a step depends on something outside of the recipe"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ComparedEntry:
-    """One entry of a layer."""
-
-    aspects: Mapping[str, str]
-    """All that is compared, in words: sizes in bytes, times in seconds since 1970, the whole digest."""
-    sample: bytes
+ComparedEntry = tuple[Mapping[str, str], bytes]
+"""All of an entry that is compared, in words (sizes in bytes, times in seconds since 1970, the whole digest),
+and the beginning of its content."""
+_ABSENT: ComparedEntry = {}, b""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileDifference:
-    """A file in which two layers differ. ``what`` holds words of :func:`_what`."""
+    """A file in which two layers differ. ``what`` is ``missing``, or names of what is compared."""
 
     path: str
     what: tuple[str, ...]
@@ -99,8 +99,8 @@ class SavedImage:
     def __init__(self, path: Path) -> None:
         self._tar = tarfile.open(path)  # noqa: SIM115 - closed by the context manager
         try:
-            document = json.loads(self._read("manifest.json"))[0]
-            self.config: Mapping[str, Any] = json.loads(self._read(document["Config"]))
+            document = json.load(self._open("manifest.json"))[0]
+            self.config: Mapping[str, Any] = json.load(self._open(document["Config"]))
             self.layers: tuple[str, ...] = tuple(document["Layers"])
         except (KeyError, IndexError, ValueError, tarfile.TarError) as problem:
             self._tar.close()
@@ -138,10 +138,6 @@ class SavedImage:
             raise KeyError(name)
         return found
 
-    def _read(self, name: str) -> bytes:
-        with self._open(name) as file:
-            return file.read()
-
 
 def compare(first: SavedImage, second: SavedImage) -> ImageDifference:
     """Compare two images. Layers with the same diff id are the same and are not read."""
@@ -164,20 +160,25 @@ def _compare_layers(
     theirs = entries(second, number) if other is not None else {}
     files = []
     for path in sorted(mine.keys() | theirs.keys()):
-        a, b = mine.get(path), theirs.get(path)
-        what = _what(a, b)
+        (a, a_start), (b, b_start) = mine.get(path, _ABSENT), theirs.get(path, _ABSENT)
+        what = tuple(name for name, text in a.items() if text != b.get(name)) if a and b else ("missing",)
         if what:
+            reason = reason_of(path, what, a_start, b_start)
             files.append(
                 FileDifference(
-                    path=f"/{path}",
-                    what=what,
-                    first=_say(a, what),
-                    second=_say(b, what),
-                    reason=reason_of(path, what, a.sample if a else b"", b.sample if b else b""),
+                    path=f"/{path}", what=what, first=_say(a, what), second=_say(b, what), reason=reason
                 )
             )
     order = not files and list(mine) != list(theirs)
     return LayerDifference(number=number + 1, files=tuple(files), order=order, stream=True)
+
+
+def _say(aspects: Mapping[str, str], what: tuple[str, ...]) -> str:
+    """The entry in those respects, for people."""
+    if not aspects:
+        return "not there"
+    texts = ", ".join(aspects.get(name, "there") for name in what)
+    return re.sub(r"(sha256 [0-9a-f]{12})[0-9a-f]+", r"\1", texts)
 
 
 def entries(image: SavedImage, number: int) -> dict[str, ComparedEntry]:
@@ -202,24 +203,8 @@ def entries(image: SavedImage, number: int) -> dict[str, ComparedEntry]:
                 "time": f"time {member.mtime:.9f}".rstrip("0").rstrip("."),
                 "attributes": " ".join(f"{key}={text}" for key, text in attributes) or "no attributes",
             }
-            path = member.name.removeprefix("./").rstrip("/")
-            found[path] = ComparedEntry(aspects=aspects, sample=sample)
+            found[member.name.removeprefix("./").rstrip("/")] = aspects, sample
     return found
-
-
-def _what(a: ComparedEntry | None, b: ComparedEntry | None) -> tuple[str, ...]:
-    """In which respects two entries differ; empty if they are the same."""
-    if a is None or b is None:
-        return ("missing",)
-    return tuple(name for name, text in a.aspects.items() if text != b.aspects[name])
-
-
-def _say(entry: ComparedEntry | None, what: tuple[str, ...]) -> str:
-    """The entry in those respects, for people."""
-    if entry is None:
-        return "not there"
-    texts = ", ".join(entry.aspects.get(name, "there") for name in what)
-    return re.sub(r"(sha256 [0-9a-f]{12})[0-9a-f]+", r"\1", texts)
 
 
 def _compare_documents(first: Any, second: Any, place: str = "") -> Iterator[tuple[str, str, str]]:
@@ -239,37 +224,25 @@ def _compare_documents(first: Any, second: Any, place: str = "") -> Iterator[tup
 
 def reason_of(path: str, what: tuple[str, ...], first: bytes, second: bytes) -> str:
     """The likely reason in a few words. ``first`` and ``second`` are the beginnings of both files."""
-    if what == ("missing",):
-        return _by_path(path) or "made by one build only: a step depends on something outside of the recipe"
-    if "content" in what:
-        return _by_path(path) or _by_content(first, second)
+    if {"missing", "content"} & {*what}:
+        by_path = next((reason for pattern, reason in _BY_PATH if re.search(pattern, path)), None)
+        if what == ("missing",):
+            return by_path or "made by one build only: a step depends on something outside of the recipe"
+        return by_path or _by_content(first.splitlines(), second.splitlines())
     if what == ("time",):
         return "only its time: set times from SOURCE_DATE_EPOCH (touch -h -d) in the step that writes it"
     if "mode" in what:
         return "its mode: the umask of whoever built, or a file copied from the machine"
     if "owner" in what:
         return "its owner: a file copied from the machine, or a user with a number given at random"
-    return "a step depends on something outside of the recipe"
+    return _OUTSIDE
 
 
-def _by_path(path: str) -> str | None:
-    return next((reason for pattern, reason in _BY_PATH if re.search(pattern, path)), None)
-
-
-def _by_content(first: bytes, second: bytes) -> str:
-    mine, theirs = first.splitlines(), second.splitlines()
-    if mine != theirs and sorted(mine) == sorted(theirs):
+def _by_content(first: list[bytes], second: list[bytes]) -> str:
+    if first != second and sorted(first) == sorted(second):
         return "the same lines in another order: sort what the step lists (LC_ALL=C, PYTHONHASHSEED=0)"
-    if _differs_in(_TIME, first, second):
-        return "it holds the time of the build: take SOURCE_DATE_EPOCH instead"
-    if _differs_in(_HEX, first, second):
-        return "it holds a random or host-dependent identifier"
-    return "a step depends on something outside of the recipe"
-
-
-def _differs_in(pattern: re.Pattern[bytes], first: bytes, second: bytes) -> bool:
-    """Whether both have something of this form, and are the same without it."""
-    if not (pattern.search(first) and pattern.search(second)):
-        return False
-    changed = [(a, b) for a, b in zip(first.splitlines(), second.splitlines(), strict=False) if a != b]
-    return bool(changed) and all(pattern.search(a) and pattern.search(b) for a, b in changed)
+    changed = [(a, b) for a, b in zip(first, second, strict=False) if a != b]
+    for pattern, reason in _BY_CONTENT:
+        if changed and all(pattern.search(a) and pattern.search(b) for a, b in changed):
+            return reason
+    return _OUTSIDE

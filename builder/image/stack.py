@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from builder.digests import canonical_json, digest_of
-from builder.image import pythontar
+from builder.image import pythons
 from builder.image.base import rootfs_key
 from builder.layers.codec import codec
 from builder.layers.store import LayerStore, Lease, Record
@@ -184,7 +184,7 @@ def _shared_first(pinned: Pinned) -> Callable[[Wheel], int]:
 def python_key(pinned: Pinned) -> str:
     """The key of the layer of a standalone Python: the archive, and the form in which it is laid out."""
     sha256 = pinned.python.sha256 if pinned.python is not None else ""
-    return f"python{pythontar.FORMAT}-{sha256}-{codec(pinned.cell.options.compression)}"
+    return f"python{pythons.FORMAT}-{sha256}-{codec(pinned.cell.options.compression)}"
 
 
 def python_title(pinned: Pinned) -> str:

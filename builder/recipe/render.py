@@ -18,7 +18,7 @@ from builder.recipe.values import Recipe, RecipeFile, RecipeSetting, RecipeStep
 ROOTFS = "rootfs.tar"
 PYTHON = "python.tar"
 _PYTHON_FOLDER = "/opt/python/bin"
-"""Of a standalone Python: see :mod:`builder.image.pythontar`."""
+"""Of a standalone Python: see :mod:`builder.image.pythons`."""
 _BUILT = "built"
 """The folder of wheels that no index has."""
 _UNKNOWN = "sha256:" + "0" * 64

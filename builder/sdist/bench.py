@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 
 from builder.documents import MalformedError, parse_json
 from builder.errors import CellError
-from builder.image import pythontar
+from builder.image import pythons
 from builder.index.client import Index
 from builder.index.target import MACHINES, Target
 from builder.lock.sources import host_platform
@@ -43,7 +43,7 @@ if sys.version_info >= (3, 12):
 """Python 3.12 has no distutils. setuptools' own stands in for it by a ``.pth``, also in the Pythons that a
 ``configure`` starts: https://docs.python.org/3/library/site.html#site.addsitedir"""
 _ANY_GLIBC = "2.17"
-_STANDALONE = f"{pythontar.FOLDER}/bin"
+_STANDALONE = f"{pythons.FOLDER}/bin"
 _WHEEL = re.compile(r"[\w.!+-]{1,251}\.whl", re.ASCII)
 _PROGRAM = re.compile(r"python3\.\d+")
 _EPOCH = 315619200
@@ -199,7 +199,7 @@ class Bench:
         if not self.program.startswith(f"/{_STANDALONE}/"):
             return {"PATH": f"{tools}{_ENVIRONMENT['PATH']}"}
         # Without /proc, as here, the loader does not know what lies beside a program.
-        libraries = {"LD_LIBRARY_PATH": f"/{pythontar.FOLDER}/lib"}
+        libraries = {"LD_LIBRARY_PATH": f"/{pythons.FOLDER}/lib"}
         return {"PATH": f"{tools}/{_STANDALONE}:{_ENVIRONMENT['PATH']}", **libraries}
 
 

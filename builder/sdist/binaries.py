@@ -8,7 +8,7 @@ from builder.documents import shown
 from builder.elf import ELF_MACHINES, elf_machine, reader_of
 from builder.errors import CellError
 from builder.facts.elf import needs_of
-from builder.image.pythontar import FOLDER
+from builder.image.pythons import FOLDER
 
 _MOST_LINKS = 16
 _HINT = "pin another version of it, or name an index that has a wheel (`index:`)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builder.errors import CellError
-from builder.image.pythontar import read_python
+from builder.image.pythons import PythonTree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def laid(path: Path, **options: Any) -> dict[str, tarfile.TarInfo]:
 
 
 def read(path: Path, *, platform: str = "linux/amd64", version: str = "3.12.4") -> Any:
-    return read_python(path, file=FILE, version=version, platform=platform)
+    return PythonTree(path, file=FILE, version=version, platform=platform)
 
 
 def test_what_images_get(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_one_that_ends_early(tmp_path: Path) -> None:
 
 
 def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("builder.image.pythontar._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("builder.image.pythons._MOST_BYTES", 1 << 20)
     path = archive(tmp_path / "a", contents() | {"python/lib/big.py": b"\0" * (2 << 20)})
     with pytest.raises(CellError, match="unpacks to more than"):
         read(path)
