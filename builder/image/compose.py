@@ -1,28 +1,43 @@
-"""A cell's image put together: its documents and its layers."""
+"""A cell's image put together: its documents, byte for byte as BuildKit would write them, and its layers."""
 
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from builder.digests import canonical_json, content_of, sha256_of
 from builder.errors import UsageError
 from builder.files import write_whole
-from builder.image.config import final_config
 from builder.image.finish import Assembly, added_layers
 from builder.image.stack import check_collisions
 from builder.layers.store import Record
-from builder.layers.types import BaseLayers, Layer
+from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.oci.spec import INDEX, MANIFEST
+from builder.recipe.values import Recipe, RecipeSetting
 from builder.temporary import disk_errors, locked
 
-_CONFIG = "application/vnd.oci.image.config.v1+json"
 _REF = "org.opencontainers.image.ref.name"
 _LOADED = "io.containerd.image.name"
 """https://github.com/containerd/containerd/blob/main/core/images/annotations.go"""
+_LAYOUT = canonical_json({"imageLayoutVersion": "1.0.0"})
+_CONFIG_ORDER = (
+    *("User", "ExposedPorts", "Env", "Entrypoint", "Cmd", "Volumes", "WorkingDir", "Labels", "StopSignal"),
+    *("ArgsEscaped", "Healthcheck", "OnBuild", "StopTimeout", "Shell"),
+)
+"""The order of the fields of Go's structure:
+https://github.com/moby/docker-image-spec/blob/main/specs-go/v1/image.go"""
+_DURATIONS = {
+    "interval": "Interval",
+    "timeout": "Timeout",
+    "start-period": "StartPeriod",
+    "start-interval": "StartInterval",
+}
+"""Options of ``HEALTHCHECK`` and fields of Go's structure, in its order."""
+_HISTORY_ORDER = ("created", "created_by", "author", "comment", "empty_layer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +63,7 @@ class ComposedImage:
 
     @property
     def content(self) -> str:
-        """The same as an engine's for the same image."""
+        """As an engine says it of the same image."""
         config = json.loads(self.config)
         return content_of(
             platform=f"{config['os']}/{config['architecture']}",
@@ -87,10 +102,11 @@ def compose_image(work: Assembly) -> ComposedImage:
 
 def _manifest(config: bytes, layers: tuple[Layer, ...]) -> bytes:
     """As BuildKit writes it: of equal layers comes an equal digest."""
+    kind = "application/vnd.oci.image.config.v1+json"
     document = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
-        "config": {"mediaType": _CONFIG, "digest": sha256_of(config), "size": len(config)},
+        "config": {"mediaType": kind, "digest": sha256_of(config), "size": len(config)},
         "layers": [
             {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size} for layer in layers
         ],
@@ -104,6 +120,101 @@ def base_image(base: BaseLayers) -> ComposedImage:
     config = canonical_json({**base.config, "rootfs": {"type": "layers", "diff_ids": diff_ids}})
     manifest = _manifest(config, base.layers)
     return ComposedImage(manifest=manifest, config=config, layers=base.layers, made_of={}, made=0)
+
+
+def final_config(
+    recipe: Recipe,
+    base: BaseLayers,
+    stacked: Sequence[Layer],
+    system: SystemLayers,
+    added: Sequence[Layer],
+) -> bytes:
+    """The image's config as BuildKit writes it, byte for byte, dated by the lock.
+
+    ``stacked`` are the layers of base and wheels, lowest first; those of a base with a history are lowest.
+    """
+    created = datetime.fromtimestamp(recipe.pinned.epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    step = {"created": created, "comment": "buildkit.dockerfile.v0"}
+    history = list(base.config.get("history") or ())
+    ours = stacked[len(base.layers) :] if history else stacked
+    history += [{"created": created, "created_by": f"rtbuild: {layer.title}"} for layer in ours]
+    history += system.history
+    history += [{**step, "created_by": f"COPY /out/{name}/ / # buildkit"} for name in recipe.added]
+    history += [{**step, "created_by": _said(one), "empty_layer": True} for one in recipe.settings]
+    layers = (*stacked, *system.layers, *added)
+    document = {
+        **{key: base.config[key] for key in ("architecture", "os", "variant") if key in base.config},
+        "config": _ordered(_configured(base, recipe.settings), _CONFIG_ORDER),
+        "created": created,
+        "history": [_ordered(entry, _HISTORY_ORDER) for entry in history],
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
+    }
+    return go_json(dict(sorted(document.items())))
+
+
+def _configured(base: BaseLayers, settings: Sequence[RecipeSetting]) -> dict[str, Any]:
+    config = dict(base.config.get("config") or {})
+    environment = base.environment
+    labels = dict(config.get("Labels") or {})
+    for one in settings:
+        match one.kind:
+            case "ENV":
+                environment[one.name] = str(one.value)
+            case "LABEL":
+                labels[one.name] = str(one.value)
+            case "CMD":
+                config["Cmd"], config["ArgsEscaped"] = list(one.value), True
+            case "ENTRYPOINT":
+                config["Entrypoint"] = list(one.value)
+                if not any(other.kind == "CMD" for other in settings):
+                    config.pop("Cmd", None)
+            case "HEALTHCHECK":
+                times = {_DURATIONS[name]: seconds * 10**9 for name, seconds in one.durations}
+                config["Healthcheck"] = {"Test": ["CMD", *one.value], **times}
+            case "USER":
+                config["User"] = one.value
+    config["Env"] = [f"{name}={text}" for name, text in environment.items()]
+    if labels:
+        config["Labels"] = dict(sorted(labels.items()))
+    return config
+
+
+def _said(one: RecipeSetting) -> str:
+    """The entry of the image's history, in BuildKit's words."""
+    if one.kind in ("ENV", "LABEL"):
+        return f"{one.kind} {one.name}={one.value}"
+    if isinstance(one.value, str):
+        return f"{one.kind} {one.value}"
+    if one.kind == "HEALTHCHECK":
+        given = dict(one.durations)
+        lengths = " ".join(f'"{_go_duration(given.get(name, 0))}"' for name in _DURATIONS)
+        return f"HEALTHCHECK &{{[{_quoted('CMD', *one.value)}] {lengths} '\\x00'}}"
+    return f"{one.kind} [{_quoted(*one.value)}]"
+
+
+def _quoted(*words: str) -> str:
+    return " ".join(json.dumps(word, ensure_ascii=False) for word in words)
+
+
+def _go_duration(seconds: int) -> str:
+    """``1m0s``, as Go writes it."""
+    hours, minutes = seconds // 3600, seconds // 60
+    text = f"{hours}h" if hours else ""
+    text += f"{minutes % 60}m" if minutes else ""
+    return f"{text}{seconds % 60}s"
+
+
+def _ordered(document: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    known = {key: document[key] for key in order if key in document}
+    return known | {key: value for key, value in document.items() if key not in known}
+
+
+def go_json(document: object) -> bytes:
+    """As Go's ``encoding/json`` writes it: no blanks, and HTML's own characters escaped."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text.encode()
 
 
 def write_layout(
@@ -121,12 +232,12 @@ def write_layout(
     ``oci:FOLDER:TAG``, and ``docker load`` gives a tar file of it the name ``loaded``. With ``link`` the
     layers are links to their files. Raises UsageError if the folder holds something else.
     """
-    blobs = folder / "blobs" / "sha256"
+    index = folder / "index.json"
     with disk_errors(folder):
         _refuse_foreign(folder)
-        blobs.mkdir(parents=True, exist_ok=True)
+        (folder / _place("")).mkdir(parents=True, exist_ok=True)
         for layer in image.layers:
-            target = blobs / layer.digest.removeprefix("sha256:")
+            target = folder / _place(layer.digest)
             if link:
                 target.symlink_to(blob(layer).resolve())
             elif not (target.is_file() and target.stat().st_size == layer.size):
@@ -134,10 +245,17 @@ def write_layout(
                 shutil.copyfile(blob(layer), beside)
                 beside.replace(target)
         for document in (image.config, image.manifest):
-            write_whole(blobs / sha256_of(document).removeprefix("sha256:"), document)
-        write_whole(folder / "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"}))
+            write_whole(folder / _place(sha256_of(document)), document)
+        write_whole(folder / "oci-layout", _LAYOUT)
         with locked(folder / ".lock"):
-            _add_to_index(folder / "index.json", {_REF: tag, _LOADED: loaded}, image)
+            there = json.loads(index.read_bytes())["manifests"] if index.is_file() else []
+            entries = [entry for entry in there if _tag(entry) != tag]
+            entries.append(_entry({_REF: tag, _LOADED: loaded}, image))
+            write_whole(index, _index(sorted(entries, key=_tag)))
+
+
+def _tag(entry: Mapping[str, Any]) -> str:
+    return str((entry.get("annotations") or {}).get(_REF))
 
 
 def archive_parts(
@@ -148,33 +266,24 @@ def archive_parts(
     The containerd image store reads the OCI layout in it, a graphdriver ``manifest.json``:
     https://github.com/moby/docker-image-spec/blob/main/spec.md
     """
-
-    def place(digest: str) -> str:
-        return "blobs/sha256/" + digest.removeprefix("sha256:")
-
     described = {
-        "Config": place(image.config_digest),
+        "Config": _place(image.config_digest),
         "RepoTags": [name],
-        "Layers": [place(layer.digest) for layer in image.layers],
+        "Layers": [_place(layer.digest) for layer in image.layers],
     }
     annotations = {_REF: name.rpartition(":")[2], _LOADED: f"docker.io/{name}"}
-    yield "oci-layout", canonical_json({"imageLayoutVersion": "1.0.0"})
+    yield "oci-layout", _LAYOUT
     yield "index.json", _index([_entry(annotations, image)])
     yield "manifest.json", canonical_json([described])
     for document in (image.manifest, image.config):
-        yield place(sha256_of(document)), document
+        yield _place(sha256_of(document)), document
     for layer in {layer.digest: layer for layer in image.layers}.values():
         if layer.digest not in without:
-            yield place(layer.digest), blob(layer)
+            yield _place(layer.digest), blob(layer)
 
 
-def _add_to_index(path: Path, annotations: dict[str, str], image: ComposedImage) -> None:
-    there = json.loads(path.read_bytes())["manifests"] if path.is_file() else []
-    others = [entry for entry in there if (entry.get("annotations") or {}).get(_REF) != annotations[_REF]]
-    entries = sorted(
-        [*others, _entry(annotations, image)], key=lambda one: str((one.get("annotations") or {}).get(_REF))
-    )
-    write_whole(path, _index(entries))
+def _place(digest: str) -> str:
+    return "blobs/sha256/" + digest.removeprefix("sha256:")
 
 
 def _entry(annotations: dict[str, str], image: ComposedImage) -> dict[str, Any]:

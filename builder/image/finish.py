@@ -20,7 +20,6 @@ from typing import Self
 from builder.digests import digest_of
 from builder.errors import CellError
 from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
-from builder.image.config import environment_of
 from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
 from builder.image.stack import Elsewhere, Plan
@@ -242,7 +241,7 @@ def _run_step(work: Assembly, step: RecipeStep, scratch: Scratch) -> None:
         step.script,
         scratch.root,
         what=f"the step `{step.name}`",
-        env=environment(environment_of(work.base)),
+        env=environment(work.base.environment),
         cancel=work.cancel,
     )
 
@@ -263,7 +262,7 @@ def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
 
 def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
-    parts = parts_of(packs, made_by=compiler(step, scratch.root, environment_of(work.base)))
+    parts = parts_of(packs, made_by=compiler(step, scratch.root, work.base.environment))
     missing = lay_known(parts, scratch, store=work.store, lease=work.lease)
     wanted = {file.path for part in missing for file in part.files}
     if wanted:

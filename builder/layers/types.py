@@ -34,6 +34,11 @@ class BaseLayers:
     layers: tuple[Layer, ...]
     config: Mapping[str, Any]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that it gives to whatever runs in it."""
+        return dict(pair.partition("=")[::2] for pair in (self.config.get("config") or {}).get("Env") or ())
+
 
 @dataclass(frozen=True, kw_only=True)
 class SystemLayers:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from builder.image.config import final_config
+from builder.image.compose import final_config
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.lock.file import pinned_cell, read_lock
 from builder.matrix import load

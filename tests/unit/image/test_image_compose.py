@@ -20,8 +20,7 @@ import zstandard
 from layer_wheels import Builder, make_missing, pinned
 
 from builder.errors import CellError, MissingToolError, UsageError
-from builder.image.compose import ComposedImage, compose_image, write_layout
-from builder.image.config import go_json
+from builder.image.compose import ComposedImage, compose_image, go_json, write_layout
 from builder.image.finish import Assembly, Runner, Workbench
 from builder.image.scratch import Scratch
 from builder.image.stack import plan

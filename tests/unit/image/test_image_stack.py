@@ -18,7 +18,7 @@ import zstandard
 from layer_wheels import Builder, Content, Made, Stacked, paths, pinned, stack, tricky
 
 from builder.errors import CancelledError, CellError, MissingToolError
-from builder.image.config import final_config
+from builder.image.compose import final_config
 from builder.image.missing import MissingLayers
 from builder.image.stack import LARGE, plan
 from builder.layers import codec as codec_module

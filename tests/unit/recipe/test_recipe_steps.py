@@ -7,7 +7,7 @@ import json
 import pytest
 import recipe_cells
 
-from builder.image.config import final_config
+from builder.image.compose import final_config
 from builder.image.finish import layer_keys
 from builder.layers.types import BaseLayers, Layer, SystemLayers
 from builder.recipe import render
