@@ -2,7 +2,7 @@
 
 The steps run in the base's own system (:mod:`builder.sandbox`), laid out in memory, over as much of
 the wheels as they look at (:mod:`builder.wheels.excerpt`), and what they leave is written as BuildKit writes
-it (:mod:`builder.image.difftar`): the diff ids are those of a plain ``docker build``.
+it (:func:`builder.layers.tar.write_folder`): the diff ids are those of a plain ``docker build``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Self
 from builder.digests import digest_of
 from builder.errors import CellError
 from builder.image.bytecode import compiler, keep_compiled, lay_known, lay_sources, makes_bytecode, parts_of
-from builder.image.difftar import write_folder
 from builder.image.scratch import Scratch
 from builder.image.stack import Elsewhere, Plan
 from builder.layers.codec import codec
 from builder.layers.memory import MemoryFullError, workplace
 from builder.layers.pack import Pack
 from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.tar import write_folder
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer, SystemLayers
 from builder.recipe.values import Recipe, RecipeFile, RecipeStep
 from builder.sandbox import environment, require, run_script

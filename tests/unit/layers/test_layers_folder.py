@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from builder.errors import CellError
-from builder.image.difftar import header, write_folder
+from builder.layers.tar import go_header, write_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,14 +67,14 @@ def test_names_that_no_header_holds_are_read_back(tmp_path: Path, name: str) -> 
 
 def test_records_stand_where_go_puts_them() -> None:
     name = LONG.encode() + b"n" * 120
-    block = header(name, b"0", mode=0o644, size=3, mtime=EPOCH)
+    block = go_header(name, b"0", mode=0o644, size=3, mtime=EPOCH)
     first, records, main = block[:512], block[512:1024], block[1024:]
     assert first[:100] == (LONG.encode() + b"PaxHeaders.0/")[:100]
     assert (first[100:108], first[136:148], first[156:157]) == (b"0000000\0", b"0" * 11 + b"\0", b"x")
     assert first[329:345] == b"\0" * 16, "no device numbers"
     assert records.startswith(b"%d path=%b\n" % (len(name) + len(b"000 path=\n"), name))
     assert main[:100] == name[:100]
-    long_link = header(b"link", b"2", mode=0o777, size=0, mtime=EPOCH, link=b"/" + b"t" * 200)
+    long_link = go_header(b"link", b"2", mode=0o777, size=0, mtime=EPOCH, link=b"/" + b"t" * 200)
     assert b" linkpath=/" + b"t" * 200 + b"\n" in long_link
 
 
