@@ -1,8 +1,8 @@
 """Tar streams that depend on nothing but their content: POSIX ustar, with pax for what does not fit.
 
 Written by hand because :mod:`tarfile` spends most of its time on choices that are fixed here. A folder
-becomes the stream that BuildKit makes of it, byte for byte, so that the layer has the same diff id: containerd
-walks it in the order of its names and writes with Go's ``archive/tar``
+becomes the stream that BuildKit makes of it, byte for byte, so that the layer has the same diff id:
+containerd walks it in the order of its names and writes with Go's ``archive/tar``
 (https://github.com/containerd/containerd/blob/main/pkg/archive/tar.go), whose records in front of a header
 have another form than a wheel's (``writePAXHeader`` in
 https://github.com/golang/go/blob/master/src/archive/tar/writer.go).

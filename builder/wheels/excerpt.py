@@ -3,6 +3,10 @@
 The steps compile Python sources and have ``ldconfig`` read libraries, a hundredth of all bytes: so
 that it is not unpacked for them again and again, it is set aside when a wheel becomes a layer, and taken from
 the layer where that came from elsewhere. Any other file is left out: a step that opened one would fail.
+
+What ``ldconfig`` says of a library depends on its ELF header, the dynamic section with its names, and a few
+notes (``process_elf_file`` in https://sourceware.org/git/?p=glibc.git;a=blob;f=elf/readelf.c): kilobytes of a
+file of hundreds of megabytes.
 """
 
 import csv
@@ -15,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from builder import elf
 from builder.documents import shown
 from builder.errors import CancelledError, CellError
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
 from builder.layers.store import LayerStore, Lease
 from builder.layers.types import Layer
 from builder.layers.untar import open_layer
-from builder.wheels.elf import Skeleton
 from builder.wheels.wheel import SITE, parents
 
 _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
@@ -29,6 +33,15 @@ _LIBRARY = re.compile(r"/lib(64)?/[^/]+\.so(\.[\w.]+)?$")
 _RECORD = re.compile(rf"{SITE}/([^/]+\.dist-info)/RECORD")
 _MOST = 2 << 30
 """Bytes of a layer's sources and of libraries that are kept whole: they are in memory for a moment."""
+_PROPERTY = 0x6474E553
+_KEPT = frozenset({elf.DYNAMIC_SEGMENT, elf.INTERP_SEGMENT, elf.NOTE_SEGMENT, _PROPERTY})
+_HEAD = 32 << 20
+"""Bytes at the start that are held in memory: a table of names is usually there, before what points to it."""
+_LARGEST_PART, _LARGEST_NAMES = 1 << 20, 128 << 20
+"""Bytes of a library's dynamic section and notes, and of its names: 20 MiB in PyTorch's."""
+
+Range = tuple[int, int]
+"""Offset and length, in bytes."""
 
 
 def is_source(path: str) -> bool:
@@ -40,25 +53,121 @@ def is_library(path: str) -> bool:
     return _LIBRARY.search(path) is not None
 
 
+class Skeleton:
+    """Takes a library of ``size`` bytes in pieces, from its start, and keeps what ``ldconfig`` reads."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._first: list[bytes] = []
+        self._held = 0
+        self._position = 0
+        self._head = b""
+        """The start, as long as the names may stand in it."""
+        self._segments: list[elf.Segment] = []
+        self._wanted: list[Range] = []
+        self._dynamic: Range | None = None
+        self._found = b""
+        self._names: Range | None = None
+        self._given_up = False
+        self._kept: list[tuple[int, bytes]] = []
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece."""
+        if self._position == 0:
+            self._first.append(piece)
+            self._held += len(piece)
+            if self._held < min(self._size, _HEAD):
+                return
+            piece = self._head = b"".join(self._first)
+            self._first = []
+            self._begin(piece)
+        self._scan(piece)
+        self._position += len(piece)
+
+    def ranges(self) -> list[tuple[int, bytes]] | None:
+        """The parts that were kept, by offset, after the last piece.
+
+        None if one reading was not enough: the names stand too far in front of what points to them, or
+        the file is an ELF file of an unusual kind. Of what is no ELF file only its start is kept, as
+        ``ldconfig`` passes it over.
+        """
+        if self._given_up or (self._dynamic is not None and self._names is None):
+            return None
+        return self._kept
+
+    def _begin(self, head: bytes) -> None:
+        if head[:4] != b"\x7fELF":
+            self._wanted = [(0, min(elf.ELF_HEADER, len(head)))]
+            return
+        segments = _segments(head)
+        if segments is None or sum(one.length for one in segments if one.kind in _KEPT) > _LARGEST_PART:
+            self._given_up = True
+            return
+        self._segments = segments
+        self._wanted = [(0, elf.ELF_HEADER + elf.ELF_SEGMENT * len(segments))]
+        self._wanted += [(one.offset, one.length) for one in segments if one.kind in _KEPT]
+        self._dynamic = next(
+            ((one.offset, one.length) for one in segments if one.kind == elf.DYNAMIC_SEGMENT), None
+        )
+
+    def _scan(self, piece: bytes) -> None:
+        for one in self._wanted:
+            self._keep(one, piece)
+        if self._dynamic is not None and self._names is None and not self._given_up:
+            self._found += _overlap(self._dynamic, self._position, piece)
+            if len(self._found) == self._dynamic[1]:
+                names = _names(self._found, self._segments)
+                behind = names is not None and sum(names) > len(self._head) and names[0] < self._position
+                if names is None or names[1] > _LARGEST_NAMES or behind:
+                    self._given_up = True
+                    return
+                self._names = names
+                if self._position:
+                    self._kept.append((names[0], _overlap(names, 0, self._head)))
+                self._head = b""
+        if self._names is not None:
+            self._keep(self._names, piece)
+
+    def _keep(self, wanted: Range, piece: bytes) -> None:
+        data = _overlap(wanted, self._position, piece)
+        if data:
+            self._kept.append((max(wanted[0], self._position), data))
+
+
+def _overlap(wanted: Range, position: int, piece: bytes) -> bytes:
+    """The part of ``piece``, which stands at ``position``, that is in the range."""
+    start, end = max(wanted[0], position), min(sum(wanted), position + len(piece))
+    return piece[start - position : end - position] if start < end else b""
+
+
+def _segments(head: bytes) -> list[elf.Segment] | None:
+    """The table of segments; None if it does not stand right behind the header, as it usually does."""
+    read = elf.reader_of(head)
+    try:
+        behind = elf.elf_machine(read) is not None and int.from_bytes(read(32, 8), "little") == elf.ELF_HEADER
+        return elf.elf_segments(read) if behind else None
+    except ValueError:
+        return None
+
+
+def _names(dynamic: bytes, segments: list[elf.Segment]) -> Range | None:
+    """Where the dynamic section's names stand in the file."""
+    values = dict(elf.dynamic_entries(dynamic))
+    try:
+        return elf.place_in_file(values[elf.DT_STRTAB], segments), values[elf.DT_STRSZ]
+    except (KeyError, ValueError):
+        return None
+
+
 class _Whole:
     """Takes a file in pieces and keeps it."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-
-    def feed(self, piece: bytes) -> None:
-        self._pieces.append(piece)
+        self.feed = self._pieces.append
 
     def ranges(self) -> list[tuple[int, bytes]]:
         return [(0, b"".join(self._pieces))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    path: str
-    mode: int
-    size: int
-    part: Skeleton | _Whole
 
 
 @dataclass
@@ -68,7 +177,8 @@ class Excerpt:
     folders: set[str] = field(default_factory=set)
     whole: frozenset[str] = frozenset()
     """Libraries of which a skeleton was not enough."""
-    _taken: list[_Taken] = field(default_factory=list)
+    _taken: list[tuple[str, int, int, Skeleton | _Whole]] = field(default_factory=list)
+    """Path, mode, size, and the parts that are kept."""
     _left: int = _MOST
 
     def take(self, path: str, mode: int, size: int) -> Callable[[bytes], None] | None:
@@ -85,26 +195,23 @@ class Excerpt:
             part = Skeleton(size)
         else:
             return None
-        self._taken.append(_Taken(path, mode, size, part))
+        self._taken.append((path, mode, size, part))
         return part.feed
 
     def unclear(self) -> frozenset[str]:
         """Libraries that have to be kept whole: one reading was not enough for a skeleton."""
-        return frozenset(one.path for one in self._taken if one.part.ranges() is None)
+        return frozenset(path for path, _, _, part in self._taken if part.ranges() is None)
 
     def contents(self) -> tuple[list[Content], dict[str, Any]]:
         """The parts that were kept, libraries first, and notes: folders, and the sources of each RECORD."""
         contents, records = [], dict[str, list[str]]()
-        for one in sorted(self._taken, key=lambda one: (is_source(one.path), one.path)):
-            pieces = one.part.ranges()
+        for path, mode, size, part in sorted(self._taken, key=lambda one: (is_source(one[0]), one[0])):
+            pieces = part.ranges()
             assert pieces is not None  # noqa: S101 - see unclear
-            whole = isinstance(one.part, _Whole)
-            digest = hashlib.sha256(pieces[0][1]).hexdigest() if whole else ""
+            digest = hashlib.sha256(pieces[0][1]).hexdigest() if isinstance(part, _Whole) else ""
             ranges = tuple((offset, len(data)) for offset, data in pieces)
-            file = Packed(one.path, one.mode, one.size, digest, ranges)
-            contents.append(Content(file, [data for _, data in pieces]))
-            record = _RECORD.fullmatch(one.path)
-            if record:
+            contents.append(Content(Packed(path, mode, size, digest, ranges), [data for _, data in pieces]))
+            if record := _RECORD.fullmatch(path):
                 records[record[1]] = _sources(pieces[0][1])
         return contents, {"folders": sorted(self.folders), "records": records}
 

@@ -14,8 +14,7 @@ from builder.facts import Truth, binary, check
 from builder.facts.elf import needs_of
 from builder.facts.told import Told
 from builder.facts.wheel import truth_of
-from builder.wheels.elf import Skeleton
-from builder.wheels.excerpt import Excerpt
+from builder.wheels.excerpt import Excerpt, Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,8 +17,7 @@ from builder.errors import CancelledError, CellError
 from builder.image.scratch import Scratch
 from builder.image.stack import LARGE, Plan, plan
 from builder.layers.store import LayerStore
-from builder.wheels.elf import Skeleton
-from builder.wheels.excerpt import excerpt_of
+from builder.wheels.excerpt import Skeleton, excerpt_of
 
 if TYPE_CHECKING:
     from builder.layers.pack import Pack
@@ -184,7 +183,7 @@ def test_pieces_of_any_length_give_one_skeleton(library: Path) -> None:
 def test_names_far_in_front_take_a_second_reading(
     store: LayerStore, builder: Builder, library: Path, rootfs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for place in ("wheels.elf._HEAD", "wheels.archive._FEED", "layers.untar._BUFFER"):
+    for place in ("wheels.excerpt._HEAD", "wheels.archive._FEED", "layers.untar._BUFFER"):
         monkeypatch.setattr(f"builder.{place}", 512)
     shutil.copy(rootfs, builder.folder / "rootfs.tar")
     builder.wheel("nvidia-thing", {"nvidia/thing/lib/libthing.so.1": library.read_bytes()})
