@@ -28,9 +28,10 @@ from builder.layers.types import MEDIA_TYPES, BaseLayers, Layer
 from builder.model import RootfsBase, Wheel
 from builder.oci.registry import Registry
 from builder.wheels.archive import Archive
-from builder.wheels.convert import InstalledWheel, write_layer
+from builder.wheels.convert import write_layer
 from builder.wheels.excerpt import Excerpt, keep_excerpt
 from builder.wheels.fits import check_python
+from builder.wheels.wheel import Tree
 
 
 @dataclass(kw_only=True)
@@ -178,12 +179,13 @@ class MissingLayers:
             _, wheels = heapq.heappop(self._waiting)
         keys, given = layer_keys_of(wheels, self.given.pinned), self.given
         with ExitStack() as files:
-            sources = [self._open(wheel, files) for wheel in wheels]
+            archives = [files.enter_context(Archive(self._paths[wheel.sha256])) for wheel in wheels]
+            trees = [installed(*pair, given.pinned) for pair in zip(archives, wheels, strict=True)]
             # Without scripts the layer is the same for every Python and pip.
-            key = keys[-1] if any(source.tree.scripts for source in sources) else keys[0]
+            key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()
             record, new = given.store.obtain(
-                key, given.lease, lambda target: self._make(sources, target, excerpt)
+                key, given.lease, lambda target: self._make(trees, target, excerpt)
             )
         if new:
             keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
@@ -191,18 +193,14 @@ class MissingLayers:
         self.ready(record.layer)
         self._tell_lowest()
 
-    def _open(self, wheel: Wheel, files: ExitStack) -> InstalledWheel:
-        archive = files.enter_context(Archive(self._paths[wheel.sha256]))
-        return InstalledWheel(archive=archive, tree=installed(archive, wheel, self.given.pinned))
-
-    def _make(self, sources: Sequence[InstalledWheel], target: Path, excerpt: Excerpt) -> Record:
+    def _make(self, trees: Sequence[Tree], target: Path, excerpt: Excerpt) -> Record:
         pinned = self.given.pinned
         compression = pinned.cell.options.compression
-        title = title_of(tuple(source.tree.wheel for source in sources))
-        total = sum(source.tree.size for source in sources)
+        title = title_of(tuple(tree.wheel for tree in trees))
+        total = sum(tree.size for tree in trees)
         with target.open("wb") as blob:
             written, listing = write_layer(
-                sources,
+                trees,
                 blob,
                 compression,
                 self._meter(title, total),
@@ -211,8 +209,6 @@ class MissingLayers:
             )
         return Record(
             layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)),
-            details={
-                "requires_python": {source.tree.wheel.name: source.tree.requires_python for source in sources}
-            },
+            details={"requires_python": {tree.wheel.name: tree.requires_python for tree in trees}},
             files=canonical_json(listing),
         )

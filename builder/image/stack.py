@@ -22,9 +22,9 @@ from builder.recipe.render import pip_of
 from builder.recipe.slim import LEFT_OUT
 from builder.wheels import scripts
 from builder.wheels.archive import Archive
-from builder.wheels.convert import LAYOUT
-from builder.wheels.fits import check_tags, refuse_collisions
-from builder.wheels.wheel import Tree, tree
+from builder.wheels.convert import LAYOUT, refuse_collisions
+from builder.wheels.fits import check_tags
+from builder.wheels.wheel import Tree
 
 _SLIM = digest_of(LEFT_OUT).removeprefix("sha256:")[:8]
 """The rule for files that are left out, as a part of layers' keys."""
@@ -61,7 +61,7 @@ class Plan:
     groups: tuple[Group, ...]
     """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
     together. Wheels of a list that is installed as it stands are in pip's order, by which the last one wins:
-    see :mod:`builder.wheels.fits`."""
+    see :mod:`builder.wheels.convert`."""
     known: Mapping[Group, Known]
     rootfs: Known | None
     """The base's layer, if the base is a rootfs and its layer is known."""
@@ -216,4 +216,4 @@ def title_of(group: Group) -> str:
 def installed(archive: Archive, wheel: Wheel, pinned: Pinned) -> Tree:
     """The files that installing an open wheel would leave in the lock's image."""
     cell, style = pinned.cell, scripts.style(pip_of(pinned).version)
-    return tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)
+    return Tree(archive, wheel, python=cell.python, style=style, slim=cell.options.slim)

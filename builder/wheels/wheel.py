@@ -7,12 +7,12 @@ prefix; the rules are in ``pip/_internal/operations/install/wheel.py``, and a te
 import base64
 import csv
 import email.parser
-import email.policy
 import hashlib
 import io
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from email.message import Message
 
 from packaging.utils import canonicalize_name
 
@@ -26,9 +26,15 @@ PREFIX = "opt/runtime"
 SITE = f"{PREFIX}/lib/python/site-packages"
 _BIN = f"{PREFIX}/bin"
 _INTERPRETER = f"/{PREFIX}/bin/python"
-_UP = "../../../"
-"""From site-packages to the prefix, as ``RECORD`` writes paths outside of site-packages."""
-
+_ROOTS = {
+    "purelib": SITE,
+    "platlib": SITE,
+    "scripts": _BIN,
+    "data": PREFIX,
+    # pip writes the Python's version in the place of ``python``; recipes link the one to the other.
+    "headers": f"{PREFIX}/include/site/python",
+}
+"""The folders of the installation schemes."""
 _LARGEST_RECORD, _LARGEST_POINTS = 16 << 20, 256 << 10
 """Bytes of RECORD, 5 MiB for a wheel of 40,000 files, and of entry_points.txt."""
 _LARGEST_SCRIPT = 64 << 20
@@ -50,204 +56,176 @@ class File:
     """The bytes that pip makes, or the member of the archive."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tree:
-    """The installed form of one wheel."""
+    """The installed form of ``wheel``; with ``slim`` without the files that an image does without.
 
-    wheel: Wheel
-    files: tuple[File, ...]
-    requires_python: str | None
-    scripts: bool
-    """Whether pip makes scripts for its entry points, whose text depends on the version of pip."""
+    Its ``archive`` is open as long as the tree is used. Raises :class:`~builder.errors.CellError`.
+    """
+
+    def __init__(self, archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: bool) -> None:
+        self.archive = archive
+        self.wheel = wheel
+        self._info = self._info_folder()
+        version = self._headers("WHEEL").get("Wheel-Version", "")
+        if version.partition(".")[0] != "1":
+            raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
+        requires = self._headers("METADATA").get("Requires-Python")
+        self.requires_python = str(requires) if requires else None
+        self._points = self._entry_points()
+        self.scripts = bool(self._points)
+        """Whether pip makes scripts for its entry points, whose text depends on the version of pip."""
+        self._rows = self._record()
+        files = self._files(python, style, slim=slim)
+        self.files = tuple(files[path] for path in sorted(files))
+        for path in files:
+            if "/.wh." in path:  # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
+                raise archive.error(f"/{shown(path)} would remove files of other packages from the image")
+        for folder in (folder for path in files for folder in parents(path)):
+            if folder in files:
+                raise archive.error(f"/{folder} would be a file and a folder")
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
+    def pieces(self, file: File) -> Iterator[bytes]:
+        """The content of one of its files."""
+        return iter([file.content]) if isinstance(file.content, bytes) else self.archive.chunks(file.content)
 
-def tree(archive: Archive, wheel: Wheel, *, python: str, style: Style, slim: bool) -> Tree:
-    """Work out the installed form of ``wheel``; with ``slim`` without what an image does without.
+    def _info_folder(self) -> str:
+        folders = {name.partition("/")[0] for name in self.archive.members if ".dist-info/" in name}
+        infos = sorted(folder for folder in folders if folder.endswith(".dist-info"))
+        if len(infos) != 1:
+            raise self.archive.error(f"has {len(infos)} .dist-info folders, a wheel has one")
+        named = canonicalize_name(infos[0].removesuffix(".dist-info").rpartition("-")[0])
+        if named != canonicalize_name(self.wheel.name):
+            raise self.archive.error(f"holds {named}, not {self.wheel.name}")
+        return infos[0]
 
-    Raises :class:`~builder.errors.CellError`.
-    """
-    info = _info_folder(archive, wheel)
-    _check_format(archive, info)
-    metadata = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(
-        archive.read(f"{info}/METADATA"), headersonly=True
-    )
-    points = _entry_points(archive, info)
-    files: dict[str, File] = {}
-    rows = _record(archive, info)
-    moved: dict[str, str] = {}
-    changed: dict[str, File] = {}
-    for member in archive.members.values():
-        path = _destination(archive, member.name, wheel.name)
-        if path is None or _is_generated(path, member.name, points):
-            continue
-        moved[member.name] = path  # also of what is left out: its line of RECORD is known by it
-        if slim and left_out(_record_path(path)):
-            continue
-        file = _from_member(archive, member, path, rows.get(member.name))
-        if isinstance(file.content, bytes):
-            changed[member.name] = file
-        if path in files:
-            raise archive.error(f"two of its files are both installed as /{path}")
-        files[path] = file
-    generated = list(_generated(archive, info, points, python=python, style=style))
-    for file in generated:
-        files[file.path] = file
-    lines = [
-        (_record_path(moved.get(name, f"{SITE}/{name}")), *_row(changed.get(name), hashed, size))
-        for name, (hashed, size) in rows.items()
-    ]
-    lines += [(_record_path(file.path), *_row(file, "", "")) for file in generated]
-    lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in rows]
-    lines = [line for line in lines if not (slim and left_out(line[0]))]
-    record = f"{SITE}/{info}/RECORD"
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows(sorted(lines))
-    files[record] = _made(record, text.getvalue().encode(), 0o644)
-    for path in files:
-        if "/.wh." in path:  # https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts
-            raise archive.error(f"/{shown(path)} would remove files of other packages from the image")
-    for folder in (folder for path in files for folder in parents(path)):
-        if folder in files:
-            raise archive.error(f"/{folder} would be a file and a folder")
-    requires = metadata.get("Requires-Python")
-    return Tree(
-        wheel=wheel,
-        files=tuple(files[path] for path in sorted(files)),
-        requires_python=str(requires) if requires else None,
-        scripts=bool(points),
-    )
+    def _headers(self, name: str) -> Message:
+        return email.parser.BytesHeaderParser().parsebytes(self.archive.read(f"{self._info}/{name}"))
 
+    def _entry_points(self) -> dict[str, str]:
+        name = f"{self._info}/entry_points.txt"
+        if name not in self.archive.members:
+            return {}
+        try:
+            return entry_points(self.archive.read(name, most=_LARGEST_POINTS).decode())
+        except (EntryPointError, UnicodeDecodeError) as problem:
+            raise self.archive.error(str(problem)) from problem
 
-def _info_folder(archive: Archive, wheel: Wheel) -> str:
-    folders = {name.partition("/")[0] for name in archive.members if ".dist-info/" in name}
-    infos = sorted(folder for folder in folders if folder.endswith(".dist-info"))
-    if len(infos) != 1:
-        raise archive.error(f"has {len(infos)} .dist-info folders, a wheel has one")
-    named = canonicalize_name(infos[0].removesuffix(".dist-info").rpartition("-")[0])
-    if named != canonicalize_name(wheel.name):
-        raise archive.error(f"holds {named}, not {wheel.name}")
-    return infos[0]
+    def _record(self) -> dict[str, tuple[str, str]]:
+        """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
+        rows: dict[str, tuple[str, str]] = {}
+        files = len(self.archive.members)
+        try:
+            text = self.archive.read(f"{self._info}/RECORD", most=_LARGEST_RECORD).decode()
+            for row in filter(None, csv.reader(text.splitlines())):
+                name, hashed, size = (*row, "", "", "")[:3]
+                if name.startswith("/") or ".." in name.split("/"):
+                    raise self.archive.error(f"its RECORD names {name!r}, outside of the archive")
+                rows[name] = (hashed, size)
+                if len(rows) > files + _MORE_ROWS:
+                    raise self.archive.error(f"its RECORD names more files than the {files} in it")
+        except UnicodeDecodeError as problem:
+            raise self.archive.error(f"its RECORD is not UTF-8: {problem}") from problem
+        except csv.Error as problem:
+            raise self.archive.error(f"its RECORD cannot be read: {problem}") from problem
+        return rows
 
+    def _files(self, python: str, style: Style, *, slim: bool) -> dict[str, File]:
+        """By path, with the RECORD that pip writes."""
+        files: dict[str, File] = {}
+        moved: dict[str, str] = {}
+        changed: dict[str, File] = {}
+        for member in self.archive.members.values():
+            path = self._destination(member.name)
+            if self._is_generated(path, member.name):
+                continue
+            moved[member.name] = path  # also of what is left out: its line of RECORD is known by it
+            if slim and left_out(_record_path(path)):
+                continue
+            file = self._from_member(member, path)
+            if isinstance(file.content, bytes):
+                changed[member.name] = file
+            if path in files:
+                raise self.archive.error(f"two of its files are both installed as /{path}")
+            files[path] = file
+        generated = {file.path: file for file in self._generated(python, style)}
+        lines = [
+            (_record_path(moved.get(name, f"{SITE}/{name}")), *_row(changed.get(name), *row))
+            for name, row in self._rows.items()
+        ]
+        lines += [(_record_path(path), *_row(file, "", "")) for path, file in generated.items()]
+        lines += [(_record_path(path), "", "") for name, path in moved.items() if name not in self._rows]
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(sorted(line for line in lines if not (slim and left_out(line[0]))))
+        record = _made(f"{SITE}/{self._info}/RECORD", text.getvalue().encode(), 0o644)
+        return files | generated | {record.path: record}
 
-def _check_format(archive: Archive, info: str) -> None:
-    text = archive.read(f"{info}/WHEEL")
-    version = email.parser.BytesParser().parsebytes(text, headersonly=True).get("Wheel-Version", "")
-    if version.partition(".")[0] != "1":
-        raise archive.error(f"is in wheel format {version or 'without a version'}; this reads format 1")
+    def _destination(self, name: str) -> str:
+        """Where pip puts a file of the archive."""
+        top, _, rest = name.partition("/")
+        if not (rest and top.endswith(".data")):
+            return f"{SITE}/{name}"
+        scheme, _, path = rest.partition("/")
+        if scheme not in _ROOTS or not path:
+            schemes = ", ".join(sorted(_ROOTS))
+            raise self.archive.error(f"{name} belongs to no installation scheme ({schemes})")
+        return "/".join([_ROOTS[scheme], *([self.wheel.name] if scheme == "headers" else []), path])
 
+    def _is_generated(self, path: str, name: str) -> bool:
+        """Whether this is a script that setuptools wrote for an entry point: pip writes its own."""
+        if not _is_script(name):
+            return False
+        script = path.rpartition("/")[2]
+        suffix = next((suffix for suffix in _SCRIPT_SUFFIXES if script.lower().endswith(suffix)), "")
+        return script[: len(script) - len(suffix)] in self._points
 
-def _entry_points(archive: Archive, info: str) -> dict[str, str]:
-    name = f"{info}/entry_points.txt"
-    if name not in archive.members:
-        return {}
-    try:
-        return entry_points(archive.read(name, most=_LARGEST_POINTS).decode())
-    except (EntryPointError, UnicodeDecodeError) as problem:
-        raise archive.error(str(problem)) from problem
+    def _from_member(self, member: Member, path: str) -> File:
+        mode = 0o755 if member.executable else 0o644
+        hashed, size = self._rows.get(member.name, ("", ""))
+        if size and size != str(member.size):
+            raise self.archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
+        start = next(filter(None, self.archive.chunks(member)), b"") if _is_script(member.name) else b""
+        if start.startswith(b"#!python"):
+            content = self.archive.read(member.name, most=_LARGEST_SCRIPT)
+            self._check_hash(member.name, [content], hashed)
+            # The whole line goes, with any options in it: so does pip.
+            return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
+        digest = _hex(hashed) if hashed.startswith("sha256=") else None
+        if digest is None:
+            # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
+            self._check_hash(member.name, self.archive.chunks(member), hashed)
+        return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
 
+    def _check_hash(self, name: str, content: Iterable[bytes], hashed: str) -> None:
+        algorithm, _, expected = hashed.partition("=")
+        if not hashed:
+            return
+        if algorithm not in ("sha256", "sha384", "sha512"):
+            raise self.archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
+        found = hashlib.new(algorithm)
+        for piece in content:
+            found.update(piece)
+        if expected.rstrip("=") not in {_text(found.digest()), found.hexdigest()}:
+            raise self.archive.error(f"{name} is not what its RECORD says: the hash differs")
 
-def _record(archive: Archive, info: str) -> dict[str, tuple[str, str]]:
-    """``RECORD``: file → (hash, size), both as written and both empty if it gives none."""
-    rows: dict[str, tuple[str, str]] = {}
-    try:
-        text = archive.read(f"{info}/RECORD", most=_LARGEST_RECORD).decode()
-    except UnicodeDecodeError as problem:
-        raise archive.error(f"its RECORD is not UTF-8: {problem}") from problem
-    try:
-        for row in filter(None, csv.reader(text.splitlines())):
-            name, hashed, size = (*row, "", "", "")[:3]
-            if name.startswith("/") or ".." in name.split("/"):
-                raise archive.error(f"its RECORD names {name!r}, outside of the archive")
-            rows[name] = (hashed, size)
-            if len(rows) > len(archive.members) + _MORE_ROWS:
-                raise archive.error(f"its RECORD names more files than the {len(archive.members)} in it")
-    except csv.Error as problem:
-        raise archive.error(f"its RECORD cannot be read: {problem}") from problem
-    return rows
-
-
-def _destination(archive: Archive, name: str, wheel_name: str) -> str | None:
-    """Where pip puts a file of the archive."""
-    top, _, rest = name.partition("/")
-    if not (rest and top.endswith(".data")):
-        return f"{SITE}/{name}"
-    scheme, _, path = rest.partition("/")
-    roots = {
-        "purelib": SITE,
-        "platlib": SITE,
-        "scripts": _BIN,
-        "data": PREFIX,
-        # pip writes the Python's version in the place of ``python``; recipes link the one to the other.
-        "headers": f"{PREFIX}/include/site/python/{wheel_name}",
-    }
-    if scheme not in roots or not path:
-        raise archive.error(f"{name} belongs to no installation scheme ({', '.join(sorted(roots))})")
-    return f"{roots[scheme]}/{path}"
+    def _generated(self, python: str, style: Style) -> Iterator[File]:
+        """The files that pip adds: a script for each entry point, and its two marks."""
+        try:
+            for name, content in scripts(self._points, interpreter=_INTERPRETER, python=python, style=style):
+                yield _made(f"{_BIN}/{name}", content, 0o755)
+        except EntryPointError as problem:
+            raise self.archive.error(str(problem)) from problem
+        yield _made(f"{SITE}/{self._info}/INSTALLER", b"pip\n", 0o644)
+        # Every wheel of a lock is asked for by name, so pip marks every one.
+        yield _made(f"{SITE}/{self._info}/REQUESTED", b"", 0o644)
 
 
 def _is_script(name: str) -> bool:
     parts = name.split("/", 2)
     return len(parts) == 3 and parts[0].endswith(".data") and parts[1] == "scripts"
-
-
-def _is_generated(path: str, name: str, points: dict[str, str]) -> bool:
-    """Whether this is a script that setuptools wrote for an entry point: pip writes its own."""
-    if not _is_script(name):
-        return False
-    script = path.rpartition("/")[2]
-    for suffix in _SCRIPT_SUFFIXES:
-        if script.lower().endswith(suffix):
-            return script[: -len(suffix)] in points
-    return script in points
-
-
-def _from_member(archive: Archive, member: Member, path: str, row: tuple[str, str] | None) -> File:
-    mode = 0o755 if member.executable else 0o644
-    hashed, size = row or ("", "")
-    if size and size != str(member.size):
-        raise archive.error(f"{member.name} has {member.size} bytes, its RECORD says {size}")
-    start = next(filter(None, archive.chunks(member)), b"") if _is_script(member.name) else b""
-    if start.startswith(b"#!python"):
-        content = archive.read(member.name, most=_LARGEST_SCRIPT)
-        _check_hash(archive, member.name, [content], hashed)
-        # The whole line goes, with any options in it: so does pip.
-        return _made(path, f"#!{_INTERPRETER}\n".encode() + content.partition(b"\n")[2], mode)
-    digest = _hex(hashed) if hashed.startswith("sha256=") else None
-    if hashed and digest is None:
-        # sha384 and sha512 are allowed and rare; they are checked here, once, by reading the file early.
-        _check_hash(archive, member.name, archive.chunks(member), hashed)
-    return File(path=path, mode=mode, size=member.size, sha256=digest, content=member)
-
-
-def _check_hash(archive: Archive, name: str, content: Iterable[bytes], hashed: str) -> None:
-    algorithm, _, expected = hashed.partition("=")
-    if not hashed:
-        return
-    if algorithm not in ("sha256", "sha384", "sha512"):
-        raise archive.error(f"its RECORD hashes {name} with {algorithm}, which is not safe")
-    found = hashlib.new(algorithm)
-    for piece in content:
-        found.update(piece)
-    if expected.rstrip("=") not in {_text(found.digest()), found.hexdigest()}:
-        raise archive.error(f"{name} is not what its RECORD says: the hash differs")
-
-
-def _generated(
-    archive: Archive, info: str, points: dict[str, str], *, python: str, style: Style
-) -> Iterator[File]:
-    """The files that pip adds: a script for each entry point, and its two marks."""
-    try:
-        for name, content in scripts(points, interpreter=_INTERPRETER, python=python, style=style):
-            yield _made(f"{_BIN}/{name}", content, 0o755)
-    except EntryPointError as problem:
-        raise archive.error(str(problem)) from problem
-    yield _made(f"{SITE}/{info}/INSTALLER", b"pip\n", 0o644)
-    # Every wheel of a lock is asked for by name, so pip marks every one.
-    yield _made(f"{SITE}/{info}/REQUESTED", b"", 0o644)
 
 
 def _made(path: str, content: bytes, mode: int) -> File:
@@ -256,11 +234,9 @@ def _made(path: str, content: bytes, mode: int) -> File:
 
 
 def _record_path(path: str) -> str:
-    return (
-        path.removeprefix(f"{SITE}/")
-        if path.startswith(f"{SITE}/")
-        else _UP + path.removeprefix(f"{PREFIX}/")
-    )
+    """As ``RECORD`` writes it: relative to site-packages."""
+    inside = path.removeprefix(f"{SITE}/")
+    return inside if inside != path else "../../../" + path.removeprefix(f"{PREFIX}/")
 
 
 def _row(file: File | None, hashed: str, size: str) -> tuple[str, str]:

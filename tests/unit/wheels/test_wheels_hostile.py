@@ -13,7 +13,7 @@ from layer_wheels import Builder, Content
 from builder.errors import CellError
 from builder.wheels.archive import Archive
 from builder.wheels.scripts import style
-from builder.wheels.wheel import tree
+from builder.wheels.wheel import Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ POINTS = "[console_scripts]\n" + "".join(f"e{number} = a:b\n" for number in rang
 
 def installed(made: Made) -> None:
     with Archive(made.path) as archive:
-        tree(archive, made.wheel, python="3.11", style=style("26.0.1"), slim=True)
+        Tree(archive, made.wheel, python="3.11", style=style("26.0.1"), slim=True)
 
 
 def zeros(size: int) -> bytes:

@@ -13,7 +13,7 @@ from layer_wheels import Builder
 
 from builder.recipe import slim
 from builder.wheels.archive import Archive
-from builder.wheels.wheel import SITE, Tree, tree
+from builder.wheels.wheel import SITE, Tree
 
 if TYPE_CHECKING:
     from layer_wheels import Made
@@ -55,7 +55,7 @@ def made(tmp_path: Path) -> Made:
 
 def installed(made: Made, *, slim: bool) -> Tree:
     with Archive(made.path) as archive:
-        return tree(archive, made.wheel, python="3.11", style="removesuffix", slim=slim)
+        return Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=slim)
 
 
 def written(made: Made, folder: Path) -> Path:

@@ -15,10 +15,10 @@ from layer_wheels import PROGRAM, Builder, Content, Made, pinned, record_hash, t
 
 from builder.errors import CellError
 from builder.wheels.archive import Archive
-from builder.wheels.convert import InstalledWheel, write_layer
+from builder.wheels.convert import write_layer
 from builder.wheels.fits import check_python, check_tags
 from builder.wheels.scripts import EntryPointError, entry_points, scripts, style
-from builder.wheels.wheel import SITE, Tree, tree
+from builder.wheels.wheel import SITE, Tree
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 def installed(made: Made, *, python: str = "3.11", pip: str = "26.0.1", slim: bool = True) -> Tree:
     with Archive(made.path) as archive:
-        return tree(archive, made.wheel, python=python, style=style(pip), slim=slim)
+        return Tree(archive, made.wheel, python=python, style=style(pip), slim=slim)
 
 
 def convert(made: Made) -> bytes:
     target = io.BytesIO()
     with Archive(made.path) as archive:
-        found = tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
-        write_layer([InstalledWheel(archive=archive, tree=found)], target, "zstd", lambda _: None)
+        found = Tree(archive, made.wheel, python="3.11", style="removesuffix", slim=True)
+        write_layer([found], target, "zstd", lambda _: None)
     return target.getvalue()
 
 
