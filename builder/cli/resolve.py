@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from builder.cli import options as opt
 from builder.console import print_json, say
-from builder.engine.nvidia import nvidia_smi
+from builder.engine.facts import nvidia_smi
 from builder.errors import CellError, UsageError
 from builder.facts import Outcome, availability, tables
 from builder.facts.availability import Offer

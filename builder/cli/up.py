@@ -12,7 +12,7 @@ from builder.cli.build import build_cells
 from builder.cli.proposing import MatrixWish, matrix_text, write_matrix
 from builder.cli.run import run
 from builder.console import say
-from builder.engine.nvidia import nvidia_smi
+from builder.engine.facts import nvidia_smi
 from builder.errors import UsageError
 from builder.oci.registry import Registry
 from builder.pipeline.settings import Settings

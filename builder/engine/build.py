@@ -9,19 +9,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from builder.engine.facts import EngineFacts
 from builder.errors import CancelledError, CellError, CommandError
-
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "NO_PROXY", "ALL_PROXY")
-PREDEFINED_PROXY_ARGS = frozenset({*_PROXIES, *map(str.lower, _PROXIES)})
-"""Build arguments that need no ``ARG`` and stay out of the image's history
-(https://docs.docker.com/reference/dockerfile/#predefined-args)."""
-
-TAIL_LINES = 40
-"""Lines of the step that failed, and of buildx after them, that an error carries."""
 
 _POLL_SECONDS = 0.1
 _ESCALATION = ((signal.SIGINT, 10.0), (signal.SIGTERM, 5.0), (signal.SIGKILL, 3600.0))
@@ -51,7 +44,9 @@ class BuildRequest:
     build_contexts: Mapping[str, str] = field(default_factory=dict)
     """In the place of stages of the Dockerfile: ``{"wheels": "oci-layout://DIR:TAG"}``."""
     secrets: Mapping[str, Path] = field(default_factory=dict)
-    build_args: Mapping[str, str] = field(default_factory=dict)
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that need no ``ARG`` and stay out of the image's history
+    (https://docs.docker.com/reference/dockerfile/#predefined-args)."""
     no_cache: bool = False
     cache_from: Sequence[str] = ()
     cache_to: Sequence[str] = ()
@@ -66,8 +61,8 @@ def command_line(request: BuildRequest, *, docker: Sequence[str], facts: EngineF
     BuildKit inside an engine with the containerd store writes the image there (``type=image``), any other
     builder streams it through buildx into the engine (``type=docker``).
 
-    Proxy arguments are named without their value, which buildx then takes from the environment: neither
-    ``ps`` nor a log shows the password that a proxy's address may hold.
+    Proxies are named without their value, which buildx then takes from the environment: neither ``ps`` nor
+    a log shows the password that a proxy's address may hold.
     """
     command = [*docker, "buildx", "build", "--builder", facts.builder, "--progress=plain"]
     command += ["--platform", request.platform, "--provenance=false", "--sbom=false"]
@@ -76,8 +71,8 @@ def command_line(request: BuildRequest, *, docker: Sequence[str], facts: EngineF
     if request.no_cache:
         command.append("--no-cache")
     command += ["--build-arg", f"SOURCE_DATE_EPOCH={request.epoch}"]
-    for name, value in sorted(request.build_args.items()):
-        command += ["--build-arg", name if name in PREDEFINED_PROXY_ARGS else f"{name}={value}"]
+    for name in sorted(request.proxies):
+        command += ["--build-arg", name]
     for name, place in sorted(request.build_contexts.items()):
         command += ["--build-context", f"{name}={place}"]
     for name, path in sorted(request.secrets.items()):
@@ -88,10 +83,8 @@ def command_line(request: BuildRequest, *, docker: Sequence[str], facts: EngineF
         command += ["--cache-to", place]
     if facts.store == "containerd":
         kind = "image" if facts.builder_driver == "docker" else "docker"
-        command += [
-            "--output",
-            f"type={kind},name={request.tag},oci-mediatypes=true,compression=uncompressed",
-        ]
+        output = f"type={kind},name={request.tag},oci-mediatypes=true,compression=uncompressed"
+        command += ["--output", output]
     else:
         command += ["--tag", request.tag, "--load"]
     return [*command, str(request.context)]
@@ -109,7 +102,6 @@ def run_build(
 
     Raises CommandError or CancelledError, and CellError if the log cannot be written.
     """
-    proxies = {name: value for name, value in request.build_args.items() if name in PREDEFINED_PROXY_ARGS}
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         file = log.open("w", encoding="utf-8", buffering=1)
@@ -123,7 +115,7 @@ def run_build(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={**os.environ, **proxies, "DOCKER_CLI_HINTS": "false", "NO_COLOR": "1"},
+            env={**os.environ, **request.proxies, "DOCKER_CLI_HINTS": "false", "NO_COLOR": "1"},
             start_new_session=True,  # Ctrl-C reaches rtbuild alone, which then ends its builds in order
         )
         try:
@@ -179,18 +171,14 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """End a build and all its children, however long it takes."""
     for number, grace in _ESCALATION:
         _signal_group(process, number)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(grace)
-        except subprocess.TimeoutExpired:
-            continue
-        return
+            return
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, number)  # it leads its own session, so its group has its number
-    except ProcessLookupError:
-        return
 
 
 def hint_for(text: str) -> str | None:
@@ -219,10 +207,10 @@ def _failure(
 
 
 def _of_failed_step(lines: Sequence[str]) -> tuple[str, list[str]]:
-    """The step that failed by itself, and its last lines with what buildx said at the end."""
+    """The step that failed by itself, and its last 40 lines with what buildx said at the end."""
     numbered = [re.match(r"#(\d+) (?:\d+\.\d+ )?(.*)", line) for line in lines]
     failed = next((m[1] for m in numbered if m and re.match(r"ERROR: (?!.*context canceled$)", m[2])), "")
     of_step = [m[2] for m in numbered if m and m[1] == failed]
     last = max((number for number, match in enumerate(numbered) if match), default=-1)
     tail = [*of_step[1:-1], *lines[last + 1 :]] if failed else list(lines[last + 1 :])
-    return (of_step[0] if of_step else ""), tail[-TAIL_LINES:]
+    return (of_step[0] if of_step else ""), tail[-40:]

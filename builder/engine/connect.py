@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ MINIMUM_ENGINE = (23, 0)
 MINIMUM_BUILDX = (0, 13)
 """The oldest buildx that rtbuild is tested with."""
 
+_SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
+"""There if rtbuild runs from a checkout."""
 _USUAL = "unix:///var/run/docker.sock"
 _SECONDS_TO_ANSWER = 20
 _SECONDS_TO_WORK = 600
@@ -84,17 +87,27 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
     Raises MissingToolError with the one command that helps if there is no client, no engine, no permission,
     or an engine that is too old.
     """
-    command = _client_command(context)
+    if shutil.which("docker") is None:
+        hint = f"install Docker: {_install_command()}"
+        raise MissingToolError("the docker client is not on PATH", hint=hint)
+    command = ("docker", "--context", context) if context else ("docker",)
     endpoint = _endpoint(command, context)
-    door = None
-    if endpoint.host.startswith("ssh://"):
-        from builder.engine.ssh import SshDoor, ssh_command
+    with ExitStack() as stack:
+        door = None
+        if endpoint.host.startswith("ssh://"):
+            from builder.engine.ssh import SshDoor, ssh_command
 
-        door = SshDoor(ssh_command(endpoint.host))
-    client, version = _reach(endpoint, door)
-    try:
-        _check_engine(version, endpoint)
-        return Connection(
+            door = SshDoor(ssh_command(endpoint.host))
+            stack.callback(door.close)
+        client, version = _reach(endpoint, door)
+        stack.callback(client.close)
+        if _numbers(version) < MINIMUM_ENGINE:
+            raise MissingToolError(
+                f"Docker Engine {version} at {endpoint.host} is too old: its BuildKit lacks named build"
+                f" contexts, which came with Engine {_dotted(MINIMUM_ENGINE)}",
+                hint=f"upgrade the engine: {_install_command()}",
+            )
+        connection = Connection(
             client=client,
             endpoint=endpoint,
             docker=command,
@@ -103,29 +116,8 @@ def connect(context: str | None = None, builder: str | None = None) -> Connectio
             builder_driver=_builder_driver(command, builder, endpoint) if builder else "docker",
             door=door,
         )
-    except BaseException:
-        client.close()
-        if door is not None:
-            door.close()
-        raise
-
-
-def _check_engine(version: str, endpoint: Endpoint) -> None:
-    if _numbers(version) < MINIMUM_ENGINE:
-        raise MissingToolError(
-            f"Docker Engine {version} at {endpoint.host} is too old: its BuildKit lacks named build"
-            f" contexts, which came with Engine {_dotted(MINIMUM_ENGINE)}",
-            hint=f"upgrade the engine: {_install_command()}",
-        )
-
-
-def _client_command(context: str | None) -> tuple[str, ...]:
-    if shutil.which("docker") is None:
-        raise MissingToolError(
-            "the docker client is not on PATH",
-            hint=f"install Docker: {_install_command()}",
-        )
-    return ("docker", "--context", context) if context else ("docker",)
+        stack.pop_all()
+    return connection
 
 
 def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
@@ -134,15 +126,13 @@ def _endpoint(command: tuple[str, ...], context: str | None) -> Endpoint:
         return Endpoint(host=_USUAL)
     done = _run([*command[:1], "context", "inspect", *([context] if context else [])])
     if done.returncode != 0:
-        raise MissingToolError(
-            f"docker context inspect: {done.stderr.strip() or 'failed without a word'}",
-            hint="docker context ls",
-        )
+        said = done.stderr.strip() or "failed without a word"
+        raise MissingToolError(f"docker context inspect: {said}", hint="docker context ls")
     found = json.loads(done.stdout)[0]
     endpoint = found["Endpoints"]["docker"]
-    host = endpoint.get("Host") or _USUAL
-    tls = _context_tls(found, endpoint) or _environment_tls()
-    return Endpoint(host=host, tls=tls, context=found.get("Name") or "default")
+    folder = Path(found.get("Storage", {}).get("TLSPath") or "/nonexistent") / "docker"
+    tls = _tls(folder, verify=not endpoint.get("SkipTLSVerify")) if folder.is_dir() else _environment_tls()
+    return Endpoint(host=endpoint.get("Host") or _USUAL, tls=tls, context=found.get("Name") or "default")
 
 
 def _another_is_named() -> bool:
@@ -161,13 +151,6 @@ def _another_is_named() -> bool:
     return current not in {None, "", "default"}
 
 
-def _context_tls(found: dict[str, dict[str, str]], endpoint: dict[str, object]) -> TLSConfig | None:
-    folder = Path(found.get("Storage", {}).get("TLSPath") or "/nonexistent") / "docker"
-    if not folder.is_dir():
-        return None
-    return _tls(folder, verify=not endpoint.get("SkipTLSVerify"))
-
-
 def _environment_tls() -> TLSConfig | None:
     """The certificates that go with ``DOCKER_HOST``, as the docker client reads them."""
     if not os.environ.get("DOCKER_HOST", "").startswith("tcp://"):
@@ -179,10 +162,11 @@ def _environment_tls() -> TLSConfig | None:
 
 
 def _tls(folder: Path, *, verify: bool) -> TLSConfig:
-    certificate, key, authority = folder / "cert.pem", folder / "key.pem", folder / "ca.pem"
-    pair = (str(certificate), str(key)) if certificate.exists() and key.exists() else None
-    ca = str(authority) if authority.exists() else None
-    return _EngineTls(client_cert=pair, ca_cert=ca, verify=verify)
+    certificate, key, authority = (
+        str(folder / name) if (folder / name).exists() else None for name in ("cert.pem", "key.pem", "ca.pem")
+    )
+    pair = (certificate, key) if certificate and key else None
+    return _EngineTls(client_cert=pair, ca_cert=authority, verify=verify)
 
 
 class _EngineTls(TLSConfig):
@@ -197,10 +181,10 @@ class _EngineTls(TLSConfig):
         client.trust_env = False
 
 
-def _reach(endpoint: Endpoint, door: SshDoor | None = None) -> tuple[docker.DockerClient, str]:
+def _reach(endpoint: Endpoint, door: SshDoor | None) -> tuple[docker.DockerClient, str]:
     address = f"unix://{door.socket}" if door is not None else endpoint.host
     try:
-        if endpoint.local:
+        if endpoint.local:  # the error that this gives is not wrapped by three libraries
             _knock(endpoint.socket)
         first = _client(address, endpoint.tls, _SECONDS_TO_ANSWER)
         try:
@@ -209,14 +193,11 @@ def _reach(endpoint: Endpoint, door: SshDoor | None = None) -> tuple[docker.Dock
             first.close()
         return _client(address, endpoint.tls, _SECONDS_TO_WORK), version
     except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-        said = door.said() if door is not None else ""
-        if door is not None:
-            door.close()
-        raise _unreachable(endpoint, error, said) from error
+        raise _unreachable(endpoint, error, door.said() if door is not None else "") from error
 
 
 def _knock(path: Path) -> None:
-    """Open the engine's socket and close it: the error that this gives is not wrapped by three libraries."""
+    """Open the engine's socket and close it."""
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(_SECONDS_TO_ANSWER)
         door.connect(str(path))
@@ -229,30 +210,22 @@ def _client(address: str, tls: TLSConfig | None, timeout: int) -> docker.DockerC
     return client
 
 
-def _unreachable(endpoint: Endpoint, error: BaseException, said: str = "") -> MissingToolError:
+def _unreachable(endpoint: Endpoint, error: BaseException, said: str) -> MissingToolError:
     if isinstance(error, PermissionError):
         return MissingToolError(
             f"no permission on {endpoint.socket}: its users are root and the group docker",
             hint=f"sudo usermod -aG docker {getpass.getuser()}   (then log in again)",
         )
-    script = checkout_script()
     if not endpoint.local:
         hint = f"docker --host {endpoint.host} info"
-    elif script:
-        hint = f"sudo {script}"
-    elif Path("/run/systemd/system").is_dir():
+    elif Path("/run/systemd/system").is_dir() and not _SCRIPT.is_file():
         hint = "sudo systemctl start docker"
     else:
         hint = _install_command()
-    why = said or _root_cause(error)
-    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {why}", hint=hint)
-
-
-def _root_cause(error: BaseException) -> str:
-    """The innermost reason, which requests and urllib3 wrap up to four times."""
-    while error.__cause__ or error.__context__:
+    while error.__cause__ or error.__context__:  # requests and urllib3 wrap it up to four times
         error = error.__cause__ or error.__context__  # type: ignore[assignment]
-    return getattr(error, "strerror", None) or str(error)
+    why = said or getattr(error, "strerror", None) or error
+    return MissingToolError(f"no Docker Engine answers at {endpoint.host}: {why}", hint=hint)
 
 
 def buildx_version(command: tuple[str, ...]) -> str:
@@ -298,15 +271,8 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         ) from error
 
 
-def checkout_script() -> Path | None:
-    """``scripts/ensure-engine``, if rtbuild runs from a checkout."""
-    script = Path(__file__).resolve().parents[2] / "scripts" / "ensure-engine"
-    return script if script.is_file() else None
-
-
 def _install_command() -> str:
-    script = checkout_script()
-    return f"sudo {script}" if script else "curl -fsSL https://get.docker.com | sudo sh"
+    return f"sudo {_SCRIPT}" if _SCRIPT.is_file() else "curl -fsSL https://get.docker.com | sudo sh"
 
 
 def _numbers(version: str) -> tuple[int, int]:

@@ -16,16 +16,8 @@ from builder.sandbox.group import control_group
 
 Outcome = Literal["passed", "failed", "not_run"]
 
-ROOM_FOR_AN_IMAGE = 20 * 10**9
-"""Bytes. A framework with its CUDA wheels unpacks to 5 to 7 GB, and the build cache keeps it once more."""
 
-ROOM_FOR_WHEELS = 10 * 10**9
-"""Bytes. The wheels of one such image are about 3 GB, and as many again as layers."""
-
-_TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DoctorCheck:
     """One thing that was looked for. ``required``: no matrix can do without it."""
 
@@ -39,84 +31,76 @@ class DoctorCheck:
 def diagnose(engine: Engine | RtbuildError, *, cache: Path) -> list[DoctorCheck]:
     """Check the engine (or the error that connecting to it gave), tools, disk and GPU of this machine."""
     if isinstance(engine, RtbuildError):
-        lost = DoctorCheck(
-            name="engine", outcome="failed", found=engine.message, remedy=engine.hint, required=True
-        )
-        checks = [lost, *map(_not_asked, ("image store", "engine disk", "buildx"))]
+        checks = [DoctorCheck("engine", "failed", engine.message, engine.hint, required=True)]
+        checks += map(_not_asked, ("image store", "engine disk", "buildx"))
         gpu = [*map(_not_asked, ("NVIDIA toolkit", "NVIDIA driver", "GPU"))]
     else:
         facts = engine.facts()
         checks, gpu = [*_engine_checks(facts), _buildx(engine)], gpu_checks(facts.gpu)
-    return [*checks, _cache_disk(cache), *_tools(), *gpu]
+    existing = next((folder for folder in (cache, *cache.parents) if folder.is_dir()), None)
+    free = shutil.disk_usage(existing).free if existing else None
+    # The wheels of an image are about 3 GB, and as many again as layers.
+    remedy = "set RTBUILD_CACHE to a folder with more room"
+    tools = [
+        _tool(
+            "mmdebstrap", shutil.which("mmdebstrap"), "sudo apt-get install mmdebstrap   (for rootfs bases)"
+        ),
+        _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
+        _sandbox(),
+    ]
+    return [*checks, _disk("cache disk", str(cache), free, 10, remedy), *tools, *gpu]
 
 
 def gpu_checks(gpu: GpuFacts) -> list[DoctorCheck]:
     """NVIDIA's toolkit, the driver and the GPU: no trace of one is ``not_run``, half of one is ``failed``."""
     here = bool(gpu.traces)
     nothing: Outcome = "failed" if here else "not_run"
+    version = f", nvidia-ctk {gpu.toolkit}" if gpu.toolkit else ""
     toolkit = {
-        "gpus": f"the engine hands out GPUs by --gpus all{_version(gpu.toolkit)}",
-        "cdi": f"the engine hands out GPUs by CDI{_version(gpu.toolkit)}",
+        "gpus": f"the engine hands out GPUs by --gpus all{version}",
+        "cdi": f"the engine hands out GPUs by CDI{version}",
         None: f"nvidia-ctk {gpu.toolkit}, not configured in the engine" if gpu.toolkit else "not installed",
     }[gpu.request]
+    guide = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
     configure = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+    setup = configure if gpu.toolkit else f"install it: {guide}"
+    driver = gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded")
+    load = "sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None
     names = ", ".join(
         f"{card.name} (compute capability {card.compute_capability or '?'})" for card in gpu.gpus
     )
+    if here:
+        names = names or f"{', '.join(gpu.traces)}, and nvidia-smi names none"
+        look = "nvidia-smi   (its error says what the driver lacks)"
+    else:
+        look = "images are built, and checked as far as a CPU goes; run rtbuild verify where a GPU is"
     return [
         DoctorCheck(
-            name="NVIDIA toolkit",
-            outcome="passed" if gpu.request else nothing,
-            found=toolkit,
-            remedy=None if gpu.request else configure if gpu.toolkit else f"install it: {_TOOLKIT_GUIDE}",
+            "NVIDIA toolkit", "passed" if gpu.request else nothing, toolkit, None if gpu.request else setup
         ),
+        DoctorCheck("NVIDIA driver", "passed" if gpu.driver else nothing, driver, load),
         DoctorCheck(
-            name="NVIDIA driver",
-            outcome="passed" if gpu.driver else nothing,
-            found=gpu.driver or ("the engine is on another machine" if gpu.remote else "not loaded"),
-            remedy="sudo modprobe nvidia, or install NVIDIA's driver" if here and not gpu.driver else None,
-        ),
-        DoctorCheck(
-            name="GPU",
-            outcome="passed" if gpu.gpus else nothing,
-            found=names
-            or (f"{', '.join(gpu.traces)}, and nvidia-smi names none" if here else "no trace of one"),
-            remedy=_gpu_remedy(gpu),
+            "GPU", "passed" if gpu.gpus else nothing, names or "no trace of one", None if gpu.gpus else look
         ),
     ]
 
 
-def _gpu_remedy(gpu: GpuFacts) -> str | None:
-    if gpu.gpus:
-        return None
-    if gpu.traces:
-        return "nvidia-smi   (its error says what the driver lacks)"
-    return "images are built, and checked as far as a CPU goes; run rtbuild verify where a GPU is"
-
-
 def _engine_checks(facts: EngineFacts) -> list[DoctorCheck]:
+    store = (
+        'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
+        " the engine; without it builds work, but the same lock does not give the same digest"
+    )
+    # A framework with its CUDA wheels unpacks to 5 to 7 GB, and the build cache keeps it once more.
     return [
-        DoctorCheck(
-            name="engine",
-            outcome="passed",
-            found=f"Docker Engine {facts.version} at {facts.host}",
-            required=True,
-        ),
-        _check(
-            "image store",
-            f"{facts.store} ({facts.driver})",
-            'set {"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json and restart'
-            " the engine; without it builds work, but the same lock does not give the same digest",
-            passed=facts.store == "containerd",
-        ),
-        _disk("engine disk", facts.root, facts.disk_free, ROOM_FOR_AN_IMAGE, "docker system df"),
+        DoctorCheck("engine", "passed", f"Docker Engine {facts.version} at {facts.host}", required=True),
+        _check("image store", f"{facts.store} ({facts.driver})", store, passed=facts.store == "containerd"),
+        _disk("engine disk", facts.root, facts.disk_free, 20, "docker system df"),
     ]
 
 
 def _check(name: str, found: str, remedy: str, *, passed: bool) -> DoctorCheck:
     """A check that ran; it has a remedy if it failed."""
-    outcome: Outcome = "passed" if passed else "failed"
-    return DoctorCheck(name=name, outcome=outcome, found=found, remedy=None if passed else remedy)
+    return DoctorCheck(name, "passed" if passed else "failed", found, None if passed else remedy)
 
 
 def _buildx(engine: Engine) -> DoctorCheck:
@@ -126,28 +110,12 @@ def _buildx(engine: Engine) -> DoctorCheck:
         return _check("buildx", lack.message, f"{lack.hint}   (for bases out of a registry)", passed=False)
 
 
-def _cache_disk(cache: Path) -> DoctorCheck:
-    existing = next((folder for folder in (cache, *cache.parents) if folder.is_dir()), None)
-    free = shutil.disk_usage(existing).free if existing else None
-    return _disk(
-        "cache disk", str(cache), free, ROOM_FOR_WHEELS, "set RTBUILD_CACHE to a folder with more room"
-    )
-
-
 def _disk(name: str, place: str, free: int | None, room: int, remedy: str) -> DoctorCheck:
+    """Whether ``free`` bytes are at least ``room`` GB."""
     if free is None:
-        return DoctorCheck(name=name, outcome="not_run", found=f"{place} is not on this machine")
-    remedy = f"an image takes about {room / 1e9:.0f} GB: {remedy}"
-    return _check(name, f"{free / 1e9:.0f} GB free at {place}", remedy, passed=free >= room)
-
-
-def _tools() -> list[DoctorCheck]:
-    mmdebstrap = "sudo apt-get install mmdebstrap   (for rootfs bases)"
-    return [
-        _tool("mmdebstrap", shutil.which("mmdebstrap"), mmdebstrap),
-        _tool("uv", _uv(), "pip install uv   (for rtbuild lock)"),
-        _sandbox(),
-    ]
+        return DoctorCheck(name, "not_run", f"{place} is not on this machine")
+    remedy = f"an image takes about {room} GB: {remedy}"
+    return _check(name, f"{free / 1e9:.0f} GB free at {place}", remedy, passed=free >= room * 10**9)
 
 
 def _sandbox() -> DoctorCheck:
@@ -185,8 +153,4 @@ def _uv() -> str | None:
 
 
 def _not_asked(name: str) -> DoctorCheck:
-    return DoctorCheck(name=name, outcome="not_run", found="no engine to ask")
-
-
-def _version(toolkit: str | None) -> str:
-    return f", nvidia-ctk {toolkit}" if toolkit else ""
+    return DoctorCheck(name, "not_run", "no engine to ask")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from builder.layers.types import Layer
 
 _POLL = 0.1
-_CONTAINERD = "io.containerd.snapshotter.v1"
-"""``driver-type`` in ``docker info`` if containerd keeps the images."""
 
 
 class Engine(ImageStore):
@@ -67,19 +65,20 @@ class Engine(ImageStore):
 
     @cached_property
     def _facts(self) -> EngineFacts:
-        from builder.engine.facts import EngineFacts
-        from builder.engine.nvidia import gpu_facts
+        from builder.engine.facts import EngineFacts, gpu_facts
 
         info = self._info()
         local = self._connection.endpoint.local
-        containerd = ["driver-type", _CONTAINERD] in (info.get("DriverStatus") or ())
+        containerd = ["driver-type", "io.containerd.snapshotter.v1"] in (info.get("DriverStatus") or ())
+        # The kernel's names of machines, in the words of image platforms.
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(info["Architecture"], info["Architecture"])
         return EngineFacts(
             version=self._connection.version,
             store="containerd" if containerd else "graphdriver",
             driver=str(info.get("Driver", "")),
             root=str(info.get("DockerRootDir", "")),
             disk_free=self.disk_free(),
-            platform=f"{info.get('OSType')}/{_ARCHITECTURES.get(info['Architecture'], info['Architecture'])}",
+            platform=f"{info.get('OSType')}/{machine}",
             host=self._connection.endpoint.host,
             gpu=gpu_facts(info, local=local),
             # ``rootless`` of ``name=rootless``, ``seccomp`` of ``name=seccomp,profile=builtin``
@@ -158,18 +157,6 @@ class Engine(ImageStore):
             raise CellError(f"{name} was given to the engine, and it has no such image")
         return stored
 
-    def pull(
-        self,
-        reference: str,
-        *,
-        progress: Callable[[str, int, int], None],
-        cancel: threading.Event | None = None,
-    ) -> None:
-        """Pull ``repository@sha256:…`` into the engine's store."""
-        from builder.engine.pull import pull
-
-        pull(self._client, reference, progress=progress, cancel=cancel)
-
     def run_probe(
         self,
         reference: str,
@@ -210,7 +197,3 @@ class Engine(ImageStore):
             return None
         root = Path(self._info().get("DockerRootDir", ""))
         return shutil.disk_usage(root).free if root.is_dir() else None
-
-
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""The kernel's names of machines, as ``docker info`` has them, in the words of image platforms."""

@@ -1,7 +1,15 @@
-"""The abilities of an engine and its machine, as one value."""
+"""The abilities of an engine and its machine, GPUs among them, without starting a container."""
 
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
 
 GpuRequest = Literal["gpus", "cdi"]
 """How a container asks for GPUs: Docker's ``--gpus all``, or the CDI device ``nvidia.com/gpu=all``."""
@@ -67,3 +75,107 @@ class EngineFacts:
         """Whether a build can be given a stage as an OCI layout: BuildKit inside an engine with a graphdriver
         has no content store to put it in, every other has."""
         return self.builder_driver != "docker" or self.store == "containerd"
+
+
+_CDI_KIND = "nvidia.com/gpu"
+
+
+def gpu_facts(info: Mapping[str, Any], *, local: bool, root: Path = Path("/")) -> GpuFacts:
+    """From ``docker info`` and, if the engine is on this machine, from the files below ``root``."""
+    devices = cdi_devices(info, root if local else None)
+    traces = gpu_traces(root) if local else ()
+    # dockerd looks for this program on its PATH to offer --gpus
+    # (https://github.com/moby/moby/blob/v26.1.5/daemon/nvidia_linux.go).
+    hook = shutil.which("nvidia-container-runtime-hook") if local else None
+    hooked = hook is not None or any("nvidia" in name for name in info.get("Runtimes") or ())
+    request: GpuRequest | None = "gpus" if hooked else "cdi" if f"{_CDI_KIND}=all" in devices else None
+    gpus, driver = nvidia_smi() if traces else ((), None)
+    return GpuFacts(
+        request=request,
+        traces=traces,
+        toolkit=toolkit_version() if local else None,
+        driver=(module_version(root) or driver) if local else None,
+        gpus=gpus,
+        remote=not local,
+    )
+
+
+def gpu_traces(root: Path = Path("/")) -> tuple[str, ...]:
+    """Signs of a GPU: ``/dev/nvidia0`` and its like, the kernel module, WSL's ``/dev/dxg``."""
+    nodes = sorted((root / "dev").glob("nvidia[0-9]*"))
+    others = (root / "dev/nvidiactl", root / "dev/dxg", root / "proc/driver/nvidia/version")
+    return tuple(f"/{path.relative_to(root)}" for path in (*nodes, *others) if path.exists())
+
+
+def module_version(root: Path = Path("/")) -> str | None:
+    """Version of the loaded kernel module, from a line that begins with ``NVRM version:``."""
+    try:
+        text = (root / "proc/driver/nvidia/version").read_text("utf-8")
+    except OSError:
+        return None
+    found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def cdi_devices(info: Mapping[str, Any], root: Path | None) -> tuple[str, ...]:
+    """GPUs that the engine offers by the Container Device Interface.
+
+    Engine 28.2 and later list them in ``docker info``. Earlier ones only name the folders they read
+    specifications from, and name none unless their ``cdi`` feature is on.
+    """
+    found = {str(device.get("ID", "")) for device in info.get("DiscoveredDevices") or ()}
+    if root is not None:
+        for folder in info.get("CDISpecDirs") or ():
+            for path in sorted((root / str(folder).lstrip("/")).glob("*")):
+                found.update(_spec_devices(path))
+    return tuple(sorted(name for name in found if name.startswith(f"{_CDI_KIND}=")))
+
+
+def _spec_devices(path: Path) -> list[str]:
+    """The device names in one CDI specification; a file that is none has none."""
+    if path.suffix not in {".json", ".yaml", ".yml"}:
+        return []
+    try:
+        text = path.read_text("utf-8")
+        spec = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (OSError, ValueError, yaml.YAMLError):
+        return []
+    if not isinstance(spec, dict) or not isinstance(spec.get("devices"), list):
+        return []
+    return [
+        f"{spec.get('kind')}={device.get('name')}" for device in spec["devices"] if isinstance(device, dict)
+    ]
+
+
+def nvidia_smi() -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs and the driver as ``nvidia-smi`` names them; nothing if it is missing or fails."""
+    rows = _query("name,driver_version,compute_cap")
+    if rows:
+        gpus = tuple(Gpu(name=row[0], compute_capability=row[2]) for row in rows if len(row) == 3)
+        return gpus, rows[0][1]
+    rows = _query("name,driver_version")  # drivers before 510 do not know compute_cap
+    return tuple(Gpu(name=row[0], compute_capability=None) for row in rows), rows[0][1] if rows else None
+
+
+def _query(fields: str) -> list[list[str]]:
+    output = _output(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"])
+    rows = [
+        [value.strip() for value in line.split(",")] for line in (output or "").splitlines() if line.strip()
+    ]
+    return [row for row in rows if len(row) == fields.count(",") + 1]
+
+
+def toolkit_version() -> str | None:
+    """Version of NVIDIA's container toolkit: ``NVIDIA Container Toolkit CLI version 1.17.8``."""
+    found = re.search(r"version (\S+)", _output(["nvidia-ctk", "--version"]) or "")
+    return found[1] if found else None
+
+
+def _output(command: Sequence[str]) -> str | None:
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

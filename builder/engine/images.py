@@ -1,9 +1,11 @@
 """Images in the engine's store: their content and their names."""
 
 import io
+import re
 import tarfile
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +15,17 @@ import docker
 import requests
 
 from builder.digests import content_of
-from builder.errors import CellError
+from builder.errors import CancelledError, CellError, ImageMissingError, RegistryError
 
 INPUTS_LABEL = "io.rtbuild.inputs"
 CELL_LABEL = "io.rtbuild.cell"
+
+_TRIES = 3
+"""Of a pull."""
+_REFUSED = re.compile("unauthorized|denied|forbidden|no basic auth|x509", re.IGNORECASE)
+"""Refusals, which trying again does not change."""
+_MISSING = re.compile("not found|manifest unknown|name unknown", re.IGNORECASE)
+_FULL = re.compile("no space left", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +138,36 @@ class ImageStore:
                 return False
         return True
 
+    def pull(
+        self,
+        reference: str,
+        *,
+        progress: Callable[[str, int, int], None],
+        cancel: threading.Event | None = None,
+    ) -> None:
+        """Pull ``repository@sha256:…``; layers that the engine has are not sent again.
+
+        The login is what ``docker login`` stored on this machine, wherever the engine is. ``progress`` is
+        told a layer's id, and how many bytes of how many have come. Raises ImageMissingError if the
+        repository has no such image, RegistryError if it refuses or stays away through three tries, and
+        CancelledError.
+        """
+        repository, _, digest = reference.rpartition("@")
+        error = ""
+        for _ in range(_TRIES):
+            with said_by_engine(f"pull {reference}"):
+                try:
+                    lines = self._client.api.pull(repository, tag=digest, stream=True, decode=True)
+                    error = _pulled(lines, progress, cancel)
+                except docker.errors.APIError as refusal:  # before the first layer it is a status, not a line
+                    error = str(refusal.explanation or refusal).strip()
+            if not error:
+                return
+            if any(pattern.search(error) for pattern in (_REFUSED, _MISSING, _FULL)):
+                break
+        kind = ImageMissingError if _MISSING.search(error) else RegistryError
+        raise kind(f"the engine could not pull {reference}: {error}", hint=_pull_hint(error, repository))
+
     def save(self, reference: str, target: Path) -> None:
         """Write the image to a file, as ``docker save`` does."""
         with said_by_engine(f"save {reference}"), target.open("wb") as file:
@@ -158,6 +197,39 @@ class ImageStore:
             member = tar.next()
             file = tar.extractfile(member) if member is not None else None
             return file.read() if file is not None else None
+
+
+def _pulled(
+    lines: Iterable[dict[str, Any]],
+    progress: Callable[[str, int, int], None],
+    cancel: threading.Event | None,
+) -> str:
+    """Read the engine's lines to the end, or to the one that says why it failed: its words."""
+    for line in lines:
+        if cancel is not None and cancel.is_set():
+            raise CancelledError("the pull was cancelled")
+        detail = line.get("progressDetail") or {}
+        if line.get("id") and detail.get("total"):
+            progress(str(line["id"]), int(detail.get("current") or 0), int(detail["total"]))
+        if line.get("error"):
+            return str(line["error"]).strip()
+    return ""
+
+
+def _pull_hint(error: str, repository: str) -> str:
+    host = repository.partition("/")[0]
+    if _FULL.search(error):
+        return "the engine's disk is full: docker system df, then docker image prune"
+    if "x509" in error:
+        return (
+            "the engine does not know the registry's certificate authority: put it into "
+            f"/etc/docker/certs.d/{host}/ca.crt on the engine's machine"
+        )
+    if _REFUSED.search(error):
+        return f"docker login {host}, as a user who may pull there"
+    if _MISSING.search(error):
+        return "push it again: rtbuild build --push"
+    return "try again: layers that have arrived are not sent twice"
 
 
 def _names(entry: Mapping[str, Any]) -> list[str]:

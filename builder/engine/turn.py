@@ -38,7 +38,10 @@ def turn(
     """
     descriptor = _open(file)
     try:
-        while not _taken(descriptor):
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             if waits is not None:
                 waits()
                 waits = None
@@ -48,14 +51,6 @@ def turn(
         yield
     finally:
         os.close(descriptor)
-
-
-def _taken(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _open(file: Path) -> int:

@@ -138,7 +138,7 @@ def system_layers(
                 epoch=recipe.pinned.epoch,
                 build_contexts=_stages_below(site, engine, recipe, base, folder / "base"),
                 secrets={"ca": authorities} if authorities is not None else {},
-                build_args=proxies(os.environ),
+                proxies=proxies(os.environ),
                 no_cache=settings.no_cache,
                 cache_from=[text.replace("{cell}", cell.id) for text in settings.cache_from],
                 cache_to=[text.replace("{cell}", cell.id) for text in settings.cache_to],

@@ -191,7 +191,7 @@ def test_the_network_s_secrets_stay_out_of_the_image(build, tmp_path: Path) -> N
         grep -q 's[e]same-ca' /ca && \\
         case "$https_proxy$HTTPS_PROXY" in *s[e]same-*s[e]same-*) echo seen > /seen;; *) exit 9;; esac
 """
-    built = build(dockerfile, secrets={"ca": ca_bundle(env)}, build_args=proxies(env), no_cache=True)
+    built = build(dockerfile, secrets={"ca": ca_bundle(env)}, proxies=proxies(env), no_cache=True)
     assert b"sesame" not in everything(built.reference)
     assert "sesame" not in (tmp_path / "build.log").read_text()
 

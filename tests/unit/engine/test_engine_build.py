@@ -70,7 +70,7 @@ def test_command_for_another_builder_and_the_containerd_store() -> None:
     asked = request(
         build_contexts={"wheels": "oci-layout:///cache/oci:x"},
         secrets={"pip_conf": Path("/s/pip.conf"), "ca": Path("/s/ca.pem")},
-        build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1", "OTHER": "1"},
+        proxies={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1"},
         no_cache=True,
         cache_from=["type=registry,ref=127.0.0.1:5000/cache"],
         cache_to=["type=inline"],
@@ -79,7 +79,7 @@ def test_command_for_another_builder_and_the_containerd_store() -> None:
     assert shlex.join(command) == (
         "docker buildx build --builder big --progress=plain --platform linux/amd64"
         " --provenance=false --sbom=false --no-cache"
-        " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY --build-arg OTHER=1"
+        " --build-arg SOURCE_DATE_EPOCH=42 --build-arg HTTPS_PROXY"
         " --build-context wheels=oci-layout:///cache/oci:x --secret id=ca,src=/s/ca.pem"
         " --secret id=pip_conf,src=/s/pip.conf"
         " --cache-from type=registry,ref=127.0.0.1:5000/cache --cache-to type=inline"
@@ -177,7 +177,7 @@ def test_faults_of_the_machine_get_their_own_hint(double, text: str, hint: str) 
 
 def test_proxies_reach_the_build_by_environment_alone(double) -> None:
     folder = double("exit 0")
-    build(folder, build_args={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1"})
+    build(folder, proxies={"HTTPS_PROXY": "http://user:hush@127.0.0.1:1"})
     assert "HTTPS_PROXY=http://user:hush@127.0.0.1:1\n" in (folder / "env").read_text()
     assert "hush" not in (folder / "logs" / "cell.log").read_text()
 
