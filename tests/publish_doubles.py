@@ -26,9 +26,8 @@ from builder.oci.staging import Staged, read_image, staged_tag
 from builder.recipe import render
 from builder.recipe.bundle import bundle
 from builder.verify.document import parse
-from builder.verify.entry import SealedReport, key_of, read_entry, seal
+from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
 from builder.verify.expectation import Expectation
-from builder.verify.store import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,7 @@ from builder.lock.file import LockEntry, lock_path, read_lock
 from builder.model import Cell, Matrix
 from builder.oci.spec import is_digest, parse_reference
 from builder.verify.document import parse
-from builder.verify.entry import Damaged, SealedReport
-from builder.verify.store import ReportStore
+from builder.verify.entry import Damaged, ReportStore, SealedReport
 
 _CAUSES = (
     "import json, sys\n"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from builder.pipeline.settings import Settings
     from builder.pipeline.sharing import SharedLayers
     from builder.sdist.workshop import Workshop
-    from builder.verify.store import ReportStore
+    from builder.verify.entry import ReportStore
 
 T = TypeVar("T")
 _GUARD = threading.RLock()
@@ -120,7 +120,7 @@ class Site:
 
     @_Door
     def reports(self) -> ReportStore:
-        from builder.verify.store import ReportStore
+        from builder.verify.entry import ReportStore
 
         folder, own = self.settings.results / "reports", self.own
         if own is None:

@@ -54,10 +54,8 @@ def compare(asked: Expectation, found: ProbeDocument) -> tuple[Difference, ...]:
         Difference(what=row.what, asked=str(row.asked), found=str(row.found)) for row in found.differences
     ]
     rows += _differences(asked, found)
-    unique: dict[str, Difference] = {}
-    for row in rows:
-        unique.setdefault(row.what.casefold(), row)
-    return tuple(unique.values())
+    first = {row.what.casefold(): row for row in reversed(rows)}
+    return tuple(row for row in rows if first[row.what.casefold()] is row)
 
 
 def _differences(asked: Expectation, found: ProbeDocument) -> Iterator[Difference]:
@@ -96,9 +94,7 @@ def same_version(asked: str, found: str) -> bool:
 def _loaded(
     what: str, asked: str | None, found: Iterable[str], parts: int, *, demanded: bool
 ) -> Iterator[Difference]:
-    if asked is None:
-        return
     versions = sorted({first_parts(version, parts) or version for version in found})
     wrong = [version for version in versions if version != asked]
-    if wrong or (demanded and not versions):
+    if asked is not None and (wrong or (demanded and not versions)):
         yield Difference(what=what, asked=asked, found=", ".join(wrong) or "nothing")

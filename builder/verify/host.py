@@ -104,10 +104,8 @@ def no_way_in(traces: tuple[str, ...]) -> HostFault:
     )
 
 
-def lost_on_the_way() -> HostFault:
-    """The engine accepted the request for a GPU, and the container found none."""
-    return HostFault(
-        cause="container-no-gpu",
-        summary="the engine accepted the request for a GPU, and the container saw no trace of one",
-        remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + _CONFIGURE,
-    )
+LOST_ON_THE_WAY = HostFault(
+    cause="container-no-gpu",
+    summary="the engine accepted the request for a GPU, and the container saw no trace of one",
+    remedy="look for NVIDIA_VISIBLE_DEVICES=void in the image's environment, then: " + _CONFIGURE,
+)

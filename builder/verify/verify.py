@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from builder.documents import parse_object
@@ -15,19 +16,17 @@ from builder.model import Image, Report, Verdict
 from builder.verify.document import EXIT_CODES, ProbeDocument, parse, printed_report
 from builder.verify.entry import ReportKey, key_of
 from builder.verify.expectation import Expectation, compare
-from builder.verify.host import HostFault, host_fault, lost_on_the_way, no_way_in
+from builder.verify.host import LOST_ON_THE_WAY, HostFault, host_fault, no_way_in
 
 if TYPE_CHECKING:
     from builder.engine.container import ProbeRun
     from builder.engine.engine import Engine
     from builder.engine.facts import GpuFacts
-    from builder.verify.store import ReportStore
+    from builder.verify.entry import ReportStore
 
 PROBE_PATH = "/usr/local/bin/cudnn-verify"
 PROBE_FAILED = 30
 """The probe's exit status for a fault of its own."""
-
-_TAIL_LINES = 40
 
 
 def verify(
@@ -55,31 +54,24 @@ def verify(
     probe = _probe_digest(engine, image)
     key = _expected_key(image, probe, gpu, ask=ask)
     blind = no_way_in(gpu.traces) if gpus == "auto" and gpu.traces and not ask else None
-    if store is not None and key is not None and blind is None:
-        kept = store.load(key)
-        if kept is not None:
-            return _report(image, kept, expect, fault=None, asked=ask, reused=True)
+    if store is not None and key is not None and blind is None and (kept := store.load(key)) is not None:
+        return _report(image, kept, expect, fault=None, asked=ask, reused=True)
 
     # By digest, because the name may move meanwhile.
-    run = engine.run_probe(
-        image.digest, [PROBE_PATH, "--json"], gpus=ask, timeout=timeout, cancel=cancel, waits=waits
-    )
-    fault = blind
+    probing = partial(engine.run_probe, image.digest, [PROBE_PATH, "--json"], timeout=timeout, cancel=cancel)
+    run, fault = probing(gpus=ask, waits=waits), blind
     if not run.started and ask:
         fault = host_fault(run.daemon_error or "")
-        run = engine.run_probe(
-            image.digest, [PROBE_PATH, "--json"], gpus=False, timeout=timeout, cancel=cancel
-        )
+        run = probing(gpus=False)
     if not run.started:
         raise CellError(
             f"{image.reference} does not start: {run.daemon_error}", hint="docker logs says no more than this"
         )
-    document = _document(run, image, probe, timeout)
-    report = _report(
-        image, parse_object(printed_report(run.stdout)), expect, fault=fault, asked=ask, reused=False
-    )
-    about = key_of(image.content, document, image.manifest)
-    whole = report.verdict.value == document.verdict and not fault and not report.test_double
+    found = _found(run, image, probe, timeout)
+    document = parse_object(printed_report(run.stdout))
+    report = _report(image, document, expect, fault=fault, asked=ask, reused=False)
+    about = key_of(image.content, found, image.manifest)
+    whole = report.verdict.value == found.verdict and not fault and not report.test_double
     if store is not None and about is not None and whole:
         store.save(about, report.document, cell=image.cell.id, matrix=image.cell.matrix)
     return report
@@ -96,12 +88,11 @@ def _probe_digest(engine: Engine, image: Image) -> str:
 
 def _expected_key(image: Image, probe: str, gpu: GpuFacts, *, ask: bool) -> ReportKey | None:
     """The key of a new report; None if this machine does not know its GPUs well enough."""
-    if not ask:
-        return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=(), driver=None)
-    known = tuple(sorted((card.name, card.compute_capability or "") for card in gpu.gpus))
-    if not known or not gpu.driver or not all(capability for _, capability in known):
+    known = tuple(sorted((card.name, card.compute_capability or "") for card in gpu.gpus)) if ask else ()
+    driver = gpu.driver if ask else None
+    if ask and not (known and driver and all(capability for _, capability in known)):
         return None
-    return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=known, driver=gpu.driver)
+    return ReportKey(digest=image.manifest, content=image.content, probe=probe, gpus=known, driver=driver)
 
 
 def _report(
@@ -118,7 +109,7 @@ def _report(
     verdict, cause, summary = Verdict(found.verdict), found.cause, found.summary
     remedy = str(found.remedy) if found.remedy else None
     if verdict is Verdict.UNVERIFIED and asked and not found.gpus and fault is None:
-        fault = lost_on_the_way()
+        fault = LOST_ON_THE_WAY
     if fault is not None and verdict in {Verdict.UNVERIFIED, Verdict.HOST}:
         verdict, cause, summary, remedy = Verdict.HOST, fault.cause, fault.summary, fault.remedy
     differences = compare(expect, found)
@@ -140,7 +131,7 @@ def _report(
     )
 
 
-def _document(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
+def _found(run: ProbeRun, image: Image, probe: str, timeout: float) -> ProbeDocument:
     """The probe's report. Raises CommandError if its exit status contradicts it."""
     if run.timed_out:
         raise _probe_error(run, image, f"did not end within {timeout:g} s")
@@ -167,15 +158,12 @@ def _probe_error(run: ProbeRun, image: Image, what: str) -> CommandError:
         f"{image.reference}: cudnn-verify {what}, which says nothing about the image",
         command=["docker", "run", "--rm", image.digest, PROBE_PATH, "--json"],
         returncode=run.returncode,
-        tail=tail[-_TAIL_LINES:],
+        tail=tail[-40:],
         hint="run the command to see it happen",
     )
 
 
 def _status(returncode: int) -> str:
-    """``exit status 1``, or the signal behind a status above 128."""
-    try:
-        name = signal.Signals(returncode - 128).name if returncode > 128 else None
-    except ValueError:
-        name = None
-    return f"exit status {returncode}" + (f" ({name})" if name else "")
+    """``exit status 1``, with the signal behind a status above 128."""
+    name = {128 + number: f" ({number.name})" for number in signal.Signals}.get(returncode, "")
+    return f"exit status {returncode}{name}"

@@ -24,8 +24,7 @@ from builder.evidence.travel import shared
 from builder.oci.registry import Registry
 from builder.oci.staging import read_image
 from builder.sandbox import require
-from builder.verify.entry import SealedReport
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

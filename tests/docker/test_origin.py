@@ -18,8 +18,7 @@ from builder.evidence.origin import sign_built
 from builder.net.http import Client
 from builder.oci.registry import Registry
 from builder.verify.document import parse
-from builder.verify.entry import key_of
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -33,8 +33,7 @@ from builder.oci.staging import read_image, staged_reference
 from builder.publish.publication import Order
 from builder.publish.run import publish
 from builder.verify.document import parse
-from builder.verify.entry import key_of
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore, key_of
 
 if TYPE_CHECKING:
     from builder.oci.staging import Staged

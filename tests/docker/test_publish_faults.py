@@ -18,7 +18,7 @@ from registry import serve
 from unreliable import Proxy, before
 
 from builder.oci.registry import Registry
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore
 
 if TYPE_CHECKING:
     from pathlib import Path

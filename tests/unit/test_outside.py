@@ -34,8 +34,7 @@ from builder.matrix.values import APT, BadValue
 from builder.model import RegistryBase
 from builder.oci.auth import Challenge, Login, answer
 from builder.resolve import conda, requirements
-from builder.verify.entry import Damaged
-from builder.verify.store import ReportStore
+from builder.verify.entry import Damaged, ReportStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

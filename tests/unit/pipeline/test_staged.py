@@ -26,8 +26,7 @@ from builder.pipeline.events import CellOutcome, Note
 from builder.pipeline.schedule import Walk
 from builder.pipeline.settings import Settings
 from builder.recipe import render
-from builder.verify.entry import SealedReport
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore, SealedReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

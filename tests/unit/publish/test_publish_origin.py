@@ -26,8 +26,7 @@ from builder.pipeline.events import Note
 from builder.publish.publication import Order
 from builder.publish.run import publish
 from builder.verify.document import parse
-from builder.verify.entry import SealedReport, key_of, read_entry, seal
-from builder.verify.store import ReportStore
+from builder.verify.entry import ReportStore, SealedReport, key_of, read_entry, seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

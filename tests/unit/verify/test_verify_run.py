@@ -9,8 +9,8 @@ from verify_doubles import T4_HOST, WITH_GPU, EngineDouble, GpuFacts, Run, says
 
 from builder.errors import CellError, CommandError
 from builder.model import Image, Verdict
+from builder.verify.entry import ReportStore
 from builder.verify.expectation import Expectation
-from builder.verify.store import ReportStore
 from builder.verify.verify import verify
 
 if TYPE_CHECKING:
@@ -222,10 +222,10 @@ def test_a_test_double_is_marked_and_not_kept(image: Image, document, tmp_path: 
 
 def test_the_causes_given_here_are_in_the_probe_s_closed_list() -> None:
     from builder.probe.causes import CAUSES
-    from builder.verify.host import _FAULTS, host_fault, lost_on_the_way, no_way_in
+    from builder.verify.host import _FAULTS, LOST_ON_THE_WAY, host_fault, no_way_in
 
     given = {fault.cause for fault in _FAULTS} | {"expect-mismatch", host_fault("?").cause}
-    given |= {no_way_in(("/dev/nvidia0",)).cause, lost_on_the_way().cause}
+    given |= {no_way_in(("/dev/nvidia0",)).cause, LOST_ON_THE_WAY.cause}
     assert given <= set(CAUSES)
 
 

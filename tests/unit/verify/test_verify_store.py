@@ -10,8 +10,7 @@ from verify_doubles import WITH_GPU
 
 from builder.digests import digest_of
 from builder.verify.document import parse
-from builder.verify.entry import Damaged, ReportKey, SealedReport, key_of
-from builder.verify.store import ReportStore
+from builder.verify.entry import Damaged, ReportKey, ReportStore, SealedReport, key_of
 
 if TYPE_CHECKING:
     from pathlib import Path
