@@ -281,7 +281,7 @@ def stack(
     """Make what is missing of a lock's layers, as a build does it."""
     lease = store.lease()
     try:
-        begun = plan(lock, store=store, lease=lease)
+        begun = plan(lock, lease)
         made, base = make_missing(begun, wheel_paths=wheel_paths, rootfs_tar=rootfs_tar, **options)
         check_collisions(made)
     except BaseException:

@@ -11,7 +11,7 @@ from builder.errors import CellError, RegistryError
 from builder.image.rootfs import content_key
 from builder.layers.blob import CHUNK, BlobWriter
 from builder.layers.codec import codec
-from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.store import Lease, Record
 from builder.layers.types import MEDIA_TYPES, BaseLayers, Compression, Layer
 from builder.layers.untar import open_layer
 from builder.model import Cell, RegistryBase, RootfsBase
@@ -81,8 +81,8 @@ def tar_layer(
     return Record(layer=Layer(title=title, media_type=MEDIA_TYPES[compression], **vars(written)))
 
 
-def registry_layers(base: RegistryBase, *, registry: Registry, store: LayerStore, lease: Lease) -> BaseLayers:
-    """A registry image's layers, fetched if the store lacks them.
+def registry_layers(base: RegistryBase, registry: Registry, lease: Lease) -> BaseLayers:
+    """A registry image's layers, fetched if the lease's store lacks them.
 
     Raises :class:`~builder.errors.RegistryError` if what came is not what the digests say.
     """
@@ -92,14 +92,14 @@ def registry_layers(base: RegistryBase, *, registry: Registry, store: LayerStore
             registry.fetch_blob(base.reference, layer.digest, target)
             return Record(layer=layer)
 
-        return store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch)[0].layer
+        return lease.store.obtain(f"blob-{layer.digest.removeprefix('sha256:')}", lease, fetch)[0].layer
 
     manifest = registry.manifest(f"{base.reference.partition('@')[0]}@{base.digest}").document
     try:
         (digest, size), *_ = blobs_of(manifest)
         title = "image config"
         obtain(Layer(title=title, digest=digest, diff_id=digest, size=size, unpacked=0, media_type=""))
-        config = parse_config(read_file(store.blob(digest)))
+        config = parse_config(read_file(lease.store.blob(digest)))
         pairs = zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True)
         layers = [_described(base, described, diff_id) for described, diff_id in pairs]
     except (LookupError, TypeError, ValueError) as problem:

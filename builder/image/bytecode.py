@@ -6,7 +6,9 @@ script and the interpreter, which is what they are looked up by here. What sever
 none, is compiled together, and looked up in the same way.
 """
 
+import functools
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +18,7 @@ from pathlib import Path
 from builder.digests import digest_of
 from builder.image.scratch import Scratch
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
-from builder.layers.store import LayerStore, Lease
+from builder.layers.store import Lease
 from builder.layers.tar import MTIME
 from builder.recipe.values import RecipeStep
 from builder.wheels.excerpt import is_source
@@ -62,17 +64,14 @@ def parts_of(packs: Sequence[Pack], *, made_by: str) -> list[BytecodePart]:
         for file in pack.files:
             if file.path.endswith(".py") and file.path.startswith(f"{SITE}/"):
                 groups.setdefault(owners.get(file.path, ""), {})[file.path] = file
-    return [_part(info, groups[info], made_by) for info in sorted(groups)]
-
-
-def _part(info: str, files: Mapping[str, Packed], made_by: str) -> BytecodePart:
-    ordered = tuple(files[path] for path in sorted(files))
-    document = {"files": [[file.path, file.mode, file.sha256] for file in ordered], "by": made_by}
-    return BytecodePart(
-        title=f"bytecode of {info.removesuffix('.dist-info') or 'what is shared'}",
-        files=ordered,
-        key=f"bytecode{FORMAT}-{digest_of(document).removeprefix('sha256:')}",
-    )
+    parts = []
+    for info, found in sorted(groups.items()):
+        files = tuple(found[path] for path in sorted(found))
+        document = {"files": [[file.path, file.mode, file.sha256] for file in files], "by": made_by}
+        title = f"bytecode of {info.removesuffix('.dist-info') or 'what is shared'}"
+        key = f"bytecode{FORMAT}-{digest_of(document).removeprefix('sha256:')}"
+        parts.append(BytecodePart(title=title, files=files, key=key))
+    return parts
 
 
 def compiler(step: RecipeStep, root: Path, env: Mapping[str, str]) -> str:
@@ -96,31 +95,27 @@ def _interpreter(root: Path) -> str:
 def _python_files(root: Path) -> list[Path]:
     tops: list[Path] = []
     for folder in (*_SYSTEM, "etc", "bin", "usr/bin", "usr/local/bin", "opt"):
-        if (root / folder).is_dir() and not (root / folder).is_symlink():
-            tops += [
-                path
-                for path in (root / folder).iterdir()
-                if _PYTHON.fullmatch(f"{folder}/{path.name}") or _LIBRARIES.fullmatch(path.name)
-            ]
-            tops += [
-                path for path in (root / folder).glob("*-linux-gnu*/lib*") if _LIBRARIES.fullmatch(path.name)
-            ]
-    found = [path for path in tops if path.is_symlink() or path.is_file()]
+        place = root / folder
+        if place.is_dir() and not place.is_symlink():
+            tops += [path for path in place.iterdir() if _PYTHON.fullmatch(f"{folder}/{path.name}")]
+            libraries = (*place.iterdir(), *place.glob("*-linux-gnu*/lib*"))
+            tops += [path for path in libraries if _LIBRARIES.fullmatch(path.name)]
+    found = set[Path]()
     for top in tops:
+        inside = [top]
         if top.is_dir() and not top.is_symlink():
-            for folder_, folders, files in os.walk(top):
-                found += [Path(folder_, name) for name in files]
-                found += [path for name in folders if (path := Path(folder_, name)).is_symlink()]
+            inside = [
+                Path(folder, name) for folder, *names in os.walk(top) for name in itertools.chain(*names)
+            ]
+        found.update(path for path in inside if path.is_symlink() or path.is_file())
     return sorted(found)
 
 
-def lay_known(
-    parts: Sequence[BytecodePart], scratch: Scratch, *, store: LayerStore, lease: Lease
-) -> list[BytecodePart]:
+def lay_known(parts: Sequence[BytecodePart], scratch: Scratch, lease: Lease) -> list[BytecodePart]:
     """Lay out the bytecode that is in the store, and return the parts that have to be compiled."""
     missing = []
     for part in parts:
-        pack = find_pack(part.key, store=store, lease=lease)
+        pack = find_pack(part.key, lease)
         if pack is None:
             missing.append(part)
             continue
@@ -136,31 +131,29 @@ def lay_sources(wanted: Callable[[Packed], bool], packs: Sequence[Pack], scratch
             scratch.lay(content, mtime=MTIME)
 
 
-def keep_compiled(parts: Sequence[BytecodePart], root: Path, *, store: LayerStore, lease: Lease) -> None:
+def keep_compiled(parts: Sequence[BytecodePart], root: Path, lease: Lease) -> None:
     """Keep what the step made of each part."""
-    made: dict[str, dict[str, str]] = {}
+
+    @functools.cache
+    def made(folder: str) -> dict[str, Path]:
+        """The files of a cache by the names of their modules: ``module.cpython-39.pyc``."""
+        files = (root / folder).iterdir() if (root / folder).is_dir() else ()
+        return {file.name.rsplit(".", 2)[0]: file for file in files}
+
+    def compiled(path: str) -> Content | None:
+        """The bytecode of a source; None if it is for another Python, and did not compile."""
+        folder, _, name = path.rpartition("/")
+        cache = f"{folder}/__pycache__"
+        file = made(_OUT + cache).get(name.removesuffix(".py"))
+        if file is None:
+            return None
+        data, mode = file.read_bytes(), file.stat().st_mode & 0o777
+        digest = hashlib.sha256(data).hexdigest()
+        return Content(Packed(f"{cache}/{file.name}", mode, len(data), digest, ((0, len(data)),)), [data])
+
     for part in parts:
 
         def make(part: BytecodePart = part) -> tuple[list[Content], dict[str, str]]:
-            found = (_compiled(file.path, root / _OUT, made) for file in part.files)
-            return [content for content in found if content is not None], {}
+            return list(filter(None, (compiled(file.path) for file in part.files))), {}
 
-        keep_pack(part.key, part.title, make, store=store, lease=lease)
-
-
-def _compiled(path: str, root: Path, made: dict[str, dict[str, str]]) -> Content | None:
-    """The bytecode of a source; None if it is for another Python, and did not compile."""
-    folder, _, name = path.rpartition("/")
-    cache = f"{folder}/__pycache__"
-    if cache not in made:
-        # module.cpython-39.pyc
-        found = [one.name for one in (root / cache).iterdir()] if (root / cache).is_dir() else []
-        made[cache] = {file.rsplit(".", 2)[0]: file for file in found}
-    file = made[cache].get(name.removesuffix(".py"))
-    if file is None:
-        return None
-    target = root / cache / file
-    data = target.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    packed = Packed(f"{cache}/{file}", target.stat().st_mode & 0o777, len(data), digest, ((0, len(data)),))
-    return Content(packed, [data])
+        keep_pack(part.key, part.title, make, lease)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,7 +39,6 @@ _EXPANSION = 4
 """Bytes unpacked for each byte of a layer of which only the compressed size is known."""
 _LOOKED_AT = 512 << 20
 """Bytes of sources, bytecode and skeletons: TensorFlow with all of CUDA takes 0.2 GB."""
-_NO_SYSTEM = SystemLayers()
 
 
 class Runner:
@@ -68,7 +67,7 @@ class Assembly:
     plan: Plan
     """With every layer of the wheels known."""
     base: BaseLayers
-    system: SystemLayers = _NO_SYSTEM
+    system: SystemLayers = field(default_factory=SystemLayers)
     """The layers that an engine made of the base's packages."""
     cancel: threading.Event
     bench: Workbench
@@ -88,12 +87,12 @@ class Assembly:
         return tuple(self.plan.known[group].record.layer for group in self.plan.groups)
 
     @property
-    def store(self) -> LayerStore:
-        return self.plan.store
-
-    @property
     def lease(self) -> Lease:
         return self.plan.lease
+
+    @property
+    def store(self) -> LayerStore:
+        return self.lease.store
 
 
 def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
@@ -119,17 +118,16 @@ def added_layers(work: Assembly) -> tuple[dict[str, Layer], int]:
 
 def _made(work: Assembly, keys: Mapping[str, str], *, memory: bool) -> dict[str, Record]:
     """The folders with these keys, each as a layer in the store."""
-    with_wheels = any(_sees_wheels(step) for name in keys for step in work.recipe.steps_of(name))
-    with work.bench.system(work, alone=with_wheels, memory=memory) as scratch:
-        _run(work, list(keys), scratch)
+    needed = {step for name in keys for step in work.recipe.steps_of(name)}
+    with work.bench.system(work, alone=_see_wheels(needed), memory=memory) as scratch:
+        _run(work, needed, scratch)
         return {name: _keep(work, key, name, scratch.root / "out" / name) for name, key in keys.items()}
 
 
 class Workbench:
     """Bases that were laid out in a run, for steps that see no wheels: of any cell, one after another."""
 
-    def __init__(self, store: LayerStore) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._open = ExitStack()
         self._bases: dict[str, Scratch] = {}
         self._guard = threading.Lock()
@@ -147,60 +145,48 @@ class Workbench:
         ``alone`` where it will be changed: then it is of no use to anybody later.
         """
         if alone:
-            with workplace(self._store.folder("tmp"), _need(work), memory=memory) as folder:
-                yield _lay_base(work, folder)
+            with _laid_base(work, memory=memory) as scratch:
+                yield scratch
             return
         name = digest_of([layer.diff_id for layer in work.below])
         with self._guard:
             if name not in self._bases:
-                with ExitStack() as undo:
-                    folder = undo.enter_context(
-                        workplace(self._store.folder("tmp"), _need(work), memory=memory)
-                    )
-                    scratch = _lay_base(work, folder)
-                    self._open.push(undo.pop_all())
-                self._bases[name] = scratch
-            scratch = self._bases[name]
+                self._bases[name] = self._open.enter_context(_laid_base(work, memory=memory))
             try:
-                yield scratch
+                yield self._bases[name]
             finally:
-                shutil.rmtree(scratch.root / "out", ignore_errors=True)
+                shutil.rmtree(self._bases[name].root / "out", ignore_errors=True)
 
 
-def _need(work: Assembly) -> int:
-    """Bytes that the systems of these steps take: the base, and the files that steps read and make."""
-    base = sum(layer.unpacked or _EXPANSION * layer.size for layer in work.below)
-    return base + _LOOKED_AT
-
-
-def _lay_base(work: Assembly, folder: Path) -> Scratch:
-    scratch = Scratch(folder / "root", work.cancel)
-    for layer in work.below:
-        work.progress(f"looking into {layer.title}")
-        scratch.unpack(work.blob(layer), layer.media_type)
-    return scratch
+@contextmanager
+def _laid_base(work: Assembly, *, memory: bool) -> Iterator[Scratch]:
+    need = _LOOKED_AT + sum(layer.unpacked or _EXPANSION * layer.size for layer in work.below)
+    with workplace(work.store.folder("tmp"), need, memory=memory) as folder:
+        scratch = Scratch(folder / "root", work.cancel)
+        for layer in work.below:
+            work.progress(f"looking into {layer.title}")
+            scratch.unpack(work.blob(layer), layer.media_type)
+        yield scratch
 
 
 def layer_keys(recipe: Recipe, base: Sequence[Layer], wheels: Sequence[Layer]) -> dict[str, str]:
     """The key of each folder below ``/out``: its steps, the files that they see, the layers below."""
-    return {name: _key(recipe, name, base, wheels) for name in recipe.added}
-
-
-def _key(recipe: Recipe, name: str, base: Sequence[Layer], wheels: Sequence[Layer]) -> str:
-    steps = recipe.steps_of(name)
-    document = {
-        "format": _FORMAT,
-        "folder": name,  # steps that look at one another make several
-        "scripts": [step.script for step in steps],
-        "files": {
-            path: [hashlib.sha256(file.content).hexdigest(), file.mode]
-            for step in steps
-            for path, file in _seen(recipe, step).items()
-        },
-        "layers": [layer.diff_id for layer in (*base, *(wheels if any(map(_sees_wheels, steps)) else ()))],
-    }
-    made_of = digest_of(document).removeprefix("sha256:")
-    return f"step-{made_of}-{codec(recipe.cell.options.compression)}"
+    keys = {}
+    for name in recipe.added:
+        steps = recipe.steps_of(name)
+        seen = {path: file for step in steps for path, file in _seen(recipe, step).items()}
+        document = {
+            "format": _FORMAT,
+            "folder": name,  # steps that look at one another make several
+            "scripts": [step.script for step in steps],
+            "files": {
+                path: [hashlib.sha256(file.content).hexdigest(), file.mode] for path, file in seen.items()
+            },
+            "layers": [layer.diff_id for layer in (*base, *(wheels if _see_wheels(steps) else ()))],
+        }
+        made_of = digest_of(document).removeprefix("sha256:")
+        keys[name] = f"step-{made_of}-{codec(recipe.cell.options.compression)}"
+    return keys
 
 
 def _seen(recipe: Recipe, step: RecipeStep) -> dict[str, RecipeFile]:
@@ -214,17 +200,14 @@ def _seen(recipe: Recipe, step: RecipeStep) -> dict[str, RecipeFile]:
     return seen
 
 
-def _sees_wheels(step: RecipeStep) -> bool:
-    return step.reads != "nothing"
+def _see_wheels(steps: Iterable[RecipeStep]) -> bool:
+    return any(step.reads != "nothing" for step in steps)
 
 
-def _run(work: Assembly, names: Sequence[str], scratch: Scratch) -> None:
-    """Run the steps that make these folders, in the recipe's order."""
-    needed = {step for name in names for step in work.recipe.steps_of(name)}
-    packs = _lay_wheels(work, scratch) if any(map(_sees_wheels, needed)) else []
-    for step in work.recipe.steps:
-        if step not in needed:
-            continue
+def _run(work: Assembly, needed: set[RecipeStep], scratch: Scratch) -> None:
+    """Run these steps, in the recipe's order."""
+    packs = _lay_wheels(work, scratch) if _see_wheels(needed) else []
+    for step in (one for one in work.recipe.steps if one in needed):
         work.progress(f"making {', '.join(step.makes)}")
         for path, file in _seen(work.recipe, step).items():
             scratch.put(path, file.content, file.mode)
@@ -251,7 +234,7 @@ def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
     packs = []
     for layer in work.wheels:
         work.progress(f"looking at {layer.title}")
-        pack = excerpt_of(layer, work.blob, store=work.store, lease=work.lease, cancel=work.cancel)
+        pack = excerpt_of(layer, work.blob, work.lease, work.cancel)
         for folder in pack.notes["folders"]:
             scratch.folder(folder)
         for content in pack.contents(lambda file: is_library(file.path)):
@@ -263,13 +246,13 @@ def _lay_wheels(work: Assembly, scratch: Scratch) -> list[Pack]:
 def _compile(work: Assembly, step: RecipeStep, scratch: Scratch, packs: Sequence[Pack]) -> None:
     """Run the bytecode step over what was not compiled before."""
     parts = parts_of(packs, made_by=compiler(step, scratch.root, work.base.environment))
-    missing = lay_known(parts, scratch, store=work.store, lease=work.lease)
+    missing = lay_known(parts, scratch, work.lease)
     wanted = {file.path for part in missing for file in part.files}
     if wanted:
         lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
         work.progress(f"compiling {len(wanted)} files")
     _run_step(work, step, scratch)
-    keep_compiled(missing, scratch.root, store=work.store, lease=work.lease)
+    keep_compiled(missing, scratch.root, work.lease)
 
 
 def _keep(work: Assembly, key: str, name: str, folder: Path) -> Record:

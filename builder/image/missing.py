@@ -152,7 +152,7 @@ class MissingLayers:
     def _of_tar(self, key: str, title: str, tar: Path) -> Known:
         given, compression = self.given, self.given.pinned.cell.options.compression
         advance = self._meter(title, tar.stat().st_size)
-        record, new = given.store.obtain(
+        record, new = given.lease.store.obtain(
             key, given.lease, lambda target: tar_layer(tar, target, title, compression, advance)
         )
         self.ready(record.layer)
@@ -165,7 +165,7 @@ class MissingLayers:
         if not isinstance(pinned.base, RootfsBase):
             if self.registry is None:
                 raise TypeError("a registry's base comes from somewhere")
-            return registry_layers(pinned.base, registry=self.registry, store=given.store, lease=given.lease)
+            return registry_layers(pinned.base, self.registry, given.lease)
         if self._base_known is None:
             tar = self.rootfs()
             refuse_hidden(tar, pinned.base)
@@ -184,11 +184,11 @@ class MissingLayers:
             # Without scripts the layer is the same for every Python and pip.
             key = keys[-1] if any(tree.scripts for tree in trees) else keys[0]
             excerpt = Excerpt()
-            record, new = given.store.obtain(
+            record, new = given.lease.store.obtain(
                 key, given.lease, lambda target: self._make(trees, target, excerpt)
             )
         if new:
-            keep_excerpt(record.layer, excerpt, store=given.store, lease=given.lease)
+            keep_excerpt(record.layer, excerpt, given.lease)
         self._known[wheels] = Known(key=key, record=record, new=new)
         self.ready(record.layer)
         self._tell_lowest()

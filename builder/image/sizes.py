@@ -85,7 +85,7 @@ def measure(pinned: Pinned, *, store: LayerStore, place: Callable[[Wheel], Path]
     """
     lease = store.lease()
     try:
-        planned = plan(pinned, store=store, lease=lease)
+        planned = plan(pinned, lease)
     finally:
         lease.release()
     layers = [_base(pinned, planned.rootfs)]

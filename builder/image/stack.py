@@ -56,7 +56,6 @@ class Plan:
     """The layers of a lock: those that are there, and those to be made of which wheels."""
 
     pinned: Pinned
-    store: LayerStore
     lease: Lease
     groups: tuple[Group, ...]
     """Lowest layer first: each large wheel alone, in the order of :func:`_shared_first`, then all small ones
@@ -102,12 +101,12 @@ class Plan:
         return sum(len(group) == 1 and group[0].size >= LARGE for group in self.groups)
 
 
-def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
-    """Look for every layer of ``pinned``, first in the store; nothing is made."""
+def plan(pinned: Pinned, lease: Lease, elsewhere: Elsewhere | None = None) -> Plan:
+    """Look for every layer of ``pinned``, first in the lease's store; nothing is made."""
     for wheel in pinned.wheels:
         check_tags(wheel, pinned.cell)
 
-    places: list[Elsewhere] = [partial(store.find, lease=lease)]
+    places: list[Elsewhere] = [partial(lease.store.find, lease=lease)]
     places += [elsewhere] if elsewhere is not None else []
 
     def look(keys: Sequence[str]) -> Known | None:
@@ -126,7 +125,6 @@ def plan(pinned: Pinned, *, store: LayerStore, lease: Lease, elsewhere: Elsewher
         found = {group: future.result() for group, future in wanted.items()}
     return Plan(
         pinned=pinned,
-        store=store,
         lease=lease,
         groups=groups,
         known={group: one for group, one in found.items() if one is not None},
@@ -144,7 +142,7 @@ def ready_wheels(pinned: Pinned, store: LayerStore) -> frozenset[str]:
 def check_collisions(given: Plan) -> None:
     """Raise CellError if two wheels of a plan whose layers are all known fight over a path."""
     found = (given.known[group] for group in given.groups)
-    listings = [json.loads(one.record.files or given.store.files(one.key)) for one in found]
+    listings = [json.loads(one.record.files or given.lease.store.files(one.key)) for one in found]
     refuse_collisions(listings, as_listed=as_listed(given.pinned))
 
 

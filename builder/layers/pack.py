@@ -20,7 +20,7 @@ import zstandard
 from builder.digests import canonical_json, sha256_of
 from builder.errors import CellError
 from builder.layers.codec import ZSTD_LEVEL
-from builder.layers.store import LayerStore, Lease, Record
+from builder.layers.store import Lease, Record
 from builder.layers.types import Layer
 
 FORMAT = 1
@@ -79,7 +79,7 @@ class Pack:
                         yield Content(file, pieces)
 
 
-def open_pack(path: Path) -> Pack:
+def _open_pack(path: Path) -> Pack:
     """Read the index of a pack that the store found sound."""
     with path.open("rb") as blob:
         length = int.from_bytes(blob.read(_LENGTH), "big")
@@ -92,12 +92,7 @@ def open_pack(path: Path) -> Pack:
 
 
 def keep_pack(
-    key: str,
-    title: str,
-    make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]],
-    *,
-    store: LayerStore,
-    lease: Lease,
+    key: str, title: str, make: Callable[[], tuple[Sequence[Content], Mapping[str, Any]]], lease: Lease
 ) -> Pack:
     """The pack of ``key``, made of the contents and notes that ``make`` gives, if nobody has made it yet."""
 
@@ -118,14 +113,14 @@ def keep_pack(
             )
         )
 
-    record, _ = store.obtain(key, lease, write)
-    return open_pack(store.blob(record.layer.digest))
+    record, _ = lease.store.obtain(key, lease, write)
+    return _open_pack(lease.store.blob(record.layer.digest))
 
 
-def find_pack(key: str, *, store: LayerStore, lease: Lease) -> Pack | None:
+def find_pack(key: str, lease: Lease) -> Pack | None:
     """The pack of ``key``, kept by ``lease``; None if it must be made."""
-    record = store.find(key, lease)
-    return None if record is None else open_pack(store.blob(record.layer.digest))
+    record = lease.store.find(key, lease)
+    return None if record is None else _open_pack(lease.store.blob(record.layer.digest))
 
 
 def _compressed(pieces: Sequence[bytes]) -> bytes:

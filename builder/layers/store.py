@@ -44,7 +44,7 @@ class Lease:
     """Keeps blobs from being pruned until it is released or its process ends."""
 
     def __init__(self, store: LayerStore) -> None:
-        self._store = store
+        self.store = store
         self._path = store.folder("leases") / f"{os.getpid()}-{uuid.uuid4().hex}"
         self._held = contextlib.ExitStack()
         self._file = self._held.enter_context(locked(self._path))
@@ -55,7 +55,7 @@ class Lease:
 
     def beside(self) -> Path:
         """A path for what is not finished: gone with this lease, or swept when its process has died."""
-        path = self._store.folder("tmp") / uuid.uuid4().hex
+        path = self.store.folder("tmp") / uuid.uuid4().hex
         self.add(path.name)
         return path
 

@@ -144,7 +144,7 @@ def _maker(site: Site, stack: ExitStack, missing: Sequence[Pinned]) -> Maker:
         if any(one.installs for one in missing):
             _ = site.engine.buildx  # a lack of it is said before gigabytes are fetched
     check_room(site, missing)
-    bench = stack.enter_context(Workbench(site.layers))
+    bench = stack.enter_context(Workbench())
     return Maker(site=site, bench=bench, runner=runner_for(site.engine))
 
 

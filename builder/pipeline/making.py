@@ -115,7 +115,7 @@ class _Making(Maker):
 
         with ExitStack() as stack:
             with walk.stage(Stage.FETCH):
-                planned = plan(pinned, store=site.layers, lease=self.lease, elsewhere=self._elsewhere)
+                planned = plan(pinned, self.lease, self._elsewhere)
                 if planned.missing:
                     self.runner.check()  # bytecode will have to be made: a refusal comes before gigabytes do
                 # First: a Python that does not fit is refused before gigabytes of wheels come.

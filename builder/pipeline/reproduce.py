@@ -148,7 +148,7 @@ def compare_builds(walk: Walk, site: Site, recipe: Recipe) -> Comparison:
 
 
 def _make(walk: Walk, site: Site, recipe: Recipe, log: Path) -> Image:
-    with Workbench(site.layers) as bench:
+    with Workbench() as bench:
         return Maker(site=site, bench=bench, runner=runner_for(site.engine)).make(walk, recipe, log)
 
 

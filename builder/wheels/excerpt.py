@@ -23,7 +23,7 @@ from builder import elf
 from builder.documents import shown
 from builder.errors import CancelledError, CellError
 from builder.layers.pack import FORMAT, Content, Pack, Packed, find_pack, keep_pack
-from builder.layers.store import LayerStore, Lease
+from builder.layers.store import Lease
 from builder.layers.types import Layer
 from builder.layers.untar import open_layer
 from builder.wheels.wheel import SITE, parents
@@ -225,15 +225,13 @@ def _sources(record: bytes) -> list[str]:
         raise CellError(f"a RECORD of an installed package cannot be read: {problem}") from problem
 
 
-def keep_excerpt(layer: Layer, excerpt: Excerpt, *, store: LayerStore, lease: Lease) -> None:
+def keep_excerpt(layer: Layer, excerpt: Excerpt, lease: Lease) -> None:
     """Keep the excerpt of a layer that was just made, unless a library in it needs another reading."""
     if not excerpt.unclear():
-        keep_pack(_key(layer), _title(layer), excerpt.contents, store=store, lease=lease)
+        keep_pack(_key(layer), _title(layer), excerpt.contents, lease)
 
 
-def excerpt_of(
-    layer: Layer, blob: Callable[[Layer], Path], *, store: LayerStore, lease: Lease, cancel: threading.Event
-) -> Pack:
+def excerpt_of(layer: Layer, blob: Callable[[Layer], Path], lease: Lease, cancel: threading.Event) -> Pack:
     """The excerpt of a layer, taken from its ``blob`` if the store lacks it."""
 
     def make() -> tuple[Sequence[Content], Mapping[str, Any]]:
@@ -242,8 +240,7 @@ def excerpt_of(
         unclear = first.unclear()
         return (_read(path, layer.media_type, unclear, cancel) if unclear else first).contents()
 
-    found = find_pack(_key(layer), store=store, lease=lease)
-    return found or keep_pack(_key(layer), _title(layer), make, store=store, lease=lease)
+    return find_pack(_key(layer), lease) or keep_pack(_key(layer), _title(layer), make, lease)
 
 
 def _read(blob: Path, media_type: str, whole: frozenset[str], cancel: threading.Event) -> Excerpt:

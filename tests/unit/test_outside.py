@@ -409,7 +409,7 @@ def test_a_base_that_is_no_image(content: bytes, layers: object, tmp_path: Path)
     base = RegistryBase(reference="r.example/a:1", digest="sha256:" + "a" * 64, env=(), labels=(), size=1)
     store = LayerStore(tmp_path)
     with pytest.raises(RegistryError, match="no image that can be read"):
-        registry_layers(base, registry=registry, store=store, lease=store.lease())
+        registry_layers(base, registry, store.lease())
 
 
 @pytest.mark.parametrize("name", ["a\n::error::b.yaml", "\x1b[2J.yaml", "\u202eb.yaml"])

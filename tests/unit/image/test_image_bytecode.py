@@ -108,7 +108,7 @@ def packed(store: LayerStore, *names: str) -> list[Pack]:
             feed = excerpt.take(f"{SITE}/{path}", 0o755 if "two" in path else 0o644, len(content))
             assert feed is not None
             feed(content)
-        found.append(keep_pack(f"test-{name}", name, excerpt.contents, store=store, lease=store.lease()))
+        found.append(keep_pack(f"test-{name}", name, excerpt.contents, store.lease()))
     return found
 
 
@@ -122,12 +122,12 @@ def compiled(
         for folder in pack.notes["folders"]:
             scratch.folder(folder)
     parts = parts_of(packs, made_by=compiler(step, scratch.root, {}))
-    missing = lay_known(parts, scratch, store=store, lease=lease)
+    missing = lay_known(parts, scratch, lease)
     wanted = {file.path for part in missing for file in part.files}
     lay_sources(lambda file: file.path in wanted or not file.path.endswith(".py"), packs, scratch)
     env = sandbox.environment({})
     sandbox.run_script(step.script, scratch.root, what="it", env=env, cancel=threading.Event())
-    keep_compiled(missing, scratch.root, store=store, lease=lease)
+    keep_compiled(missing, scratch.root, lease)
     out = scratch.root / "out/bytecode"
     found = {}
     for path in sorted(out.rglob("*")):
@@ -206,13 +206,13 @@ def test_a_part_that_was_cut_short_is_compiled_again(tmp_path: Path) -> None:
     cache = root / "out/bytecode" / SITE / "__pycache__"
     cache.mkdir(parents=True)
     (cache / "three.cpython-39.pyc").write_bytes(b"compiled")
-    keep_compiled([part], root, store=store, lease=lease)
+    keep_compiled([part], root, lease)
     scratch = Scratch(tmp_path / "next", threading.Event())
-    assert lay_known([part], scratch, store=store, lease=lease) == []
+    assert lay_known([part], scratch, lease) == []
     again = scratch.root / "out/bytecode" / SITE / "__pycache__/three.cpython-39.pyc"
     assert again.read_bytes() == b"compiled"
     record = store.find(part.key, lease)
     assert record is not None
     blob = store.blob(record.layer.digest)
     blob.write_bytes(blob.read_bytes()[:-1])
-    assert lay_known([part], scratch, store=store, lease=lease) == [part]
+    assert lay_known([part], scratch, lease) == [part]

@@ -114,11 +114,9 @@ class Bench:
         lock = lock or dataclasses.replace(pinned(self.builder.made), epoch=1_700_000_000)
         lease = self.store.lease()
         paths = {one.wheel.sha256: one.path for one in self.builder.made}
-        made, base = make_missing(
-            plan(lock, store=self.store, lease=lease), wheel_paths=paths, rootfs_tar=self.system
-        )
+        made, base = make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=self.system)
         self.looked.clear()
-        with self.workbench or Workbench(self.store) as bench:
+        with self.workbench or Workbench() as bench:
             image = compose_image(
                 Assembly(
                     recipe=self.recipe(lock, **changes),
@@ -186,7 +184,7 @@ def test_another_probe_does_not_touch_the_wheels(bench: Bench) -> None:
 
 
 def test_cells_of_one_run_unpack_a_base_once(bench: Bench) -> None:
-    with Workbench(bench.store) as bench_of_all:
+    with Workbench() as bench_of_all:
         shared = contextlib.nullcontext(bench_of_all)
         together = dataclasses.replace(bench, workbench=shared)
         first = together.compose(probe=b"1")

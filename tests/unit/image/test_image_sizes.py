@@ -45,7 +45,7 @@ def test_before_and_after_the_layers_are_made(made: list[Made], tmp_path: Path) 
     rootfs.write_bytes(b"\0" * 10240)
     paths = {one.wheel.sha256: one.path for one in made}
     lease = store.lease()
-    make_missing(plan(cell, store=store, lease=lease), wheel_paths=paths, rootfs_tar=rootfs)
+    make_missing(plan(cell, lease), wheel_paths=paths, rootfs_tar=rootfs)
     lease.release()
     after = sizes(cell, made, tmp_path / "store")
     assert [layer.made for layer in after.layers] == [True, True, True]

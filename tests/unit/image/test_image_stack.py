@@ -394,7 +394,7 @@ def test_a_layer_is_ready_before_the_next_wheel_has_arrived(
     one, pip = builder.wheel("one", {"one.py": b"1"}), builder.pip()
     ready: queue.Queue[str] = queue.Queue()
     lease = store.lease()
-    given = plan(pinned([one, pip]), store=store, lease=lease)
+    given = plan(pinned([one, pip]), lease)
     with MissingLayers(
         given=given, rootfs=lambda: rootfs, ready=lambda layer: ready.put(layer.title)
     ) as missing:
@@ -433,7 +433,7 @@ def test_the_lowest_layer_is_made_first_for_an_engine_and_otherwise_the_costlies
         both.wait(20)  # its thread would be a second worker
         return rootfs
 
-    given = plan(pinned([first, low, high, pip]), store=store, lease=store.lease())
+    given = plan(pinned([first, low, high, pip]), store.lease())
     told: list[int] = []
     lowest = (lambda layers: told.append(len(layers))) if fed else None
     with MissingLayers(given=given, rootfs=base, ready=ready, lowest=lowest, workers=1) as missing:
@@ -463,7 +463,7 @@ def test_a_failure_is_raised_at_the_next_arrival(
     if fault == "wheel":
         one.path.write_bytes(one.path.read_bytes()[:-40])
     lease = store.lease()
-    given = plan(pinned([one, pip]), store=store, lease=lease)
+    given = plan(pinned([one, pip]), lease)
 
     def arrivals() -> None:  # as many as a long download has pieces
         with MissingLayers(given=given, rootfs=base) as missing:

@@ -62,7 +62,7 @@ def digests(folder: Path) -> list[str]:
     store, rootfs = LayerStore(folder / "store", limit=10**9), folder / "rootfs.tar"
     rootfs.write_bytes(b"\0" * 10240)
     lease = store.lease()
-    given = plan(pinned, store=store, lease=lease)
+    given = plan(pinned, lease)
     made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     recipe = render(pinned, probe=b"probe", version="1")
     blobs = dict.fromkeys(recipe.blobs, rootfs)
@@ -106,14 +106,15 @@ def test_a_layer_with_a_strange_time_is_as_good_as_any(tmp_path: Path, stamp: fl
     lease = store.lease()
     rootfs = tmp_path / "rootfs.tar"
     rootfs.write_bytes(b"\0" * 10240)
-    given = plan(pinned, store=store, lease=lease)
+    given = plan(pinned, lease)
     made, _ = layer_wheels.make_missing(given, wheel_paths=paths, rootfs_tar=rootfs)
     digest = made.known[made.groups[0]].record.layer.digest
     for path in (store.blob(digest), *store.folder("index").iterdir(), *store.folder("hashed").iterdir()):
         os.utime(path, (stamp, stamp))
     assert store.prune(0) == 0, "all is leased"
-    again = plan(pinned, store=LayerStore(tmp_path / "store"), lease=lease)
+    again = plan(pinned, LayerStore(tmp_path / "store").lease())
     assert again.known.keys() == made.known.keys()
+    again.lease.release()
     lease.release()
     assert store.prune(0) > 0
     assert not store.blob(digest).exists()

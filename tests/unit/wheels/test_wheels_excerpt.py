@@ -40,9 +40,7 @@ def converted(store: LayerStore, builder: Builder) -> Plan:
     lock = pinned([*builder.made, builder.pip()])
     paths = {one.wheel.sha256: one.path for one in builder.made}
     lease = store.lease()
-    return make_missing(
-        plan(lock, store=store, lease=lease), wheel_paths=paths, rootfs_tar=builder.folder / "rootfs.tar"
-    )[0]
+    return make_missing(plan(lock, lease), wheel_paths=paths, rootfs_tar=builder.folder / "rootfs.tar")[0]
 
 
 def layers(made: Plan) -> list[Layer]:
@@ -52,9 +50,9 @@ def layers(made: Plan) -> list[Layer]:
 def look(layer: Layer, made: Plan, blobs: list[str] | None = None) -> Pack:
     def blob(layer: Layer) -> Path:
         (blobs if blobs is not None else []).append(layer.title)
-        return made.store.blob(layer.digest)
+        return made.lease.store.blob(layer.digest)
 
-    return excerpt_of(layer, blob, store=made.store, lease=made.lease, cancel=threading.Event())
+    return excerpt_of(layer, blob, lease=made.lease, cancel=threading.Event())
 
 
 @pytest.fixture
@@ -98,16 +96,16 @@ def test_taken_from_a_layer_it_is_the_same(made: Plan, tmp_path: Path) -> None:
 
         def blob(layer: Layer, blobs: list[str] = blobs) -> Path:
             blobs.append(layer.title)
-            return made.store.blob(layer.digest)
+            return made.lease.store.blob(layer.digest)
 
-        found = excerpt_of(layer, blob, store=other, lease=other.lease(), cancel=threading.Event())
+        found = excerpt_of(layer, blob, lease=other.lease(), cancel=threading.Event())
         assert blobs == [layer.title]
         assert found.path.name == look(layer, made).path.name, "the same bytes"
     cancel = threading.Event()
     cancel.set()
     third = LayerStore(tmp_path / "third")
     with pytest.raises(CancelledError):
-        excerpt_of(layer, blob, store=third, lease=third.lease(), cancel=cancel)
+        excerpt_of(layer, blob, lease=third.lease(), cancel=cancel)
 
 
 @pytest.mark.parametrize("damage", ["cut", "turned", "gone"])
@@ -126,10 +124,10 @@ def test_a_damaged_one_is_taken_again(made: Plan, damage: str) -> None:
 
 def test_prune_knows_it_and_a_lease_keeps_it(made: Plan) -> None:
     paths = [look(layer, made).path for layer in layers(made)]
-    made.store.prune(0)
+    made.lease.store.prune(0)
     assert all(path.exists() for path in paths)
     made.lease.release()
-    made.store.prune(0)
+    made.lease.store.prune(0)
     assert not any(path.exists() for path in paths)
 
 
