@@ -97,7 +97,7 @@ def building(
 ) -> Work:
     """The builds of all cells. Raises UsageError, RegistryError."""
     _lane(fleet)
-    engine = [one.cell.id for one in rendered if not isinstance(one.pinned.base, RootfsBase)]
+    engine = [o.recipe.cell.id for o in rendered if not isinstance(o.recipe.pinned.base, RootfsBase)]
     if engine:
         raise UsageError(
             "these cells stand on a registry's base, for which a build needs an engine:\n  "
@@ -105,12 +105,12 @@ def building(
             hint="leave them out by --skip, and build them by rtbuild build",
         )
     there = list(zip(rendered, staged_images(registry, rendered), strict=True))
-    absent = {one.task(BUILD): frozenset(_layers(one.pinned)) for one, image in there if image is None}
+    absent = {one.task(BUILD): frozenset(_layers(one.recipe.pinned)) for one, image in there if image is None}
     staged = [one.task(BUILD, wave=-1) for one, image in there if image is not None]
     of = {one.task(BUILD).key: one for one in rendered}
     files = {
         one.matrix.name: (one.matrix.path.read_text(), lock_path(one.matrix.path).read_text())
-        for one in {one.cell.matrix: one for one in rendered}.values()
+        for one in {one.matrix.name: one for one in rendered}.values()
     }
     queue = slurm.Queue()
 
@@ -123,7 +123,7 @@ def building(
         fresh = not_under_way(tasks, queue.tasks() if tasks else {}, say)
         if not fresh:
             return {}
-        try_push(registry, fresh, lambda error: warn(f"{error.message}: the nodes need one that may"))
+        try_push(registry, fresh, warn)
         new = slurm.Submission(script=lambda part: script(part, fleet, files), attempt=attempt)
         before = list(slurm.jobs_named(BUILD))
         waves: dict[int, list[str]] = {}

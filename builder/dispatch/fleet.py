@@ -71,10 +71,12 @@ class Fleet(_FleetPart):
     classes: dict[Word, Lane] = Field(min_length=1)
     build: BuildLane | None = None
 
-    def lane(self, gpu_class: str) -> Lane | None:
-        """The lane of a class, whatever its case; None if the fleet has none."""
-        folded = {name.casefold(): lane for name, lane in self.classes.items()}
-        return folded.get(gpu_class.casefold())
+    def has(self, gpu_class: str) -> bool:
+        return gpu_class.casefold() in map(str.casefold, self.classes)
+
+    def lane(self, gpu_class: str) -> Lane:
+        """The lane of a class that the fleet :meth:`has`, whatever its case."""
+        return next(lane for name, lane in self.classes.items() if name.casefold() == gpu_class.casefold())
 
 
 def load_fleet(path: Path) -> Fleet:
@@ -108,11 +110,8 @@ def _plain(node: Node, place: tuple[str | int, ...], spans: dict[tuple[str | int
         case Items():
             return [_plain(child, (*place, number), spans) for number, child in enumerate(node.nodes)]
         case Table():
-            found = {}
-            for key, (written, child) in node.entries.items():
-                found[key] = _plain(child, (*place, key), spans)
-                spans[*place, key, "[key]"] = written.span
-            return found
+            spans |= {(*place, key, "[key]"): written.span for key, (written, _) in node.entries.items()}
+            return {key: _plain(child, (*place, key), spans) for key, (_, child) in node.entries.items()}
         case Hole():
             return None
 

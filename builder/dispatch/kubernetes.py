@@ -7,7 +7,9 @@ the image. Fields: https://kubernetes.io/docs/reference/kubernetes-api/workload-
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -30,9 +32,11 @@ _KUBERNETES = SchedulerClient(
 )
 _LOG = 8 << 20
 """Bytes of a pod's log that are read."""
-_KEPT = 24 * 3600
-"""Seconds for which an ended job stays, so that a dispatcher that comes back finds its log."""
-_NOBODY = 65534
+_MANIFESTS = {
+    document["kind"]: document
+    for document in yaml.safe_load_all(Path(__file__).with_name("manifests.yaml").read_text("utf-8"))
+}
+"""By kind; what a task and its fleet decide is empty."""
 _UNPULLABLE = re.compile(
     "(manifest|name) unknown|not found|unauthorized|denied|forbidden|no match for platform", re.IGNORECASE
 )
@@ -43,11 +47,11 @@ _SECONDS = 0.5
 
 def render(tasks: Sequence[Task], fleet: Fleet) -> dict[str, str]:
     """The manifests of each class that has tasks, and one network policy, as YAML by a name."""
-    found = {"network": _yaml([_network_policy(fleet)])}
+    policy = deepcopy(_MANIFESTS["NetworkPolicy"])
+    policy["metadata"]["namespace"] = fleet.namespace
+    found = {"network": _yaml([policy])}
     for name in sorted({task.column for task in tasks}):
         lane = fleet.lane(name)
-        if lane is None:
-            raise ValueError(f"the fleet has no class {name}")
         found[name] = _yaml([job(task, lane, fleet) for task in tasks if task.column == name])
     return found
 
@@ -58,84 +62,24 @@ def _yaml(documents: Sequence[Mapping[str, Any]]) -> str:
 
 def job(task: Task, lane: Lane, fleet: Fleet) -> dict[str, Any]:
     """The Job of one task. Its name is the task's key, so saying it twice makes one job."""
-    labels = {LABEL: MANAGER, KEY: task.key}
+    made: dict[str, Any] = deepcopy(_MANIFESTS["Job"])
+    spec, labels = made["spec"], {LABEL: MANAGER, KEY: task.key}
+    pod = spec["template"]["spec"]
     queue = lane.queue or fleet.queue
-    if queue is not None:
-        labels["kueue.x-k8s.io/queue-name"] = queue
-    selector = {"nvidia.com/gpu.product": lane.product} if lane.product else {}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": PREFIX + task.key,
-            "namespace": fleet.namespace,
-            "labels": labels,
-            "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
-        },
-        "spec": {
-            "backoffLimit": fleet.attempts - 1,
-            "activeDeadlineSeconds": 60 * (lane.minutes or fleet.minutes) * fleet.attempts,
-            "ttlSecondsAfterFinished": _KEPT,
-            "podFailurePolicy": {
-                "rules": [
-                    # 20 and 21 are verdicts about the image: another node would say the same
-                    {
-                        "action": "FailJob",
-                        "onExitCodes": {"containerName": "probe", "operator": "In", "values": [20, 21]},
-                    },
-                    # a drained or lost node is no attempt
-                    {
-                        "action": "Ignore",
-                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
-                    },
-                ]
-            },
-            "template": {
-                "metadata": {"labels": {LABEL: MANAGER, KEY: task.key}},
-                "spec": {
-                    "restartPolicy": "Never",
-                    "automountServiceAccountToken": False,
-                    "enableServiceLinks": False,
-                    **({"nodeSelector": selector} if selector else {}),
-                    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": _NOBODY,
-                        "runAsGroup": _NOBODY,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
-                    "containers": [
-                        {
-                            "name": "probe",
-                            "image": task.image,
-                            "command": ["cudnn-verify", "--json"],
-                            "resources": {"limits": {"nvidia.com/gpu": 1}},
-                            "securityContext": {
-                                "allowPrivilegeEscalation": False,
-                                "readOnlyRootFilesystem": True,
-                                "capabilities": {"drop": ["ALL"]},
-                            },
-                            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
-                        }
-                    ],
-                    "volumes": [{"name": "tmp", "emptyDir": {}}],
-                },
-            },
-        },
+    made["metadata"] |= {
+        "name": PREFIX + task.key,
+        "namespace": fleet.namespace,
+        "labels": {**labels, "kueue.x-k8s.io/queue-name": queue} if queue else labels,
+        "annotations": {"io.rtbuild/cell": task.cell, "io.rtbuild/class": task.column},
     }
-
-
-def _network_policy(fleet: Fleet) -> dict[str, Any]:
-    """No traffic for the pods. It takes a network plug-in that heeds policies."""
-    return {
-        "apiVersion": "networking.k8s.io/v1",
-        "kind": "NetworkPolicy",
-        "metadata": {"name": "rtbuild-no-network", "namespace": fleet.namespace, "labels": {LABEL: MANAGER}},
-        "spec": {
-            "podSelector": {"matchLabels": {LABEL: MANAGER}},
-            "policyTypes": ["Ingress", "Egress"],
-        },
-    }
+    spec["backoffLimit"] = fleet.attempts - 1
+    spec["activeDeadlineSeconds"] = 60 * (lane.minutes or fleet.minutes) * fleet.attempts
+    spec["template"]["metadata"]["labels"] = dict(labels)
+    pod["containers"][0]["image"] = task.image
+    pod["nodeSelector"]["nvidia.com/gpu.product"] = lane.product
+    if lane.product is None:
+        del pod["nodeSelector"]
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,74 +137,64 @@ def jobs(fleet: Fleet) -> Mapping[str, JobState]:
 
 def _state(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JobState:
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), reverse=True)
-    good = [pod for pod in newest if (pod.get("status") or {}).get("phase") == "Succeeded"]
+    good = [pod for pod in newest if _part(pod, "status").get("phase") == "Succeeded"]
     pod = next(iter(good or newest), None)
-    reason = None if pod is None else _unpullable(pod)
+    word = None if pod is None else _unpullable(pod)
     scheduled = _progress(job, pod)
-    stuck = reason is not None and not scheduled.ended
-    if reason is not None and stuck:
-        scheduled = Scheduled(word=reason, ended=True)
+    stuck = word is not None and not scheduled.ended
     return JobState(
-        scheduled=scheduled,
+        scheduled=Scheduled(word=word, ended=True) if word is not None and stuck else scheduled,
         pod=None if pod is None else str(pod["metadata"]["name"]),
-        exit_code=None if pod is None else _exit_code(pod),
+        exit_code=None if pod is None else _state_of(pod, "terminated").get("exitCode"),
         stuck=stuck,
     )
 
 
+def _part(item: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return item.get(name) or {}
+
+
 def _progress(job: Mapping[str, Any], pod: Mapping[str, Any] | None) -> Scheduled:
     """Where a Job stands. Until it has ended, no log is read; an ended one without a pod has no log."""
-    for condition in (job.get("status") or {}).get("conditions") or ():
+    for condition in _part(job, "status").get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
-            word = _words(condition["type"].lower(), condition.get("reason"), condition.get("message"))
-            return Scheduled(word=word, ended=True, again=pod is None)
-    if (job.get("spec") or {}).get("suspend"):
+            return Scheduled(word=_words(condition["type"].lower(), condition), ended=True, again=pod is None)
+    if _part(job, "spec").get("suspend"):
         return Scheduled(word="suspended: it waits in its queue", queued=True)
     return Scheduled(word="no pod yet" if pod is None else _pod_word(pod), queued=True)
 
 
-def _waiting(pod: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Why a container of the pod has not started: a reason and a message."""
-    states = ((one.get("state") or {}) for one in (pod.get("status") or {}).get("containerStatuses") or ())
-    return next((state["waiting"] for state in states if state.get("waiting")), None)
+def _state_of(pod: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """What a container of the pod says of its state of this kind: ``waiting``, ``terminated``."""
+    containers = _part(pod, "status").get("containerStatuses") or ()
+    return next((found for one in containers if (found := _part(one, "state").get(kind))), {})
 
 
 def _unpullable(pod: Mapping[str, Any]) -> str | None:
     """Why the image of the pod cannot be pulled, ever; None if it can, or if that is not known."""
-    waiting = _waiting(pod) or {}
+    waiting = _state_of(pod, "waiting")
     reason = str(waiting.get("reason"))
-    words = f"{reason}: {waiting.get('message')}"
     never = reason in {"InvalidImageName", "ErrImageNeverPull"}
-    if not never and not ("ImagePull" in reason and _UNPULLABLE.search(words)):
-        return None
-    return _words("the image cannot be pulled", words)
-
-
-def _exit_code(pod: Mapping[str, Any]) -> int | None:
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated")
-        if ended and isinstance(ended.get("exitCode"), int):
-            return int(ended["exitCode"])
+    if never or ("ImagePull" in reason and _UNPULLABLE.search(f"{reason}: {waiting.get('message')}")):
+        return _words("the image cannot be pulled", waiting)
     return None
 
 
 def _pod_word(pod: Mapping[str, Any]) -> str:
     """Why a pod has not ended, or how it did: ``pending: ImagePullBackOff: …``."""
-    status = pod.get("status") or {}
+    status = _part(pod, "status")
     phase = str(status.get("phase", "unknown")).lower()
-    waiting = _waiting(pod)
-    if waiting is not None:
-        return _words(phase, waiting.get("reason"), waiting.get("message"))
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return _words(phase, condition.get("reason"), condition.get("message"))
-    if status.get("reason"):
-        return _words(phase, status["reason"], status.get("message"))
-    node = (pod.get("spec") or {}).get("nodeName")
+    conditions = status.get("conditions") or ()
+    unplaced = [c for c in conditions if (c.get("type"), c.get("status")) == ("PodScheduled", "False")]
+    for found in (_state_of(pod, "waiting"), *unplaced, status if status.get("reason") else {}):
+        if found:
+            return _words(phase, found)
+    node = _part(pod, "spec").get("nodeName")
     return f"{phase} on {shown(str(node), most=100)}" if node else phase
 
 
-def _words(*parts: object) -> str:
+def _words(first: str, said: Mapping[str, Any]) -> str:
+    parts = (first, said.get("reason"), said.get("message"))
     return shown(": ".join(str(part) for part in parts if part), most=200)
 
 
@@ -272,14 +206,10 @@ def log_of(pod: str, fleet: Fleet) -> str:
 
 def try_lane(name: str, fleet: Fleet) -> str | None:
     """Why the cluster would not take a job of the class; None if it would. Nothing is created."""
-    lane = fleet.lane(name)
-    if lane is None:
-        return f"the fleet has no class {name}"
     task = Task(column=name, matrix="x", cell="x", repository="x", digest="sha256:0", inputs="")
+    manifest = _yaml([job(task, fleet.lane(name), fleet)])
     try:
-        _KUBERNETES.ask(
-            ["kubectl", "create", "--dry-run=server", "--filename", "-"], _yaml([job(task, lane, fleet)])
-        )
+        _KUBERNETES.ask(["kubectl", "create", "--dry-run=server", "--filename", "-"], manifest)
     except SchedulerError as error:
         return why(error)
     return None

@@ -19,15 +19,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, TypeVar
 
+from builder import errors
 from builder.dispatch.plan import conclusive
-from builder.errors import (
-    CellError,
-    CommandError,
-    ImageMissingError,
-    MissingToolError,
-    RegistryError,
-    RegistryLoginError,
-)
+from builder.errors import CellError, MissingToolError, RegistryError
 from builder.evidence.cosign import Cosign, People, Signer
 from builder.evidence.travel import share, shared
 from builder.facts.gpus import class_of
@@ -90,10 +84,8 @@ def verify_digest(
         return NodeResult(exit_code=EXIT_CODES[there], message=told, verdict=there, card=card)
     used = tool or next((name for name in _TOOLS if shutil.which(name)), None)
     if used is None:
-        raise MissingToolError(
-            "there is neither docker nor podman nor apptainer on this node",
-            hint="install one, or name where it is: PATH",
-        )
+        said = "there is neither docker nor podman nor apptainer on this node"
+        raise MissingToolError(said, hint="install one, or name where it is: PATH")
     given = re.sub("[^A-Za-z0-9_.-]", "-", _given(os.environ)) or "all"
     name = f"rtbuild-{digest.removeprefix('sha256:')[:12]}-{given}"
     code, text = _run(container(used, staged.reference, os.environ, name), used, name, seconds)
@@ -113,12 +105,8 @@ def reports_beside(registry: Registry, staged: Staged, reporters: People | None)
 
 def _verdict_there(registry: Registry, staged: Staged, card: str, own: People | None) -> str | None:
     """The verdict of a report that came first: of a task that was submitted twice, or requeued too late."""
-    reports = reports_beside(registry, staged, own)
-    found = [
-        verdict.verdict
-        for report, gpu_class, verdict in conclusive(reports)
-        if (report.key.digest, gpu_class) == (staged.digest, card)
-    ]
+    reports = conclusive(reports_beside(registry, staged, own))
+    found = [verdict.verdict for _, gpu_class, verdict in reports if gpu_class == card]
     return found[-1] if found else None
 
 
@@ -159,7 +147,7 @@ def _patiently(call: Callable[[], _Answer]) -> _Answer:
     for seconds in _WAITS:
         try:
             return call()
-        except (ImageMissingError, RegistryLoginError):
+        except (errors.ImageMissingError, errors.RegistryLoginError):
             raise
         except RegistryError as error:
             sys.stderr.write(f"{error.message}; again in {seconds} s\n")
@@ -207,10 +195,7 @@ def container(tool: Tool, image: str, environment: Mapping[str, str], name: str)
         gpus = ["--gpus", f'"device={given}"' if given else "all"]
         return ["docker", "run", "--rm", *inside, *gpus, *probe]
     if tool == "podman":
-        devices = (
-            [f"nvidia.com/gpu={number}" for number in given.split(",")] if given else ["nvidia.com/gpu=all"]
-        )
-        flags = [flag for device in devices for flag in ("--device", device)]
+        flags = [f for part in (given or "all").split(",") for f in ("--device", f"nvidia.com/gpu={part}")]
         return ["podman", "run", "--rm", *inside, *flags, *probe]
     # --containall leaves the environment out, and with it which GPU of the node is the job's
     seen = environment.get("CUDA_VISIBLE_DEVICES")
@@ -245,16 +230,15 @@ def _run(command: Sequence[str], tool: Tool, name: str, seconds: int) -> tuple[i
                 limit.cancel()
                 _kill(process.pid)
     except FileNotFoundError as error:
-        raise MissingToolError(
-            f"there is no {command[0]} on this node", hint="see `runtime` in the fleet"
-        ) from error
+        said = f"there is no {command[0]} on this node"
+        raise MissingToolError(said, hint="see `runtime` in the fleet") from error
     except BaseException:  # SIGTERM of the scheduler, as KeyboardInterrupt
         _remove(tool, name)
         raise
     if late.is_set() or len(text) > _LIMIT:
         _remove(tool, name)
     if late.is_set():
-        raise CommandError(
+        raise errors.CommandError(
             f"the container was not done after {seconds} s",
             command=command,
             returncode=124,

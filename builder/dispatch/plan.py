@@ -71,24 +71,19 @@ def conclusive(reports: Iterable[SealedReport]) -> Iterator[tuple[SealedReport, 
         if report.verdict == "works" and any(no_proof(parse(json.dumps(report.document)))):
             continue
         name, capability = report.key.gpus[0]
-        cause = report.document.get("cause")
-        verdict = TaskVerdict(
-            verdict=report.verdict,
-            cause=None if cause is None else str(cause),
-            gpu=name,
-            driver=report.key.driver,
-        )
-        yield report, class_of(name, capability) or "", verdict
+        cause, driver = report.document.get("cause"), report.key.driver
+        said = TaskVerdict(verdict=report.verdict, cause=cause and str(cause), gpu=name, driver=driver)
+        yield report, class_of(name, capability) or "", said
 
 
 def verdicts(tasks: Sequence[Task], reports: Iterable[SealedReport]) -> dict[str, TaskVerdict]:
     """The newest conclusive report on each task, by the task's key."""
     wanted = {(task.digest, task.column, task.probe): task.key for task in tasks}
-    found = {
-        wanted.get((report.key.digest, gpu_class, report.key.probe)): verdict
+    return {
+        wanted[about]: verdict
         for report, gpu_class, verdict in conclusive(reports)
+        if (about := (report.key.digest, gpu_class, report.key.probe)) in wanted
     }
-    return {key: verdict for key, verdict in found.items() if key is not None}
 
 
 def missing(tasks: Sequence[Task], known: Iterable[str]) -> tuple[Task, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urljoin
 
 from builder import __version__
@@ -19,7 +20,7 @@ from builder.errors import CellError, ImageMissingError, MissingToolError, Regis
 from builder.evidence.cosign import People, Signer
 from builder.evidence.travel import share
 from builder.matrix.selection import matches
-from builder.model import Cell, Matrix, Pinned
+from builder.model import Cell, Matrix
 from builder.oci.registry import Registry
 from builder.oci.staging import Staged, find_staged, repository_of
 from builder.pipeline.locks import LockKeeper, refuse_stale
@@ -29,34 +30,30 @@ from builder.verify.document import EXIT_CODES, parse
 
 Say = Callable[[str], None]
 
-_MOST_STARTS = 1000
-"""Lines of a pod's log that may begin a document."""
 _AT_ONCE = 8
 """Questions to the registry at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedCell:
-    """A cell with its lock, and where its image is staged."""
+    """A cell's recipe, and where its image is staged."""
 
-    cell: Cell
     matrix: Matrix
-    pinned: Pinned
     recipe: Recipe
     repository: str
 
-    def task(self, column: str, *, digest: str = "", probe: str = "", wave: int = 0) -> Task:
-        """A task about this cell."""
+    def task(self, column: str, **more: Any) -> Task:
+        """A task about this cell; ``more`` are other fields of it."""
+        cell, inputs = self.recipe.cell, self.recipe.inputs
         return Task(
-            wave=wave,
-            column=column,
-            matrix=self.cell.matrix,
-            cell=self.cell.id,
-            repository=self.repository,
-            inputs=self.recipe.inputs,
-            digest=digest,
-            probe=probe,
+            column=column, matrix=cell.matrix, cell=cell.id, repository=self.repository, inputs=inputs, **more
         )
+
+    def claims(self) -> tuple[str, ...]:
+        """The classes of GPU on which the cell has to be verified."""
+        cell, rules = self.recipe.cell, self.matrix.publish.exempt
+        exempt = {rule.gpu for rule in rules if matches(cell.id, rule.cells)}
+        return tuple(name for name in cell.gpus if name not in exempt)
 
 
 def rendered_cells(
@@ -81,26 +78,14 @@ def rendered_cells(
         pinned = keepers[cell.matrix].pinned(cell)
         if pinned is None:  # refuse_stale has looked
             raise UsageError(f"{cell.id} is not locked", hint="rtbuild lock")
-        yield RenderedCell(
-            cell=cell,
-            matrix=of[cell.matrix],
-            pinned=pinned,
-            recipe=render(pinned, probe=probe, version=__version__),
-            repository=repository_of(source),
-        )
+        recipe = render(pinned, probe=probe, version=__version__)
+        yield RenderedCell(matrix=of[cell.matrix], recipe=recipe, repository=repository_of(source))
 
 
 def staged_images(registry: Registry, cells: Sequence[RenderedCell]) -> list[Staged | None]:
     """The image of each cell; None if its repository lacks it. Raises RegistryError."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda one: find_staged(registry, one.repository, one.recipe.inputs), cells))
-
-
-def _claims(one: RenderedCell) -> tuple[str, ...]:
-    """The classes of GPU on which a cell has to be verified."""
-    rules = one.matrix.publish.exempt
-    exempt = {rule.gpu for rule in rules if matches(one.cell.id, rule.cells)}
-    return tuple(name for name in one.cell.gpus if name not in exempt)
 
 
 def verifying(
@@ -127,9 +112,8 @@ def verifying(
             "--reported-by counts signed reports alone, and the fleet file names no key for those of pods",
             hint="`key:` in the fleet file",
         )
-    claimed = {name for one in rendered for name in _claims(one)}
-    lacking = sorted(name for name in claimed if fleet.lane(name) is None)
-    if lacking:
+    claimed = {name for one in rendered for name in one.claims()}
+    if lacking := sorted(name for name in claimed if not fleet.has(name)):
         raise UsageError(
             f"the fleet has no class {', '.join(lacking)}, which the matrix claims",
             hint=f"it has {', '.join(sorted(fleet.classes))}; leave cells out by --skip, or add the class",
@@ -137,23 +121,18 @@ def verifying(
     if not claimed:
         raise UsageError("no cell claims a GPU", hint="`gpus: [T4]` in the matrix")
     found = list(zip(rendered, staged_images(registry, rendered), strict=True))
-    absent = [f"{one.cell.id} in {one.repository}" for one, image in found if image is None]
-    if absent:
+    if absent := [f"{one.recipe.cell.id} in {one.repository}" for one, image in found if image is None]:
         names = "\n  ".join(absent[:20])
         raise ImageMissingError(
             f"{len(absent)} of {len(rendered)} images are not in staging:\n  {names}",
             hint="rtbuild build --push REPOSITORY, with the same rtbuild, matrix and lock",
         )
     sha256 = hashlib.sha256(probe).hexdigest()
-    tasks = tuple(
-        sorted(
-            one.task(name, digest=image.digest, probe=sha256)
-            for one, image in found
-            if image is not None
-            for name in _claims(one)
-        )
+    there = [(one, image) for one, image in found if image is not None]
+    tasks = sorted(
+        one.task(name, digest=image.digest, probe=sha256) for one, image in there for name in one.claims()
     )
-    images = {image.digest: image for _, image in found if image is not None}
+    images = {image.digest: image for _, image in there}
     kind = _OnSlurm if fleet.scheduler == "slurm" else _OnKubernetes
     by = kind(
         registry=registry, reporters=reporters, tasks=tasks, images=images, fleet=fleet, say=say, warn=warn
@@ -210,17 +189,15 @@ class _OnSlurm(_Verifications):
         fresh = not_under_way(tasks, self.queue.tasks() if tasks else {}, self.say)
         if not fresh:
             return {}
-        try_push(
-            self.registry, fresh, lambda error: self.warn(f"{error.message}: the nodes need one that may")
-        )
+        try_push(self.registry, fresh, self.warn)
         new = slurm.Submission(script=lambda part: slurm.verification(part, self.fleet), attempt=attempt)
         before: dict[str, list[str]] = {}
         for name, part in slurm.arrays(fresh, slurm.array_limit()).items():
-            lane = self.fleet.lane(part[0].column)
+            column = part[0].column
             # of a class with a limit one array after the other, or the limit would hold for each
-            limited = lane is not None and lane.at_once is not None
-            made = new.submit(part, before.get(part[0].column, ()) if limited else (), chain=limited)
-            before[part[0].column] = made[-1:] or before.get(part[0].column, [])
+            limited = self.fleet.lane(column).at_once is not None
+            made = new.submit(part, before.get(column, ()) if limited else (), chain=limited)
+            before[column] = made[-1:] or before.get(column, [])
             for job in made:
                 self.say(f"{name}: submitted as job {job}")
         return new.refused
@@ -272,21 +249,18 @@ class _OnKubernetes(_Verifications):
         refused = try_fleet(self.fleet, sorted({task.column for task in fresh})) if fresh else {}
         taken = [task for task in fresh if refused[task.column] is None]
         if taken:
-            try_push(self.registry, taken, _refuse)
+            try_push(self.registry, taken)
             kubernetes.remove([task.key for task in taken if task.key in there], self.fleet)
             for name, text in kubernetes.render(taken, self.fleet).items():
                 self.say(f"{name}: {kubernetes.submit(text)}")
         return {task.key: refused[task.column] or "" for task in fresh if task not in taken}
 
 
-def _refuse(error: RegistryError) -> None:
-    raise MissingToolError(error.message, hint=error.hint) from error
+def try_push(registry: Registry, tasks: Sequence[Task], warn: Say | None = None) -> None:
+    """Begin an upload in each repository of the tasks, and cancel it.
 
-
-def try_push(registry: Registry, tasks: Sequence[Task], refused: Callable[[RegistryError], None]) -> None:
-    """Begin an upload in each repository of the tasks, and cancel it; ``refused`` gets the refusals.
-
-    Raises RegistryError if a registry can neither begin one nor refuse it now.
+    ``warn`` if the tasks' nodes push: they may have another login. Raises RegistryError if a registry can
+    neither begin one nor refuse it now, and without ``warn`` MissingToolError if it refuses.
     https://github.com/opencontainers/distribution-spec/blob/main/spec.md#post-then-put
     """
     for repository in sorted({task.repository for task in tasks}):
@@ -295,17 +269,15 @@ def try_push(registry: Registry, tasks: Sequence[Task], refused: Callable[[Regis
             place = urljoin(answer.url, answer.headers.get("Location", ""))
         if answer.status_code == 202:
             registry.request("DELETE", repository, place, actions="pull,push").close()
-        elif answer.status_code < 500 and answer.status_code != 429:
-            refused(
-                RegistryError(
-                    f"this machine's login may not push to {repository} (HTTP {answer.status_code})",
-                    hint=f"reports go there: docker login {host}, as somebody who may push",
-                )
-            )
-        else:
-            raise RegistryError(
-                f"{repository} begins no upload (HTTP {answer.status_code})", hint="try again later"
-            )
+            continue
+        if answer.status_code >= 500 or answer.status_code == 429:
+            said = f"{repository} begins no upload (HTTP {answer.status_code})"
+            raise RegistryError(said, hint="try again later")
+        said = f"this machine's login may not push to {repository} (HTTP {answer.status_code})"
+        if warn is None:
+            hint = f"reports go there: docker login {host}, as somebody who may push"
+            raise MissingToolError(said, hint=hint)
+        warn(f"{said}: the nodes need one that may")
 
 
 def _collect(registry: Registry, image: Staged, task: Task, job: kubernetes.JobState, fleet: Fleet) -> bool:
@@ -330,7 +302,7 @@ def _json_in(log: str) -> bytes:
     """The probe's document in a pod's log, in which stderr's lines stand, too. Raises CellError."""
     found, read = [], 0
     for number, start in enumerate(re.finditer(r"^\{", log, re.MULTILINE)):
-        if number == _MOST_STARTS:
+        if number == 1000:  # or decoding takes minutes
             raise CellError("the pod's log begins too many documents to be read")
         if start.start() < read:
             continue  # within the last one
