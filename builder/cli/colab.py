@@ -26,7 +26,6 @@ from builder.debian.archive import Debian
 from builder.documents import shown
 from builder.engine.engine import Engine
 from builder.errors import MissingToolError, UsageError
-from builder.image.pythons import Pythons
 from builder.index.client import Index
 from builder.matrix import load
 from builder.model import Matrix, Profile
@@ -120,8 +119,7 @@ def import_(
 
 
 def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: bool) -> Imported:
-    began = time.monotonic()
-    debian = Debian()
+    began, cache = time.monotonic(), resources.cache()
     name, stage = f"colab-{runtime.name}", Stage.CHECK
     with reporter(terminal) as report:
         report(RunStarted(cells=(name,), stages=(stage,)))
@@ -130,9 +128,7 @@ def _asked(runtime: Runtime, profile: Profile, terminal: Terminal, *, build: boo
             runtime,
             index=Index.from_user(brief=True),
             profile=profile,
-            debian=debian,
-            workshop=Workshop(debian=debian, cache=resources.cache()) if build else None,
-            pythons=Pythons(resources.cache()),
+            workshop=Workshop(debian=Debian(), cache=cache) if build else None,
             progress=lambda text, done, total: report(
                 StageProgress(cell=name, stage=stage, text=text, done=done, total=total, quiet=True)
             ),

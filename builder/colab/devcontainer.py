@@ -8,7 +8,6 @@ from builder.errors import UsageError
 from builder.files import write_whole
 
 FILE = Path(".devcontainer") / "devcontainer.json"
-_EXTENSIONS = ["ms-python.python", "ms-toolsai.jupyter"]
 
 
 def document(image: str, *, name: str, user: str | None, memory: int | None) -> dict[str, Any]:
@@ -16,8 +15,7 @@ def document(image: str, *, name: str, user: str | None, memory: int | None) -> 
     machine in bytes."""
     # The health check is Jupyter's, which editors do not start: they bring kernels of their own.
     run = ["--security-opt=no-new-privileges", "--no-healthcheck"]
-    if memory:
-        run.append(f"--shm-size={memory // 2 // 2**20}m")
+    run += [f"--shm-size={memory // 2 // 2**20}m"] if memory else []
     owner = {"remoteUser": user, "updateRemoteUserUID": True} if user else {}
     return {
         "name": name,
@@ -30,7 +28,7 @@ def document(image: str, *, name: str, user: str | None, memory: int | None) -> 
         **owner,
         "customizations": {
             "vscode": {
-                "extensions": _EXTENSIONS,
+                "extensions": ["ms-python.python", "ms-toolsai.jupyter"],
                 "settings": {"python.defaultInterpreterPath": "/opt/runtime/bin/python"},
             }
         },

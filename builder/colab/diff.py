@@ -98,9 +98,8 @@ class Parity:
 
 def labelled(runtime: Listed) -> tuple[str, ...]:
     """Packages whose version has a label (``+cu124``), which an image may have only in their code."""
-    return tuple(
-        canonicalize_name(name) for name, version in runtime.packages.items() if "+" in (version or "")
-    )
+    rows = runtime.packages.items()
+    return tuple(canonicalize_name(name) for name, version in rows if "+" in (version or ""))
 
 
 def compare(runtime: Listed, image: Inventory) -> Parity:
@@ -145,15 +144,12 @@ def _package(name: str, version: str | None, key: str, runtime: Listed, image: I
 
 
 def _python(runtime: Listed, image: Inventory) -> ParityRow:
-    same = first_parts(runtime.python, 2) == first_parts(image.python, 2)
-    why = "the same minor version, and another patch" if runtime.python != image.python else ""
-    return ParityRow(
-        name="Python",
-        asked=runtime.python,
-        found=image.python,
-        status=ParityStatus.SAME if same else ParityStatus.OTHER,
-        why=why if same else "another minor version",
-    )
+    asked, found = runtime.python, image.python
+    if first_parts(asked, 2) != first_parts(found, 2):
+        status, why = ParityStatus.OTHER, "another minor version"
+    else:
+        status, why = ParityStatus.SAME, "the same minor version, and another patch" if asked != found else ""
+    return ParityRow(name="Python", asked=asked, found=found, status=status, why=why)
 
 
 def _libraries(

@@ -124,19 +124,18 @@ def probe_runtime(
 
 
 def _script(probe: bytes, older: dict[str, Any] | None) -> str:
-    wanted = {name: (older or {}).get(name) for name in ("verdict", "cause", "fingerprint")}
-    text = json.dumps(wanted).encode() if older is not None else b""
-    return _SCRIPT.format(probe=_packed(probe), older=_packed(text) if text else "")
+    def packed(content: bytes) -> str:
+        return base64.b64encode(zlib.compress(content, 9)).decode()
 
-
-def _packed(content: bytes) -> str:
-    return base64.b64encode(zlib.compress(content, 9)).decode()
+    if older is None:
+        return _SCRIPT.format(probe=packed(probe), older="")
+    wanted = {name: older.get(name) for name in ("verdict", "cause", "fingerprint")}
+    return _SCRIPT.format(probe=packed(probe), older=packed(json.dumps(wanted).encode()))
 
 
 def _document(text: str, code: int) -> dict[str, Any]:
     try:
-        packed = base64.b64decode(text)
-        content = zlib.decompressobj().decompress(packed, _LARGEST)
+        content = zlib.decompressobj().decompress(base64.b64decode(text), _LARGEST)
         verdict = parse(content).verdict
         document = parse_object(content)
     except (CellError, ValueError, zlib.error) as error:

@@ -1,29 +1,25 @@
 """From a Colab runtime to a matrix, and to the record that says what became of each of its packages."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from builder.colab.bases import BaseChoice, choose_bases, standalone_version
-from builder.colab.match import Match, Matching, match_packages
+from builder.colab.match import Match, Matching, Progress, match_packages
 from builder.colab.runtimes import REPOSITORY, Runtime
 from builder.colab.sources import build_missing
 from builder.errors import CellError
 from builder.facts.tables import load
 from builder.facts.versions import key as version_key
+from builder.image.pythons import Pythons
 from builder.index.client import Index
 from builder.index.target import Target
-from builder.lock.sources import PythonSource, SdistBuilder
 from builder.model import Profile
-
-if TYPE_CHECKING:
-    from builder.debian.archive import Debian
+from builder.sdist import Workshop
 
 PLATFORM = "linux/amd64"
 """Colab's only one."""
@@ -36,7 +32,7 @@ _APT = (
     "libsndfile1", "libxext6", "libxrender1", "procps", "rsync", "unzip", "wget", "zip",
 )  # fmt: skip
 # Loaded by wheels (scikit-learn's, PyTorch's) and part of every Ubuntu with a compiler, as Colab's is.
-_COMPILER = "libgomp1"
+_OPENMP = "libgomp1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +73,12 @@ def import_runtime(
     *,
     index: Index,
     profile: Profile = "colab",
-    progress: Callable[[str, int, int], None] | None = None,
-    debian: Debian | None = None,
-    workshop: SdistBuilder | None = None,
-    pythons: PythonSource | None = None,
+    progress: Progress = lambda _text, _done, _of: None,
+    workshop: Workshop | None = None,
 ) -> Imported:
     """Ask the index about every package of the runtime, and choose what its image can stand on.
 
-    With ``workshop`` it is tried to build what the index has only sources of, in a system of ``debian``.
+    With ``workshop`` it is tried to build what the index has only sources of.
 
     Raises:
         CellError: no base has its Python, or none of its frameworks is on the index.
@@ -99,36 +93,40 @@ def import_runtime(
         )
     glibc = min((load().systems[choice.system].glibc for choice in choices), key=version_key)
     target = Target(python=runtime.python_minor, platform=PLATFORM, glibc=glibc)
-
-    def stage(title: str) -> Callable[[str, int, int], None] | None:
-        return None if progress is None else lambda name, done, of: progress(f"{title} {name}", done, of)
-
-    matching = match_packages(runtime.packages, index=index, target=target, progress=stage("asking for"))
-    if debian is not None and workshop is not None:
-        interpreter = None
-        if standalone is not None and pythons is not None:
-            interpreter = pythons.pin(standalone, PLATFORM, glibc=None)
+    matching = match_packages(
+        runtime.packages,
+        index=index,
+        target=target,
+        progress=lambda name, done, of: progress(f"asking for {name}", done, of),
+    )
+    asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
+    apt = tuple(sorted({*asked, _OPENMP}))
+    runtime_apt: tuple[str, ...] = ()
+    if workshop is not None:
+        suite = next((choice.suite for choice in choices if choice.suite is not None), None)
+        pythons = Pythons(workshop.cache)
+        interpreter = None if standalone is None else pythons.pin(standalone, PLATFORM, glibc=None)
         matching = build_missing(
             matching,
             index=index,
             target=target,
-            debian=debian,
+            debian=workshop.debian,
             workshop=workshop,
             interpreter=interpreter,
-            suite=next((c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")), None),
-            progress=stage("building"),
+            suite=suite,
+            progress=lambda name, done, of: progress(f"building {name}", done, of),
         )
-    asked = [name for name in _APT if name in runtime.apt and runtime.apt[name].manual]
-    apt = tuple(sorted({*asked, _COMPILER}))
+        loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
+        if suite is not None and loaded:
+            small = workshop.debian.resolve(suite, platform=PLATFORM, packages=apt, python=standalone is None)
+            runtime_apt = tuple(sorted(loaded - {deb.package for deb in small.debs}))
     imported = Imported(
         runtime=runtime,
         choices=choices,
         no_base=no_base,
         matching=matching,
         apt=apt,
-        runtime_apt=_loaded(matching, choices, apt, debian, standalone=standalone is not None)
-        if debian is not None
-        else (),
+        runtime_apt=runtime_apt,
         profile=profile,
         standalone=standalone,
     )
@@ -140,21 +138,6 @@ def import_runtime(
             hint="another index may have them: UV_INDEX, or pip's extra-index-url",
         )
     return imported
-
-
-def _loaded(
-    matching: Matching, choices: Sequence[BaseChoice], apt: Sequence[str], debian: Debian, *, standalone: bool
-) -> tuple[str, ...]:
-    """What compiled packages load and neither the small system nor ``apt`` brings."""
-    loaded = {name for m in matching.found if m.compiled is not None for name in m.compiled.libraries}
-    suites = [c.base.rpartition("/")[2] for c in choices if c.base.startswith("rootfs:")]
-    if not loaded or not suites:
-        return ()
-    there = {
-        deb.package
-        for deb in debian.resolve(suites[0], platform=PLATFORM, packages=apt, python=not standalone).debs
-    }
-    return tuple(sorted(loaded - there))
 
 
 def _framework(match: Match, by_name: dict[str, Match]) -> str:
@@ -172,20 +155,12 @@ def _framework(match: Match, by_name: dict[str, Match]) -> str:
 def matrix_text(imported: Imported) -> str:
     """The matrix file."""
     runtime, matching = imported.runtime, imported.matching
-    origin = (
-        f"https://github.com/{REPOSITORY}/tree/{runtime.commit}" if runtime.commit else "a list of its own"
-    )
-    missing = len(matching.missing)
-    compiled = [match for match in matching.found if match.compiled is not None]
+    commit = runtime.commit
+    origin = f"https://github.com/{REPOSITORY}/tree/{commit}" if commit else "a list of its own"
     skipped = {canonicalize_name(re.split(r"[\[=]", text)[0]) for text in imported.frameworks}
     plain = [match for match in matching.found if match.compiled is None]
-    pins = sorted(
-        (
-            *(m.requirement for m in plain if m.requirement and m.package.key not in skipped),
-            *(text for m in plain for text in m.beside),
-        ),
-        key=str.casefold,
-    )
+    pins = [m.requirement for m in plain if m.requirement and m.package.key not in skipped]
+    pins += [text for match in plain for text in match.beside]
     sources = sorted(match.package.key for match in plain if match.built is not None)
     indexes = sorted({match.index for match in matching.found if match.index})
     lines = [
@@ -193,7 +168,7 @@ def matrix_text(imported: Imported) -> str:
         "# Made by `rtbuild colab import` from the lists that Google publishes of Colab, under Apache-2.0:",
         f"# {origin}.",
         "# Every package at Colab's own version, none resolved: what they contradict one another in, they",
-        f"# contradict on Colab. {missing} of {len(runtime.packages)} packages are not here:",
+        f"# contradict on Colab. {len(matching.missing)} of {len(runtime.packages)} packages are not here:",
         f"# {imported.name}.runtime.json says which, and why.",
         *(f"# {reason}." for reason in imported.no_base),
         "version: 1",
@@ -201,14 +176,14 @@ def matrix_text(imported: Imported) -> str:
         f"description: Google Colab's runtime {runtime.name}",
         "",
         "defaults:",
-        f"  framework: [{', '.join(map(_quoted, imported.frameworks))}]",
+        "  framework: [" + ", ".join(f'"{text}"' for text in imported.frameworks) + "]",
         f"  python: {_python(imported)}",
         *([] if imported.profile == "plain" else [f"  profile: {imported.profile}"]),
         "  dependencies: listed",
         *([f"  index: [{', '.join(indexes)}]"] if indexes else []),
         f"  apt: [{', '.join(imported.apt)}]",
         "  pip:",
-        *(f"    - {pin}" for pin in pins),
+        *(f"    - {pin}" for pin in sorted(pins, key=str.casefold)),
         *(["  from-source:"] if sources else []),
         *(f"    - {name}" for name in sources),
         "",
@@ -218,43 +193,35 @@ def matrix_text(imported: Imported) -> str:
         "include:",
     ]
     for choice in imported.choices:
-        if choice.note:
-            lines.append(f"  # {choice.note}")
-        lines.append(f"  - base: {choice.base}")
-        lines += [f"    {line}" for line in _cuda(choice, matching.found)]
-        if choice.base.startswith("rootfs:"):
-            lines += [f"    {line}" for line in _compiled(compiled, imported.runtime_apt)]
+        cell = ["cuda: base"] if choice.suite is None else [*_cuda(matching.found), *_compiled(imported)]
+        lines += [f"  # {choice.note}"] if choice.note else []
+        lines += [f"  - base: {choice.base}", *(f"    {line}" for line in cell)]
     return "\n".join(lines) + "\n"
 
 
-def _compiled(matches: Sequence[Match], apt: Sequence[str]) -> list[str]:
+def _compiled(imported: Imported) -> list[str]:
     """What was compiled in the release that the cell stands on, and the packages that it loads."""
-    rows = [(match, match.compiled) for match in sorted(matches, key=lambda match: match.package.key)]
+    matches = sorted(imported.matching.found, key=lambda match: match.package.key)
+    rows = [(match, match.compiled) for match in matches if match.compiled is not None]
     if not rows:
         return []
     return [
         "# Compiled from sources with this release's libraries, so not for the other bases",
-        *([f"apt: [{', '.join(apt)}]"] if apt else []),
+        *([f"apt: [{', '.join(imported.runtime_apt)}]"] if imported.runtime_apt else []),
         "pip:",
         *(f"  - {match.requirement}" for match, _ in rows),
         "from-source:",
-        *(f"  - {match.package.key}: [{', '.join(c.needs)}]" for match, c in rows if c is not None),
+        *(f"  - {match.package.key}: [{', '.join(made.needs)}]" for match, made in rows),
     ]
 
 
 def _python(imported: Imported) -> str:
     if imported.standalone is None:
-        return _quoted(imported.runtime.python_minor)
+        return f'"{imported.runtime.python_minor}"'
     return f'{{version: "{imported.standalone}", from: standalone}}'
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
-def _cuda(choice: BaseChoice, found: Sequence[Match]) -> list[str]:
-    if choice.provider == "base":
-        return ["cuda: base"]
+def _cuda(found: Sequence[Match]) -> list[str]:
     if not any(match.package.key.startswith("nvidia-") for match in found):
         return ["cuda: none"]
     wanted = re.compile(r"nvidia-(cudnn|cuda-runtime)(-cu\d+)?")

@@ -15,7 +15,6 @@ Mode = Literal["jupyter", "shell", "verify"]
 
 PORT = 8888
 """Jupyter's own, and that of an image that is not told another."""
-
 IMAGE_USER = (1000, 1000)
 """The user of images of the profile ``colab``."""
 
@@ -112,17 +111,14 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     gpu, notes = _gpu(wish, machine)
     name = f"rtbuild-{wish.port}" if mode == "jupyter" else None
     command = [*machine.docker, "run", "--rm"]
-    if name is not None:
-        command += ["--name", name]
-    if not wish.colab:
-        command.append("--init")  # images of the profile colab have one
+    command += ["--name", name] if name is not None else []
+    command += [] if wish.colab else ["--init"]  # images of the profile colab have one
     command += gpu
     if mode == "verify":
         # as `rtbuild verify` runs it: no root, no network, nothing to write to but /tmp
         command += ["--network", "none", "--read-only", "--tmpfs", "/tmp:exec", "--user", "65534:65534"]  # noqa: S108
-        return LaunchPlan(
-            mode=mode, command=(*command, wish.image, "cudnn-verify"), name=None, port=None, notes=notes
-        )
+        command += [wish.image, "cudnn-verify"]
+        return LaunchPlan(mode=mode, command=tuple(command), name=None, port=None, notes=notes)
     user, said = _user(wish, machine)
     mounts, folders, unmounted = _mounts(wish, machine)
     command += [*_settings(wish, machine), *_route(machine)]
@@ -130,16 +126,13 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
     if mode == "jupyter":
         command += ["--publish", f"127.0.0.1:{wish.port}:{wish.port}"]
         command += ["--env", f"RTBUILD_PORT={wish.port}"] if wish.port != PORT else []
-        tail = [wish.image]
     else:
-        if wish.colab or wish.content is not None:
-            command += ["--workdir", _CONTENT]
+        command += ["--workdir", _CONTENT] if wish.colab or wish.content is not None else []
         command += ["--interactive", "--tty"] if wish.terminal else ["--interactive"]
         command += [] if wish.colab else ["--env", "HOME=/tmp"]  # the user has none in a plain image
-        tail = [wish.image, "bash"]
     return LaunchPlan(
         mode=mode,
-        command=(*command, *tail),
+        command=(*command, wish.image, *(["bash"] if mode == "shell" else [])),
         name=name,
         port=wish.port if mode == "jupyter" else None,
         notes=(*notes, *said, *unmounted),
@@ -151,13 +144,10 @@ def plan(wish: Wish, machine: Machine) -> LaunchPlan:
 def _gpu(wish: Wish, machine: Machine) -> tuple[list[str], tuple[str, ...]]:
     """The flags that hand the GPUs in, or none and why not."""
     facts = machine.engine.gpu
-    flags = {
-        "gpus": ["--gpus", "all"],
-        "cdi": ["--device", "nvidia.com/gpu=all"],
-        None: ["--gpus", "all"],  # asked for all the same: the engine's refusal says why
-    }[facts.request]
+    # If the engine knows neither, they are asked for all the same: its refusal says why.
+    flags = ["--device", "nvidia.com/gpu=all"] if facts.request == "cdi" else ["--gpus", "all"]
     # For NCCL and pinned memory: https://docs.nvidia.com/deeplearning/frameworks/user-guide/
-    flags = [*flags, "--ulimit", "memlock=-1"]
+    flags += ["--ulimit", "memlock=-1"]
     if wish.gpus is not None:
         return (flags if wish.gpus else []), ()
     if facts.usable:
@@ -210,12 +200,9 @@ def _user(wish: Wish, machine: Machine) -> tuple[tuple[int, int], tuple[str, ...
     owner = wish.content.stat()
     if owner.st_uid != 0:
         return (owner.st_uid, owner.st_gid), ()
-    number = IMAGE_USER[0]
-    note = (
-        f"you are root, and the container runs as user {number}, who cannot write to {wish.content}: it is"
-        f" root's (chown {number} {wish.content}, or --user 0:0)"
-    )
-    return IMAGE_USER, (note,)
+    number, folder = IMAGE_USER[0], wish.content
+    note = f"you are root, and the container runs as user {number}, who cannot write to {folder}: it is"
+    return IMAGE_USER, (f"{note} root's (chown {number} {folder}, or --user 0:0)",)
 
 
 def parse_user(text: str) -> tuple[int, int]:
@@ -228,32 +215,25 @@ def parse_user(text: str) -> tuple[int, int]:
 
 def _mounts(wish: Wish, machine: Machine) -> tuple[list[str], tuple[Path, ...], tuple[str, ...]]:
     """The flags, the folders to make for them, and what to say."""
-    flags: list[str] = []
-    folders: list[Path] = []
+    volumes = [flag for volume in wish.volumes for flag in ("--volume", volume)]
     if not machine.local:
-        notes = ("the engine is on another machine: no folder of this one is mounted",)
-        return [flag for volume in wish.volumes for flag in ("--volume", volume)], (), notes
-    if wish.content is not None:
-        _refuse_folder(wish.content, machine, named=wish.content_given)
-        flags += ["--mount", mount(wish.content, _CONTENT)]
-    if wish.colab:
-        # What frameworks download and compile stays for the next start.
-        folders.append(machine.cache / "home")
-        flags += ["--mount", mount(folders[0], _CACHE)]
-        flags += ["--env", f"KERAS_HOME={_CACHE}/keras", "--env", f"CUDA_CACHE_PATH={_CACHE}/nv"]
-    for volume in wish.volumes:
-        flags += ["--volume", volume]
-    return flags, tuple(folders), ()
-
-
-def _refuse_folder(content: Path, machine: Machine, *, named: bool) -> None:
-    if not content.is_dir():
-        raise UsageError(f"{content} is no folder", hint="--content names the folder to work in")
-    if not named and content in (machine.home, *machine.home.parents):
-        raise UsageError(
-            f"the current folder, {content}, would be open to every notebook, and your home folder is in it",
-            hint="go to the folder to work in, or name it: --content DIR",
-        )
+        return volumes, (), ("the engine is on another machine: no folder of this one is mounted",)
+    flags: list[str] = []
+    if (content := wish.content) is not None:
+        if not content.is_dir():
+            raise UsageError(f"{content} is no folder", hint="--content names the folder to work in")
+        if not wish.content_given and content in (machine.home, *machine.home.parents):
+            said = f"the current folder, {content}, would be open to every notebook"
+            hint = "go to the folder to work in, or name it: --content DIR"
+            raise UsageError(f"{said}, and your home folder is in it", hint=hint)
+        flags += ["--mount", mount(content, _CONTENT)]
+    if not wish.colab:
+        return [*flags, *volumes], (), ()
+    # What frameworks download and compile stays for the next start.
+    kept = machine.cache / "home"
+    flags += ["--mount", mount(kept, _CACHE)]
+    flags += ["--env", f"KERAS_HOME={_CACHE}/keras", "--env", f"CUDA_CACHE_PATH={_CACHE}/nv"]
+    return [*flags, *volumes], (kept,), ()
 
 
 def mount(source: Path, target: str) -> str:

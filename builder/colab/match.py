@@ -21,6 +21,8 @@ from builder.index.simple_api import IndexFile
 from builder.lock.sources import sdist_version
 from builder.model import Compilation
 
+Progress = Callable[[str, int, int], None]
+"""Gets a name, the number that is done, and the number of all."""
 Reason = Literal[
     "own",  # Google's own package, published nowhere
     "repository",  # installed from a version control system
@@ -81,11 +83,8 @@ class Matching:
     @property
     def unasked(self) -> dict[str, str]:
         """The index that did not answer, by the name of each package that only it may have."""
-        return {
-            m.package.name: _own_index(m.index)
-            for m in self.matches
-            if m.index is not None and m.file is None
-        }
+        silent = ((m.package.name, m.index) for m in self.matches if m.file is None)
+        return {name: _own_index(index) for name, index in silent if index is not None}
 
 
 def match_packages(
@@ -93,9 +92,9 @@ def match_packages(
     *,
     index: Index,
     target: targets.Target,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = lambda _name, _done, _of: None,
 ) -> Matching:
-    """Ask the user's index about every package; ``progress`` gets a name, the number done, and of all.
+    """Ask the user's index about every package.
 
     Raises:
         PackageIndexError: the user's own index did not answer. One that only the runtime names may be silent.
@@ -109,8 +108,7 @@ def match_packages(
         futures = {pool.submit(asker.match, package): package for package in packages}
         for future in as_completed(futures):
             found[futures[future]] = future.result()
-            if progress is not None:
-                progress(futures[future].name, len(found), len(packages))
+            progress(futures[future].name, len(found), len(packages))
     finally:
         pool.shutdown(cancel_futures=True)
     return Matching(matches=tuple(found[package] for package in packages), silent=silent)
@@ -199,34 +197,20 @@ class _Asker:
             return self._why_not(package, version, files, same)
         if wanted.local is not None and not _is(best, version, local=True):
             return self._by_its_word(package, wanted, best)
-        return Match(
-            package=package,
-            requirement=f"{package.name}=={version}",
-            file=best,
-            detail=_remark(package, best),
-        )
+        requirement = f"{package.name}=={version}"
+        return Match(package=package, requirement=requirement, file=best, detail=_remark(package, best))
 
     def _by_its_word(self, package: PipPackage, wanted: Version, best: IndexFile) -> Match:
         """A wheel without a label in its name is the same build if its own code says so."""
-        plugins = self._plugins(package, wanted)
-        if plugins:
-            return Match(
-                package=package,
-                requirement=f"{package.name}=={wanted.public}",
-                beside=plugins,
-                file=best,
-                detail=f"Colab's has CUDA inside; the index has it beside, as {' and '.join(plugins)}",
-            )
-        declared = self._declared(best)
-        if declared != str(wanted):
-            says = f"says {declared}" if declared else "does not say for which CUDA it is"
-            return _no(package, "other-build", f"the index's wheel of {wanted.public} {says}")
-        return Match(
-            package=package,
-            requirement=f"{package.name}=={wanted.public}",
-            file=best,
-            detail=f"the index's wheel says {declared} of itself: the same build",
-        )
+        match = Match(package=package, requirement=f"{package.name}=={wanted.public}", file=best)
+        if plugins := self._plugins(package, wanted):
+            detail = f"Colab's has CUDA inside; the index has it beside, as {' and '.join(plugins)}"
+            return replace(match, beside=plugins, detail=detail)
+        declared = read_wheel(best, self.index.client).values.get("version")  # with its CUDA: 2.6.0+cu124
+        if declared == str(wanted):
+            return replace(match, detail=f"the index's wheel says {declared} of itself: the same build")
+        says = f"says {declared}" if isinstance(declared, str) else "does not say for which CUDA it is"
+        return _no(package, "other-build", f"the index's wheel of {wanted.public} {says}")
 
     def _plugins(self, package: PipPackage, wanted: Version) -> tuple[str, ...]:
         """What stands on the index for ``jaxlib 0.4.26+cuda12.cudnn89``, if it is all there: since 2024 JAX's
@@ -234,20 +218,18 @@ class _Asker:
         """
         cuda = re.match(r"cuda\d+", wanted.local or "") if package.key == "jaxlib" else None
         names = [f"jax-{cuda[0]}-{part}" for part in ("plugin", "pjrt")] if cuda is not None else []
-        found = [
-            name
-            for name in names
-            if self._best([file for file in self.index.offers(name) if _is(file, wanted.public)]) is not None
-        ]
-        return tuple(f"{name}=={wanted.public}" for name in found) if found == names else ()
+        for name in names:
+            if self._best([file for file in self.index.offers(name) if _is(file, wanted.public)]) is None:
+                return ()
+        return tuple(f"{name}=={wanted.public}" for name in names)
 
     def _on_further(self, package: PipPackage, version: str, further: str) -> Match | None:
         offered = self.index.with_extra((further,)).offers_of(further, package.name)
         exact = [file for file in offered if _is(file, version, local=True)]
         best = self._best(exact)
-        if best is None:
-            return None
-        return Match(package=package, requirement=f"{package.name}=={version}", index=further, file=best)
+        requirement = f"{package.name}=={version}"
+        match = Match(package=package, requirement=requirement, index=further, file=best)
+        return match if best is not None else None
 
     def _best(self, files: Sequence[IndexFile]) -> IndexFile | None:
         ranked = [
@@ -273,11 +255,6 @@ class _Asker:
         pythons = sorted({tag.interpreter for tag in ours})
         place = f"Python {self.target.python}, {self.target.machine}, glibc {self.target.glibc}"
         return _no(package, "python", f"no wheel of {version} for {place}; there are {', '.join(pythons)}")
-
-    def _declared(self, file: IndexFile) -> str | None:
-        """The version in the package's own code, with its CUDA: ``2.6.0+cu124``."""
-        said = read_wheel(file, self.index.client).values.get("version")
-        return said if isinstance(said, str) else None
 
 
 def _unknown(package: PipPackage) -> Match:
@@ -328,5 +305,4 @@ def _is(file: IndexFile, version: str, *, local: bool = False) -> bool:
     wheel = targets.wheel_name(file.name)
     if wheel is None:
         return False
-    found = wheel.version if local else Version(wheel.version.public)
-    return found == Version(version)
+    return (wheel.version if local else Version(wheel.version.public)) == Version(version)

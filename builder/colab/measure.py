@@ -1,21 +1,17 @@
 """What is in an image, by its own word: packages by their metadata, CUDA and cuDNN by the probe."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from builder.engine.engine import Engine
 from builder.errors import CellError, CommandError
 from builder.verify.document import ProbeDocument, parse
-
-if TYPE_CHECKING:
-    from builder.engine.engine import Engine
 
 _SECONDS, _PROBE_SECONDS = 120.0, 900.0
 _PYTHONS = (
@@ -60,12 +56,7 @@ class Inventory:
 
 
 def measure(
-    engine: Engine,
-    reference: str,
-    *,
-    probe: bytes,
-    labelled: Sequence[str] = (),
-    gpus: bool = False,
+    engine: Engine, reference: str, *, probe: bytes, labelled: Sequence[str] = (), gpus: bool = False
 ) -> Inventory:
     """Look into an image; it need not be rtbuild's. ``probe`` is cudnn-verify, run on the image's Python.
 
@@ -75,9 +66,8 @@ def measure(
         CellError: the image is not there, has no Python, or the probe failed in it.
     """
     if engine.inspect(reference) is None:
-        raise CellError(
-            f"the engine has no image {reference}", hint=f"rtbuild build, or docker pull {reference}"
-        )
+        hint = f"rtbuild build, or docker pull {reference}"
+        raise CellError(f"the engine has no image {reference}", hint=hint)
     with tempfile.TemporaryDirectory(prefix="rtbuild-colab-") as folder:
         script, verify = Path(folder, "packages.py"), Path(folder, "cudnn_verify.py")
         script.write_text(_SCRIPT, encoding="utf-8")
@@ -90,11 +80,10 @@ def measure(
             argv = ["/bin/sh", "-c", _PYTHONS, "sh", *arguments]
             done = engine.run_probe(reference, argv, gpus=gpus, timeout=seconds, mounts=mounts)
             if not done.started or done.timed_out or not done.stdout.strip():
-                why = done.daemon_error or (
-                    "it did not end in time" if done.timed_out else done.stderr.strip()
-                )
+                late = "it did not end in time" if done.timed_out else ""
+                why = done.daemon_error or late or done.stderr.strip() or "it has no Python"
                 raise CommandError(
-                    f"{reference} does not say what is in it: {why or 'it has no Python'}",
+                    f"{reference} does not say what is in it: {why}",
                     command=["docker", "run", reference, *argv],
                     returncode=done.returncode,
                     tail=done.stderr.splitlines()[-10:],

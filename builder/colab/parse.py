@@ -69,12 +69,10 @@ def parse_freeze(text: str, file: str) -> tuple[tuple[PipPackage, ...], tuple[Pr
     problems: list[Problem] = []
     for number, line in _lines(text):
         read = _package(line, number)
+        if not isinstance(read, str) and read.key in found:
+            read = f"'{read.name}' is listed twice, for the first time in line {found[read.key].line}"
         if isinstance(read, str):
             problems.append(Problem(file=file, line=number, text=line, message=read))
-        elif read.key in found:
-            first = found[read.key].line
-            message = f"'{read.name}' is listed twice, for the first time in line {first}"
-            problems.append(Problem(file=file, line=number, text=line, message=message))
         else:
             found[read.key] = read
     return tuple(found.values()), tuple(problems)
@@ -108,13 +106,12 @@ def _direct(name: str, url: str, number: int) -> PipPackage | str:
     except ValueError as error:
         return f"'{url}' is no address: {error}"
     version = _version_of(unquote(bare.rpartition("/")[2]))
+    kind: Literal["wheel", "url", "file"] = "wheel" if bare.endswith(".whl") and version else "url"
     if "+" in scheme:
         return PipPackage(name=name, version=None, line=number, url=url, kind="vcs")
-    if scheme == "file":
-        return PipPackage(name=name, version=version, line=number, url=url, kind="file")
-    if scheme not in {"http", "https"}:
+    if scheme not in {"http", "https", "file"}:
         return f"'{url}' is no address that pip understands"
-    kind: Literal["wheel", "url"] = "wheel" if bare.endswith(".whl") and version else "url"
+    kind = "file" if scheme == "file" else kind
     return PipPackage(name=name, version=version, line=number, url=url, kind=kind)
 
 
@@ -135,18 +132,13 @@ def parse_apt(text: str, file: str) -> tuple[Mapping[str, AptPackage], tuple[Pro
     found: dict[str, AptPackage] = {}
     problems: list[Problem] = []
     for number, line in _lines(text):
-        if line == "Listing..." or line.startswith("WARNING: apt "):
-            continue
-        read = _APT.fullmatch(line)
-        if read is None:
+        if read := _APT.fullmatch(line):
+            states = read["state"].split(",")
+            manual = states[0] == "installed" and "automatic" not in states
+            found[read["name"]] = AptPackage(version=read["version"], manual=manual)
+        elif line != "Listing..." and not line.startswith("WARNING: apt "):
             message = "not a line of 'apt list --installed'"
             problems.append(Problem(file=file, line=number, text=line, message=message))
-            continue
-        states = read["state"].split(",")
-        found[read["name"]] = AptPackage(
-            version=read["version"],
-            manual=states[0] == "installed" and "automatic" not in states,
-        )
     return found, tuple(problems)
 
 

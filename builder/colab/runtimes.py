@@ -77,26 +77,21 @@ def read_runtime(
     Raises:
         UsageError: a list is not there or cannot be read, or nothing says which Python the runtime has.
     """
-    commit = NAMED.get(at, at) if at else None
-    if commit is not None and _DATE.fullmatch(commit):
-        commit = _commit_of(source, commit)
+    dated = at if at and _DATE.fullmatch(at) else None
+    commit = _commit_of(source, dated) if dated else NAMED.get(at, at) if at else None
     reader = _at_commit(source, commit) if source is not None and commit else _in_folder(source)
     texts = [_read(given, names, reader) for given, names in ((freeze, FREEZE), (apt, APT), (system, SYSTEM))]
     if texts[0] is None:
-        where = f"{source}" if source is not None else "the files given"
         raise UsageError(
-            f"there is no pip freeze in {where}: looked for {' and '.join(FREEZE)}",
+            f"there is no pip freeze in {source or 'the files given'}: looked for {' and '.join(FREEZE)}",
             hint=f"name a folder or a checkout of github.com/{REPOSITORY}, or the file by --freeze",
         )
     packages, problems = parse_freeze(*texts[0])
     listed, more = parse_apt(*texts[1]) if texts[1] else ({}, ())
     distribution, known, rest = parse_system(*texts[2]) if texts[2] else (None, None, ())
     if not packages:
-        raise UsageError(
-            f"{texts[0][1]} names no package"
-            + "".join(f"\n{problem}" for problem in (problems[:5] if problems else ())),
-            hint="is it the output of `pip freeze`?",
-        )
+        said = "\n".join([f"{texts[0][1]} names no package", *map(str, problems[:5])])
+        raise UsageError(said, hint="is it the output of `pip freeze`?")
     version = python or known
     if version is None or not re.fullmatch(r"3\.\d+(\.\d+)?", version):
         raise UsageError(
@@ -104,7 +99,6 @@ def read_runtime(
             hint=f"give its OS info ({' or '.join(SYSTEM)}), or --python 3.11",
         )
     place = source.resolve().name if source is not None else Path(texts[0][1]).stem
-    dated = at if at is not None and _DATE.fullmatch(at) else None
     month = next((month for month, named in NAMED.items() if named == commit), None)
     return Runtime(
         name=name or month or dated or (commit[:12] if commit else place),
@@ -125,31 +119,22 @@ def _read(
 ) -> tuple[str, str] | None:
     """A list's text, and its name for messages."""
     if given is not None:
-        try:
-            return given.read_text(encoding="utf-8"), str(given)
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{given} cannot be read: {error}") from error
-    for name in names:
-        text = reader(name)
-        if text is not None:
-            return text, name
-    return None
+        return _text(given), str(given)
+    texts = ((reader(name), name) for name in names)
+    return next(((text, name) for text, name in texts if text is not None), None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
 
 
 def _in_folder(folder: Path | None) -> Callable[[str], str | None]:
-    def reader(name: str) -> str | None:
-        if folder is None:
-            return None
-        try:
-            return (folder / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{folder / name} cannot be read: {error}") from error
-
     if folder is not None and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", hint="name one that holds the lists")
-    return reader
+    return lambda name: _text(folder / name) if folder is not None and (folder / name).exists() else None
 
 
 def _commit_of(folder: Path | None, date: str) -> str:
@@ -157,14 +142,12 @@ def _commit_of(folder: Path | None, date: str) -> str:
     try:
         datetime.date.fromisoformat(date)
     except ValueError as error:
-        raise UsageError(
-            f"'{date}' is no date: {error}", hint="year, month and day, as in 2024-07-15"
-        ) from error
+        said = f"'{date}' is no date: {error}"
+        raise UsageError(said, hint="year, month and day, as in 2024-07-15") from error
     done = _git(folder, "rev-list", "-1", f"--before={date}T23:59:59Z", "HEAD")
     if done.returncode != 0:
-        raise UsageError(
-            f"{folder} is no clone in which a date could be looked up", hint=f"clone github.com/{REPOSITORY}"
-        )
+        said = f"{folder} is no clone in which a date could be looked up"
+        raise UsageError(said, hint=f"clone github.com/{REPOSITORY}")
     if not done.stdout.strip():
         raise UsageError(f"{folder} has no commit up to {date}", hint="its lists begin later")
     return done.stdout.strip()
@@ -193,9 +176,8 @@ def _at_commit(folder: Path | None, commit: str) -> Callable[[str], str | None]:
             hint=f"2024-07-15, or one of: {', '.join(NAMED)}",
         )
     if _git(folder, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").returncode != 0:
-        raise UsageError(
-            f"{folder} has no commit {commit}", hint=f"a full clone of github.com/{REPOSITORY} has it"
-        )
+        hint = f"a full clone of github.com/{REPOSITORY} has it"
+        raise UsageError(f"{folder} has no commit {commit}", hint=hint)
 
     def reader(name: str) -> str | None:
         done = _git(folder, "show", f"{commit}:{name}")

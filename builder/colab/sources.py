@@ -1,16 +1,14 @@
 """Packages of a runtime of which the index has only sources: those that can be built are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
-from builder.colab.match import Match, Matching
+from builder.colab.match import Match, Matching, Progress
+from builder.debian.archive import Debian
 from builder.errors import CellError, CommandError
 from builder.facts.tables import load
 from builder.index.client import Index, LocalWheel
@@ -27,9 +25,6 @@ from builder.lock.sources import (
 from builder.model import Base, StandalonePython
 from builder.sdist import advice
 
-if TYPE_CHECKING:
-    from builder.debian.archive import Debian
-
 _THREADS = 2
 """Builds take a processor each."""
 _TRIED = frozenset({"source-only", "python", "platform"})
@@ -45,7 +40,7 @@ def build_missing(
     workshop: SdistBuilder,
     interpreter: StandalonePython | None = None,
     suite: str | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress = lambda _name, _done, _of: None,
 ) -> Matching:
     """The same, with a match in the place of each package that came out as a wheel; others say why not.
 
@@ -77,8 +72,7 @@ def build_missing(
         try:
             for match in pool.map(builder.build, tried):
                 done.append(match)
-                if progress is not None:
-                    progress(match.package.name, len(done), len(tried))
+                progress(match.package.name, len(done), len(tried))
         except BaseException:
             workshop.cancel.set()  # those that run now would take minutes
             raise
@@ -120,13 +114,7 @@ class _Builder:
             if self.compiles is None or (needs is None and not of_code):
                 return _not_built(match, problem)
             return self._compile(match, lock, self.compiles, needs or ())
-        return replace(
-            match,
-            requirement=str(wanted),
-            reason=None,
-            detail=f"the index has only sources: built from {sdist.file}",
-            built=built.path,
-        )
+        return _built(match, built, f"built from {sdist.file}")
 
     def _compile(
         self, match: Match, lock: Callable[..., LocalWheel], suite: str, needs: tuple[str, ...]
@@ -142,15 +130,19 @@ class _Builder:
             built = lock(target=target, system=BuildRoot(base=system, interpreter=python), needs=needs)
         except CellError as problem:
             return _not_built(match, problem)
-        source = built.wheel.source
-        return replace(
-            match,
-            requirement=f"{match.package.name}=={match.package.version}",
-            reason=None,
-            detail=f"the index has only sources: compiled in Debian {suite}, for images on it alone",
-            built=built.path,
-            compiled=source.compiled if source is not None else None,
-        )
+        return _built(match, built, f"compiled in Debian {suite}, for images on it alone")
+
+
+def _built(match: Match, built: LocalWheel, how: str) -> Match:
+    source = built.wheel.source
+    return replace(
+        match,
+        requirement=f"{match.package.name}=={match.package.version}",
+        reason=None,
+        detail=f"the index has only sources: {how}",
+        built=built.path,
+        compiled=source.compiled if source is not None else None,
+    )
 
 
 def _not_built(match: Match, problem: CellError) -> Match:

@@ -229,7 +229,7 @@ def test_without_a_framework_there_is_nothing_to_build(runtime):
     [
         ("3.11.13", "12.5.1", ["nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04", "rootfs:debian/bookworm"], []),
         ("3.12.13", "12.8.1", ["nvidia/cuda:12.8.1-cudnn-runtime-ubuntu24.04"], ["no Debian release"]),
-        ("3.12.12", "12.5.1", ["ubuntu:24.04"], ["no nvidia/cuda image has both", "no Debian release"]),
+        ("3.12.12", "12.5.1", [], ["no nvidia/cuda image has both", "no Debian release"]),
         ("3.13.15", None, ["rootfs:debian/trixie"], ["nvidia/cuda has no image of CUDA"]),
         ("3.2.1", "12.5.1", [], ["no nvidia/cuda image has both", "no Debian release"]),
     ],
@@ -254,8 +254,8 @@ def test_bases_have_the_runtimes_own_python(runtime, python, cuda, bases, reason
             "12.5.1",
             ["nvidia/cuda:12.5.1-cudnn-runtime-ubuntu22.04", "rootfs:debian/bookworm"],
         ),
-        ("Ubuntu 24.04.1", None, ["ubuntu:24.04", "rootfs:debian/trixie"]),
-        (None, None, ["ubuntu:22.04", "rootfs:debian/bookworm"]),
+        ("Ubuntu 24.04.1", None, ["rootfs:debian/trixie"]),
+        (None, None, ["rootfs:debian/bookworm"]),
     ],
 )
 def test_with_a_python_of_its_own_the_base_is_colabs(runtime, system, cuda, bases):
