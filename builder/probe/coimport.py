@@ -48,9 +48,9 @@ def coimport_stage(ctx):
     frameworks = [framework_by_stage(name, ctx) for name in order]
     without = set()
     for framework in frameworks:
-        with ctx.call("import %s" % framework.module, order=order):
+        with ctx.call("import %s" % framework.module):
             framework.load()
-        with ctx.call("%s: load cuDNN" % framework.module, order=order):
+        with ctx.call("%s: load cuDNN" % framework.module):
             if not framework.touch() and not framework.needs_cudnn:
                 without.add(framework.name)  # what others have mapped is none of its
         names, requesters = framework.wanted()

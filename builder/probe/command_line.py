@@ -7,10 +7,6 @@ import os
 from .expectation import read_expectation
 from .schedule import in_order
 
-_EPILOG = """\
-exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, 22 host, 23 busy,
-30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an expectation file."""
-
 
 class UsageError(Exception):
     """The command line, or a file it names, cannot be used."""
@@ -27,7 +23,9 @@ def make_parser():
     parser = Parser(
         prog="cudnn-verify",
         description="Says whether cuDNN works here and, if not, which one cause is to blame.",
-        epilog=_EPILOG,
+        epilog="exit codes: 0 works, 10 unverified (no GPU here), 20 broken (the image), 21 unsupported-gpu, "
+        "22 host, 23 busy,\n30 the probe itself failed or was called wrongly. CUDNN_VERIFY_EXPECT names an "
+        "expectation file.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
@@ -55,7 +53,6 @@ def make_parser():
     )
     parser.add_argument("--fix", action="store_true", help="run the commands that mend it, after asking")
     parser.add_argument("--yes", action="store_true", help="with --fix: do not ask")
-    parser.add_argument("--output", metavar="FILE", help="write the answer there, and nothing to stdout")
     parser.add_argument("--pid", type=int, help="look at this running process, too")
     parser.add_argument("--version", action="store_true", help="print version and sha256 of this file")
     parser.add_argument("--child", help=argparse.SUPPRESS)

@@ -2,8 +2,9 @@
 
 import struct
 import time
+from itertools import product
 
-from .cuda import OUT_OF_MEMORY, CudaError, Driver
+from .cuda import OUT_OF_MEMORY, CudaError, Driver, ctypes
 from .cudnn import ALGORITHMS, FLOAT, HALF, CudnnError
 from .judge import default_judge
 from .library import each_candidate, open_candidate
@@ -13,14 +14,17 @@ from .versions import cuda_tuple, dotted, numbers
 
 _MEMORY_FLOOR = 128 << 20
 _SLOW_FIRST_LAUNCH = 30.0
-_DIRECTIONS = ("Forward", "BackwardData", "BackwardFilter")
+# The operands of each direction in the order of cuDNN's call, and its answer.
+_DIRECTIONS = {
+    "Forward": (("x", "w"), "y"),
+    "BackwardData": (("w", "dy"), "dx"),
+    "BackwardFilter": (("x", "dy"), "dw"),
+}
 
 
 def when_a_gpu_works(facts):
     """One run per candidate if the driver stage brought a GPU up; otherwise one run that says why not."""
-    if facts.get("gpu_state") == "works":
-        return each_candidate(facts)
-    return [{}]
+    return each_candidate(facts) if facts.get("gpu_state") == "works" else [{}]
 
 
 def judge_convolution(run):
@@ -43,26 +47,22 @@ def judge_convolution(run):
 def convolution_stage(ctx):
     """Create a handle on the GPU, then convolve in FP32 and FP16."""
     if "candidate" not in ctx.params:
-        state = ctx.facts.get("gpu_state")
-        reason = "the driver layer failed" if state == "faulty" else "no GPU here"
-        reason = "no cuDNN here" if state == "works" else reason
+        reasons = {"faulty": "the driver layer failed", "works": "no cuDNN here"}
         for number in ("C07", "C08", "C09"):
-            ctx.not_run(number, reason)
+            ctx.not_run(number, reasons.get(ctx.facts.get("gpu_state"), "no GPU here"))
         return
     driver = Driver(ctx)
     driver.call("cuInit", 0)
     driver.use(0)
-    gpu = ctx.facts["gpus"][0]
     cudnn = open_candidate(ctx)
-    _check_range(ctx, cudnn, gpu)
+    _check_range(ctx, cudnn, ctx.facts["gpus"][0])
     handle = _create(ctx, driver, cudnn)
     if handle is None:
         return
     bench = Bench(ctx, driver, cudnn, handle)
-    for data_type, name in ((FLOAT, "FP32"), (HALF, "FP16")):
-        if not bench.convolve(data_type, name):
-            return
-    bench.report()
+    formats = ((FLOAT, "FP32"), (HALF, "FP16"))
+    if all(bench.convolve(way, *number) for number, way in product(formats, _DIRECTIONS)):
+        bench.report()
 
 
 def _check_range(ctx, cudnn, gpu):
@@ -114,7 +114,7 @@ def memory_is_short(driver, evidence):
     """True if 128 MiB cannot be had, or less is free; the numbers go into ``evidence``."""
     try:
         evidence["free"] = driver.memory()[0]
-        driver.free(driver.allocate(_MEMORY_FLOOR))
+        driver.call("cuMemFree_v2", driver.allocate(_MEMORY_FLOOR))
         evidence["allocation"] = "%d MiB could be had" % (_MEMORY_FLOOR >> 20)
     except CudaError as failure:
         evidence["allocation"] = str(failure)
@@ -134,8 +134,7 @@ def encode(values, data_type):
 
 
 def decode(data, data_type):
-    size = 2 if data_type == HALF else 4
-    return list(struct.unpack("<%d%s" % (len(data) // size, "e" if data_type == HALF else "f"), data))
+    return [value for (value,) in struct.iter_unpack("<e" if data_type == HALF else "<f", data)]
 
 
 class Bench(object):
@@ -145,20 +144,15 @@ class Bench(object):
         self.ctx, self.driver, self.cudnn, self.handle = ctx, driver, cudnn, handle
         self.data, self.rows, self.notes = answers(), [], []
 
-    def convolve(self, data_type, name):
-        """All directions in one number format; false if a check failed."""
-        for direction in _DIRECTIONS:
-            if not self._direction(direction, data_type, name):
-                return False
-        return True
+    def convolve(self, direction, data_type, name):
+        """One direction in one number format; false if a check failed.
 
-    def _direction(self, direction, data_type, name):
-        """Every algorithm that is tried has to be right; only NOT_SUPPORTED excuses one, if another ran."""
+        Every algorithm that is tried has to be right; only NOT_SUPPORTED excuses one, if another ran.
+        """
         ran, skipped = 0, []
         try:
             problem = self._describe(direction, data_type)
-            algorithms = self._algorithms(direction, problem)
-            for algorithm in algorithms:
+            for algorithm in self._algorithms(problem):
                 try:
                     found, seconds = self._launch(problem, algorithm)
                 except CudnnError as error:
@@ -178,27 +172,24 @@ class Bench(object):
         return True
 
     def _describe(self, direction, data_type):
-        """One direction's descriptors, sources and right answer; ``parts`` in the order of cuDNN's call."""
+        """One direction's sources, right answer and descriptors: both operands, convolution, result."""
         cudnn, data = self.cudnn, self.data
         described = {"x": cudnn.tensor(data["x_shape"], data_type)}
         described["w"] = cudnn.filter(data["w_shape"], data_type)
-        described["y"] = cudnn.tensor(data["dy_shape"], data_type)
-        parts, sources, answer = {
-            "Forward": ("xwy", ("x", "w"), "y"),
-            "BackwardData": ("wyx", ("w", "dy"), "dx"),
-            "BackwardFilter": ("xyw", ("x", "dy"), "dw"),
-        }[direction]
-        problem = dict(zip(("first", "second", "out"), (described[part] for part in parts)))
-        problem.update(direction=direction, data_type=data_type, convolution=cudnn.convolution())
-        return dict(problem, sources=[data[key] for key in sources], wanted=data[answer])
+        described["dy"] = described["y"] = cudnn.tensor(data["dy_shape"], data_type)
+        sources, answer = _DIRECTIONS[direction]
+        first, second = [described[key] for key in sources]
+        problem = {"direction": direction, "data_type": data_type, "wanted": data[answer]}
+        problem["descriptors"] = [first, second, cudnn.convolution(), described[answer.lstrip("d")]]
+        return dict(problem, sources=[data[key] for key in sources])
 
-    def _algorithms(self, direction, problem):
+    def _algorithms(self, problem):
         """Algorithm 0, which needs no workspace, then the choice of the heuristics, then algorithm 1."""
         order = [0, 1]
         if "small" not in self.ctx.counter:
-            descriptors = [problem[key] for key in ("first", "second", "convolution", "out")]
             try:
-                order.insert(1, self.cudnn.suggested(direction, self.handle, *descriptors))
+                good = self.cudnn.suggested(problem["direction"], self.handle, *problem["descriptors"])
+                order = [0, good, 1]
             except CudnnError as error:
                 if not error.unsupported:
                     raise
@@ -206,38 +197,32 @@ class Bench(object):
 
     def _launch(self, problem, algorithm):
         """Run one algorithm twice; (numbers of the second run, seconds of each)."""
-        cudnn, direction = self.cudnn, problem["direction"]
-        descriptors = [problem[key] for key in ("first", "second", "convolution", "out")]
-        size = cudnn.workspace(direction, self.handle, *(descriptors + [algorithm]))
+        direction, data_type, descriptors = [problem[k] for k in ("direction", "data_type", "descriptors")]
+        size = self.cudnn.workspace(direction, self.handle, *descriptors, algorithm)
         if size and "small" in self.ctx.counter:
             wanted = "%d bytes of workspace wanted" % size
             raise CudnnError("workspace", 0, "CUDNN_STATUS_NOT_SUPPORTED", wanted)
-        sources = [encode(values, problem["data_type"]) for values in problem["sources"]]
-        length = len(encode(problem["wanted"], problem["data_type"]))
-        taken = []
+        arrays = [encode(values, data_type) for values in problem["sources"]]
+        arrays.append(b"\xff" * len(encode(problem["wanted"], data_type)))
+        one, zero = ctypes.byref(ctypes.c_float(1.0)), ctypes.byref(ctypes.c_float(0.0))
+        first, second, convolution, result = descriptors
+        taken, seconds = [], []
         try:
-            for wanted in [len(source) for source in sources] + [length] + [size] * bool(size):
-                taken.append(self.driver.allocate(wanted))
-            return self._run_twice(problem, algorithm, sources, length, taken, size)
+            for array in arrays:
+                taken.append(self.driver.allocate(len(array)))
+                self.driver.call("cuMemcpyHtoD_v2", taken[-1], array, len(array))
+            taken.append(self.driver.allocate(size) if size else 0)
+            values = (one, first, taken[0], second, taken[1], convolution, algorithm)
+            values += (taken[3], size, zero, result, taken[2])  # 1 * result + 0 * the output before
+            for _ in range(2):
+                start = time.time()
+                self.cudnn.call("cudnnConvolution" + direction, self.handle, *values)
+                self.driver.call("cuCtxSynchronize")
+                seconds.append(round(time.time() - start, 6))
+            return decode(self.driver.download(taken[2], len(arrays[2])), data_type), seconds
         finally:
-            for address in taken:
-                self.driver.free(address)
-
-    def _run_twice(self, problem, algorithm, sources, length, addresses, size):
-        driver, seconds = self.driver, []
-        for address, source in zip(addresses, sources):
-            driver.upload(address, source)
-        driver.upload(addresses[2], b"\xff" * length)
-        operands = ((problem["first"], addresses[0]), (problem["second"], addresses[1]))
-        workspace = (addresses[3] if size else 0, size)
-        output = (problem["out"], addresses[2])
-        for _ in range(2):
-            start = time.time()
-            what = (self.handle, operands, problem["convolution"], algorithm, workspace, output)
-            self.cudnn.convolve(problem["direction"], *what)
-            driver.synchronize()
-            seconds.append(round(time.time() - start, 6))
-        return decode(driver.download(addresses[2], length), problem["data_type"]), seconds
+            for address in filter(None, taken):
+                self.driver.call("cuMemFree_v2", address)
 
     def _is_right(self, problem, algorithm, name, found, seconds):
         """C07 fails if the numbers are further off than this algorithm may be."""

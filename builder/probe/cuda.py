@@ -6,6 +6,7 @@ Reference: https://docs.nvidia.com/cuda/cuda-driver-api/
 import os
 import re
 
+from .distributions import read_text
 from .maps import mapped_libraries
 
 try:
@@ -66,11 +67,7 @@ class CudaError(Exception):
     def __init__(self, call, result):
         Exception.__init__(self, "%s returned %d (%s)" % (call, result, result_name(result)))
         self.call, self.result = call, result
-
-    @property
-    def cause(self):
-        """The cause that the result names by itself, or None."""
-        return RESULT_CAUSES.get(self.result)
+        self.cause = RESULT_CAUSES.get(result)
 
 
 class MissingSymbolError(Exception):
@@ -105,19 +102,6 @@ def bind(library, path, symbol, prototype):
     return function
 
 
-def is_test_double(library):
-    """True for a stand-in built by rtbuild's tests, which says so by an exported symbol."""
-    return has_symbol(library, "rtbuild_test_double")
-
-
-def has_symbol(library, symbol):
-    """Whether a library exports a function. ctypes fails to say no if the path is no UTF-8."""
-    try:
-        return getattr(library, symbol) is not None
-    except (AttributeError, UnicodeDecodeError):
-        return False
-
-
 def open_library(path, **options):
     """``ctypes.CDLL``, whose OSError also comes if the loader's answer holds a path that is no UTF-8."""
     try:
@@ -126,31 +110,44 @@ def open_library(path, **options):
         raise OSError(error.object.decode("utf-8", "surrogateescape"))
 
 
-class Driver(object):
-    """``libcuda.so.1``, with every call bracketed by the stage's enter and leave lines."""
+class Library(object):
+    """An open library with functions of ``prototypes``; its calls are bracketed by the stage's lines."""
+
+    def __init__(self, ctx, path, prototypes):
+        self.ctx, self.path, self.prototypes = ctx, path, prototypes
+        with ctx.call("dlopen %s" % path):
+            self.library = open_library(path)
+        # a stand-in built by rtbuild's tests says so
+        self.test_double = self.has("rtbuild_test_double")
+
+    def has(self, symbol):
+        try:
+            return getattr(self.library, symbol) is not None
+        except (AttributeError, UnicodeDecodeError):  # ctypes fails to say no if the path is no UTF-8
+            return False
+
+    def function(self, symbol):
+        """The function ``symbol``; raises MissingSymbolError."""
+        return bind(self.library, self.path, symbol, self.prototypes[symbol])
+
+    def status(self, symbol, *arguments):
+        """Call a function; returns its number."""
+        function = self.function(symbol)
+        with self.ctx.call(symbol):
+            return function(*arguments)
+
+
+class Driver(Library):
+    """``libcuda.so.1``; ``path`` is the real path of the mapped file, or the name without /proc."""
 
     def __init__(self, ctx):
-        self.ctx = ctx
-        with ctx.call("dlopen libcuda.so.1"):
-            self.library = open_library("libcuda.so.1")
-        self.test_double = is_test_double(self.library)
-
-    def path(self):
-        """The real path of the mapped libcuda, or None without /proc."""
-        rows = mapped_libraries() or []
-        paths = [row["path"] for row in rows if re.match(r"libcuda\.so", row["name"])]
-        return paths[0] if paths else None
-
-    def raw(self, symbol, *arguments):
-        """Call a function; returns its result number."""
-        function = bind(self.library, "libcuda.so.1", symbol, DRIVER_PROTOTYPES[symbol])
-        with self.ctx.call(symbol) as call:
-            call.result = function(*arguments)
-        return call.result
+        super(Driver, self).__init__(ctx, "libcuda.so.1", DRIVER_PROTOTYPES)
+        mapped = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcuda.so")]
+        self.path = (mapped or [self.path])[0]
 
     def call(self, symbol, *arguments):
         """Call a function; raises CudaError unless it succeeds."""
-        result = self.raw(symbol, *arguments)
+        result = self.status(symbol, *arguments)
         if result != 0:
             raise CudaError(symbol, result)
 
@@ -159,10 +156,6 @@ class Driver(object):
         value = options.get("kind", ctypes.c_int)(0)
         self.call(symbol, ctypes.byref(value), *arguments)
         return value.value
-
-    def version(self):
-        """The newest CUDA that this driver serves, as 12040."""
-        return self.number("cuDriverGetVersion")
 
     def describe(self, index):
         """{index, name, compute_capability, memory_total, compute_mode} of a device; memory in bytes."""
@@ -191,29 +184,17 @@ class Driver(object):
         """A device address of ``size`` bytes."""
         return self.number("cuMemAlloc_v2", size, kind=ctypes.c_uint64)
 
-    def upload(self, address, data):
-        self.call("cuMemcpyHtoD_v2", address, data, len(data))
-
     def download(self, address, size):
         data = ctypes.create_string_buffer(size)
         self.call("cuMemcpyDtoH_v2", data, address, size)
         return data.raw
 
-    def free(self, address):
-        self.call("cuMemFree_v2", address)
-
-    def synchronize(self):
-        self.call("cuCtxSynchronize")
-
 
 def kernel_module_version():
     """The loaded NVIDIA kernel module's version (``550.54.15``), or None without one."""
-    try:
-        with open("/proc/driver/nvidia/version") as stream:
-            found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", stream.read())
-    except (OSError, UnicodeDecodeError):
-        return None
-    return found.group(1) if found else "unknown"
+    text = read_text("/proc/driver/nvidia/version")
+    found = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
+    return found.group(1) if found else ("unknown" if text else None)
 
 
 def library_file_version(path):

@@ -5,7 +5,7 @@ prototypes, enumerators and the layout of the one struct with NVIDIA's headers o
 Reference: https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/overview.html
 """
 
-from .cuda import bind, ctypes, has_symbol, is_test_double, open_library
+from .cuda import Library, ctypes
 from .versions import cudnn_tuple
 
 FLOAT, HALF = 0, 2
@@ -51,6 +51,7 @@ VERSION_CHECKS = {
     9: ("Graph", "Ops", "Cnn", "Adv", "SubquadraticOps"),  # the last from 9.22 on, in libcudnn_ext
 }
 """Parts with a version check of their own, ``cudnn<Part>VersionCheck``, by cuDNN's major version."""
+_CHECKS = {"cudnn%sVersionCheck" % part: "i()" for parts in VERSION_CHECKS.values() for part in parts}
 VERSION_MISMATCH = {8: 14, 9: 1002}  # CUDNN_STATUS_VERSION_MISMATCH, CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH
 
 
@@ -58,17 +59,9 @@ class CudnnError(Exception):
     def __init__(self, call, status, name, reason):
         text = "%s returned %d (%s)" % (call, status, name)
         Exception.__init__(self, text + (": " + reason if reason else ""))
-        self.status, self.name, self.reason = status, name, reason
-
-    @property
-    def unsupported(self):
-        """True if cuDNN has no such algorithm for this problem on this GPU, by its own word."""
-        return self.name.startswith("CUDNN_STATUS_NOT_SUPPORTED")
-
-    @property
-    def cause(self):
-        """The cause that the status names by itself, or None."""
-        return status_cause(self.name)
+        self.status, self.name, self.reason, self.cause = status, name, reason, status_cause(name)
+        # true if cuDNN has no such algorithm for this problem on this GPU, by its own word
+        self.unsupported = name.startswith("CUDNN_STATUS_NOT_SUPPORTED")
 
 
 def status_cause(text):
@@ -84,41 +77,17 @@ def perf_type():
     return type("Perf", (ctypes.Structure,), {"_fields_": fields})
 
 
-class Cudnn(object):
-    """One ``libcudnn.so.N``, opened by its path; calls are bracketed by the stage's enter and leave lines."""
+class Cudnn(Library):
+    """One ``libcudnn.so.N``."""
 
     def __init__(self, ctx, path):
-        self.ctx, self.path = ctx, path
-        with ctx.call("dlopen %s" % path):
-            self.library = open_library(path)
-        self.test_double = is_test_double(self.library)
-        with ctx.call("cudnnGetVersion") as call:
-            call.result = self.number = int(self.function("cudnnGetVersion")())
-        self.version = cudnn_tuple(self.number)
+        super(Cudnn, self).__init__(ctx, path, dict(CUDNN_PROTOTYPES, **_CHECKS))
+        self.version = cudnn_tuple(self.status("cudnnGetVersion"))
         self.major = self.version[0]
-
-    def has(self, symbol):
-        return has_symbol(self.library, symbol)
-
-    def function(self, symbol):
-        """The function ``symbol``; raises MissingSymbolError."""
-        checks = "i()" if symbol.endswith("VersionCheck") else None
-        return bind(self.library, self.path, symbol, checks or CUDNN_PROTOTYPES[symbol])
 
     def number_of(self, symbol):
         """A function without arguments that returns a size_t, or None if there is no such function."""
-        if not self.has(symbol):
-            return None
-        with self.ctx.call(symbol) as call:
-            call.result = int(self.function(symbol)())
-        return call.result
-
-    def status(self, symbol, *arguments):
-        """Call a function and return its status number."""
-        function = self.function(symbol)
-        with self.ctx.call(symbol) as call:
-            call.result = function(*arguments)
-        return call.result
+        return self.status(symbol) if self.has(symbol) else None
 
     def call(self, symbol, *arguments):
         """Call a function; raises CudnnError unless it succeeds."""
@@ -151,21 +120,22 @@ class Cudnn(object):
         self.call("cudnnCreate" + kind, ctypes.byref(made))
         return made
 
-    def tensor(self, shape, data_type):
-        found = self.create("TensorDescriptor")
-        self.call("cudnnSetTensor4dDescriptor", found, _NCHW, data_type, *shape)
+    def describe(self, kind, setter, *values):
+        """A new descriptor with these values."""
+        found = self.create(kind + "Descriptor")
+        self.call("cudnnSet%sDescriptor" % setter, found, *values)
         return found
 
+    def tensor(self, shape, data_type):
+        return self.describe("Tensor", "Tensor4d", _NCHW, data_type, *shape)
+
     def filter(self, shape, data_type):
-        found = self.create("FilterDescriptor")
-        self.call("cudnnSetFilter4dDescriptor", found, data_type, _NCHW, *shape)
-        return found
+        return self.describe("Filter", "Filter4d", data_type, _NCHW, *shape)
 
     def convolution(self):
         """A 2-d cross-correlation with padding 1, stride 1, computed in FP32."""
-        found = self.create("ConvolutionDescriptor")
-        self.call("cudnnSetConvolution2dDescriptor", found, 1, 1, 1, 1, 1, 1, _CROSS_CORRELATION, FLOAT)
-        return found
+        settings = (1, 1, 1, 1, 1, 1, _CROSS_CORRELATION, FLOAT)
+        return self.describe("Convolution", "Convolution2d", *settings)
 
     def output_shape(self, convolution, x, w):
         sizes = [ctypes.c_int(0) for _ in range(4)]
@@ -179,25 +149,12 @@ class Cudnn(object):
         if not self.has(symbol):
             return None
         count, rows = ctypes.c_int(0), (perf_type() * 8)()
-        self.call(symbol, handle, *(descriptors + (8, ctypes.byref(count), rows)))
+        self.call(symbol, handle, *descriptors, 8, ctypes.byref(count), rows)
         good = [row.algo for row in rows[: count.value] if row.status == 0]
         return good[0] if good else None
 
     def workspace(self, direction, handle, *arguments):
         """Bytes of workspace that an algorithm wants."""
         size = ctypes.c_size_t(0)
-        symbol = "cudnnGetConvolution%sWorkspaceSize" % direction
-        self.call(symbol, handle, *(arguments + (ctypes.byref(size),)))
+        self.call("cudnnGetConvolution%sWorkspaceSize" % direction, handle, *arguments, ctypes.byref(size))
         return size.value
-
-    def convolve(self, direction, handle, operands, convolution, algorithm, workspace, output):
-        """Start one convolution: 1 * result + 0 * the output before.
-
-        ``operands`` are two pairs of descriptor and device address, ``output`` is one, ``workspace`` is a
-        device address (0 for none) and its size in bytes.
-        """
-        one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
-        (first, first_at), (second, second_at) = operands
-        head = (handle, ctypes.byref(one), first, first_at, second, second_at, convolution, algorithm)
-        tail = workspace + (ctypes.byref(zero),) + output
-        self.call("cudnnConvolution%s" % direction, *(head + tail))

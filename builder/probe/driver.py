@@ -87,8 +87,7 @@ def driver_stage(ctx):
         if _start_driver(ctx, driver, trace):
             _check_devices(ctx, driver)
     except MissingSymbolError as error:
-        text = "%s: %s" % (driver.path(), error)
-        ctx.fails("D03", text, "driver-error", {"symbol": error.symbol})
+        ctx.fails("D03", str(error), "driver-error", {"symbol": error.symbol})
 
 
 def _check_nodes(ctx, trace):
@@ -117,7 +116,7 @@ def _open_driver(ctx, trace):
     except OSError as error:
         _no_driver(ctx, trace, str(error))
         return None
-    path = driver.path() or "libcuda.so.1"
+    path = driver.path
     ctx.fact("test_double", driver.test_double)
     version, module = library_file_version(path), trace["kernel_module"]
     evidence = {"path": path, "file_version": version, "kernel_module": module}
@@ -166,13 +165,13 @@ def _no_driver(ctx, trace, text):
 
 def _start_driver(ctx, driver, trace):
     """cuInit and the driver's version; true if the devices can be asked."""
-    path = driver.path() or "libcuda.so.1"
+    path = driver.path
     compat = "/compat" in path
     traced = bool(trace["nodes"] or trace["kernel_module"] or not compat)
-    result = driver.raw("cuInit", 0)
+    result = driver.status("cuInit", 0)
     number = 0
     try:
-        number = driver.version()
+        number = driver.number("cuDriverGetVersion")
     except (CudaError, MissingSymbolError):
         number = 0
     api = dotted(cuda_tuple(number)) if number else None
@@ -279,9 +278,9 @@ def _check_memory(ctx, driver, rows):
         evidence.update(free=free, total=total, asked=_PROBE_BYTES)
         address = driver.allocate(_PROBE_BYTES)
         data = bytes(bytearray(index * 7 % 251 for index in range(4096)))
-        driver.upload(address, data)
+        driver.call("cuMemcpyHtoD_v2", address, data, len(data))
         back = driver.download(address, len(data))
-        driver.free(address)
+        driver.call("cuMemFree_v2", address)
     except CudaError as error:
         cause = RESULT_CAUSES.get(error.result, "driver-error")
         if error.result in (3, 101) and rows[0]["compute_mode"] == 3:

@@ -117,13 +117,13 @@ class Framework(object):
 def check_framework(ctx, framework):
     """All checks of one framework."""
     started = time.time()
-    with ctx.call("import %s" % framework.module) as call:
+    with ctx.call("import %s" % framework.module):
         module = framework.load()
-        call.result = framework.version()
-    seconds = round(time.time() - started, 2)
-    evidence = {"version": framework.version(), "file": getattr(module, "__file__", None), "seconds": seconds}
-    faulty = known_bad(framework.name, framework.version(), framework.compiled()["cuda"])
-    text = "%s %s imported in %.1f s" % (framework.title, framework.version(), seconds)
+        version = framework.version()
+    seconds, compiled = round(time.time() - started, 2), framework.compiled()
+    evidence = {"version": version, "file": getattr(module, "__file__", None), "seconds": seconds}
+    faulty = known_bad(framework.name, version, compiled["cuda"])
+    text = "%s %s imported in %.1f s" % (framework.title, version, seconds)
     others = of_another_release(framework, evidence["file"] or "", ctx.facts.get("packages") or {})
     if not others:
         ctx.passed("F01", text, evidence, note=known_bad_words(faulty) if faulty else None)
@@ -132,14 +132,11 @@ def check_framework(ctx, framework):
         ctx.fails("F01", text, "package-overwritten", dict(evidence, weak=True, packages=others))
     if getattr(module, "rtbuild_test_double", False):
         ctx.fact("test_double", True)
-    about = {"name": framework.name, "version": framework.version(), "import_seconds": seconds}
-    about.update(device=None, compiled=framework.compiled(), archs=framework.archs(), loaded={}, linkage=None)
+    about = {"name": framework.name, "version": version, "import_seconds": seconds, "device": None}
+    about.update(compiled=compiled, archs=framework.archs(), loaded={}, linkage=None)
     ctx.fact("framework", about)
-    if not _check_build(ctx, framework):
-        return
-    if not _check_cudnn(ctx, framework, about):
-        return
-    compute(ctx, framework, about)
+    if _check_build(ctx, framework) and _check_cudnn(ctx, framework, about):
+        compute(ctx, framework, about)
 
 
 def of_another_release(framework, path, packages):
@@ -200,8 +197,8 @@ def _check_build(ctx, framework):
 
 def _check_cudnn(ctx, framework, about):
     """F02, C02, C03 and C05 for the cuDNN that this framework loads; False if nothing more can be run."""
-    with ctx.call("%s: load cuDNN" % framework.module) as call:
-        reported = call.result = framework.touch()
+    with ctx.call("%s: load cuDNN" % framework.module):
+        reported = framework.touch()
     full = no_temporary_folder() if framework.compiles else None
     if full:
         ctx.fails("R02", "%s compiles by XLA, and %s" % (framework.title, full), "no-temporary-space")

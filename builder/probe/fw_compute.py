@@ -138,8 +138,8 @@ def arch_support(archs, capability):
 
 def _first_device(ctx, framework):
     """F04, first half: the framework sees the driver's GPU; its own name for it, or None."""
-    with ctx.call("%s: list the GPUs" % framework.module) as call:
-        devices = call.result = [str(device) for device in framework.devices()]
+    with ctx.call("%s: list the GPUs" % framework.module):
+        devices = [str(device) for device in framework.devices()]
     if devices:
         return devices[0]
     if ctx.without_cuda:
@@ -196,10 +196,10 @@ def _ask(ctx, framework, device, dtype, case, bias):
     try:
         for _ in range(2):
             started = time.time()
-            with ctx.call("%s: convolution and its gradients" % framework.module, dtype=dtype):
+            with ctx.call("%s: convolution and its gradients" % framework.module):
                 found = framework.convolve(device, dtype, case)
             times.append(round(time.time() - started, 4))
-        with ctx.call("%s: convolution with bias and ReLU" % framework.module, dtype=dtype):
+        with ctx.call("%s: convolution with bias and ReLU" % framework.module):
             tail = framework.fused(device, dtype, case, bias)
     except Exception as error:
         # bfloat16 came to each framework's GPU convolutions at another time; everything else has to work.
@@ -213,9 +213,8 @@ def _ask(ctx, framework, device, dtype, case, bias):
 def _check_training(ctx, framework, device):
     """F07: the loss of a few training steps is a number and falls, and the weights stay on the GPU."""
     started = time.time()
-    with ctx.call("%s: training steps" % framework.module) as call:
+    with ctx.call("%s: training steps" % framework.module):
         result = framework.train(device, training_data())
-        call.result = len(result["losses"])
     losses = [float(loss) for loss in result["losses"]]
     evidence = {"losses": losses, "devices": result["devices"], "seconds": round(time.time() - started, 2)}
     elsewhere = [name for name in result["devices"] if not is_gpu_name(name)]

@@ -59,11 +59,11 @@ class Cupy(Eager):
         except ImportError:
             return
         for name in names:
-            with self.ctx.call("load_nvidia_dynamic_lib", library=name) as call:
+            with self.ctx.call("load_nvidia_dynamic_lib"):
                 try:
-                    call.result = _pathfinder.load_nvidia_dynamic_lib(name[3:].partition(".so")[0]).abs_path
-                except _pathfinder.DynamicLibNotFoundError as error:
-                    call.result = str(error)
+                    _pathfinder.load_nvidia_dynamic_lib(name[3:].partition(".so")[0])
+                except _pathfinder.DynamicLibNotFoundError:
+                    continue  # it is opened by its name alone
 
     def touch(self):
         if self._cudnn() is None:

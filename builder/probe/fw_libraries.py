@@ -3,15 +3,15 @@
 import os
 import re
 
-from .cuda import bind, ctypes, has_symbol, open_library
-from .cudnn import CUDNN_PROTOTYPES, VERSION_CHECKS, VERSION_MISMATCH
+from .cuda import ctypes, open_library
+from .cudnn import VERSION_MISMATCH, Cudnn
 from .environment import start_environment
 from .expectation import asked_for
 from .maps import mapped_libraries
 from .protocol import WITHOUT_CUDA
 from .resolver import Loader
 from .sublibraries import shim_major, shim_name
-from .versions import cuda_tuple, cudnn_rule, cudnn_tuple, dotted, numbers
+from .versions import cuda_tuple, cudnn_rule, dotted, numbers
 
 
 def unloadable(ctx, names, requesters=()):
@@ -29,7 +29,7 @@ def unloadable(ctx, names, requesters=()):
         paths = [loader.resolve(name, requester)["path"] for requester in requesters or [None]]
         path = next(filter(None, paths), None)
         try:
-            with ctx.call("dlopen %s" % name, path=path):
+            with ctx.call("dlopen %s" % name):
                 open_library(path or name)
         except OSError as error:
             missing[name] = str(error)
@@ -68,11 +68,11 @@ def check_wanted(ctx, framework):
     if ctx.without_cuda:
         ctx.not_run("R02", "%s finds no %s; %s" % (framework.title, named, WITHOUT_CUDA), missing)
         return True
-    with ctx.call("%s: its own remedy" % framework.module) as call:
-        call.result = framework.rescue()
-    if call.result and not unloadable(ctx, missing, requesters):
+    with ctx.call("%s: its own remedy" % framework.module):
+        remedy = framework.rescue()
+    if remedy and not unloadable(ctx, missing, requesters):
         summary = "%s finds %s only after %s, and computes on the CPU without a word if that is not called"
-        ctx.fails("R02", summary % (framework.title, named, call.result), "framework-silent-cpu", missing)
+        ctx.fails("R02", summary % (framework.title, named, remedy), "framework-silent-cpu", missing)
         return False
     summary = "%s asks for %s, which cannot be opened" % (framework.title, named)
     optional = not framework.needs_cudnn and not asked_for(framework.name, ctx.expect)
@@ -94,14 +94,14 @@ def loaded_row(cudnn):
 
 
 def framework_cudnn(ctx, framework, reported=()):
-    """{"path", "version", "cudart", "cuda", "linkage"} of the cuDNN in this process.
+    """{"path", "version", "cudart", "cuda", "linkage", "opened"} of the cuDNN in this process.
 
     ``reported`` is the version that the framework itself gave; the library's own answer is preferred, since
     that is the sub-library which got loaded.
     """
     compiled = numbers(framework.compiled()["cudnn"])
     rows = mapped_libraries()
-    found = {"path": None, "version": reported or None, "cudart": None, "linkage": None}
+    found = {"path": None, "version": reported or None, "cudart": None, "linkage": None, "opened": None}
     found["cuda"] = _cudart(rows or [], ctx.facts.get("packages") or {})
     if rows is None:
         return found
@@ -111,16 +111,9 @@ def framework_cudnn(ctx, framework, reported=()):
     if not shims:
         found["linkage"] = "static" if reported else None
         return found
-    found["path"], found["linkage"] = shims[-1]["path"], "dynamic"
-    library = open_library(found["path"])
-    for key, name, parts in (
-        ("version", "cudnnGetVersion", cudnn_tuple),
-        ("cudart", "cudnnGetCudartVersion", cuda_tuple),
-    ):
-        with ctx.call(name, path=found["path"]) as call:
-            call.result = bind(library, found["path"], name, CUDNN_PROTOTYPES[name])()
-            found[key] = parts(call.result)
-    return found
+    opened = Cudnn(ctx, shims[-1]["path"])
+    found.update(path=opened.path, linkage="dynamic", version=opened.version, opened=opened)
+    return dict(found, cudart=cuda_tuple(opened.status("cudnnGetCudartVersion")))
 
 
 def check_loaded(ctx, framework, cudnn, compiled):
@@ -160,18 +153,12 @@ def _check_flavour(ctx, framework, cudnn):
 
 def _check_one_cudnn(ctx, cudnn):
     """C03 and C05: the sub-libraries that this process gets are of one version and out of one folder."""
-    library = open_library(cudnn["path"])
     major = cudnn["version"][0]
     if major == 8 and ctx.facts.get("gpu_state") != "works":
         # up to 8.8 the parts that convolve abort the process where there is no libcuda.so
         ctx.not_run("C03", "cuDNN 8's sub-libraries need the driver to load")
         return True
-    answers = {}
-    for part in VERSION_CHECKS.get(min(major, 9), ()):
-        name = "cudnn%sVersionCheck" % part
-        if has_symbol(library, name):
-            with ctx.call(name) as call:
-                answers[name] = call.result = getattr(library, name)()
+    answers = cudnn["opened"].version_checks() if cudnn["opened"] else {}
     paths = [row["path"] for row in mapped_libraries() or [] if row["name"].startswith("libcudnn")]
     wrong = sorted(name for name, status in answers.items() if status == VERSION_MISMATCH.get(major, 1002))
     evidence = {"files": paths, "checks": answers}

@@ -24,4 +24,4 @@ def framework_stage(ctx):
 
 
 for _kind in FRAMEWORKS.values():
-    stage(_kind.name, "framework", 300, (_kind.module,), judge=judge_framework)(framework_stage)
+    stage(_kind.name, "framework", 300, _kind.module, judge=judge_framework)(framework_stage)

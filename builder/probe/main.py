@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 import traceback
 
@@ -22,67 +21,31 @@ from .protocol import new_check
 from .reading import read_all, read_text_given
 from .report import compare_reports, make_report, without_infinities
 from .run import Program
-from .runner import child_main, flush_output
+from .runner import child_main
 from .schedule import run_all
-from .stages import REGISTERED
-from .streams import divert_stdout, open_standard_streams, say, show_progress, write
+from .streams import divert_stdout, flush_output, open_standard_streams, say, show_progress, write
 
 VERSION = "0.1.0"
-_FEWEST_FILES = 16  # for the pipes to a child
 
 
-def own_source():
-    """The bytes of the file that holds this code, or None: it may have come through a pipe."""
+def own_file():
+    """The path of the file that holds this code, or None: it may have come through a pipe."""
     path = globals().get("__file__")
-    try:
-        if path and os.path.isfile(path):
-            with open(path, "rb") as stream:
-                return stream.read()
-        # python3 - < file: a regular file as standard input can be read once more from its start
-        size = os.fstat(0).st_size
-        data = os.pread(0, size, 0) if size else b""
-        return data if data.startswith(b"#!/usr/bin/env python3\n# cudnn-verify") else None
-    except OSError:
-        return None
+    return os.path.abspath(path) if path and os.path.isfile(path) else None
 
 
-def identify(source):
+def identify():
     """{version, sha256} of the probe."""
-    return {"version": VERSION, "sha256": hashlib.sha256(source).hexdigest() if source else None}
+    digest = None
+    if own_file():
+        with open(own_file(), "rb") as stream:
+            digest = hashlib.sha256(stream.read()).hexdigest()
+    return {"version": VERSION, "sha256": digest}
 
 
-def command_to_start(source):
-    """The command that starts the probe anew, or None if it has no file and can write none."""
-    if not sys.executable or source is None:
-        return None
-    path = globals().get("__file__")
-    if path and __package__:
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(path))))
-        code = "import sys; sys.path.insert(0, %r); from %s.main import probe; sys.exit(probe())"
-        return [sys.executable, "-c", code % (root, __package__)]
-    if path and os.path.isfile(path):
-        return [sys.executable, os.path.abspath(path)]
-    try:
-        handle, name = tempfile.mkstemp(prefix="cudnn_verify_", suffix=".py")
-    except OSError:
-        return None
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(source)
-    return [sys.executable, name]
-
-
-def is_own_copy(command):
-    """True if :func:`command_to_start` wrote the file itself; a user's file may have any name."""
-    path = globals().get("__file__")
-    return command is not None and "-c" not in command and not (path and os.path.isfile(path))
-
-
-def leave_lost_folder():
-    """Go to / if the current folder was removed: some libraries end the process there."""
-    try:
-        os.getcwd()
-    except OSError:
-        os.chdir("/")
+def command_to_start():
+    """The command that starts the probe anew."""
+    return [sys.executable] + (["-m", __package__] if __package__ else [own_file()])
 
 
 def end_with_children(number, _frame):
@@ -100,28 +63,22 @@ def leave_own_folder():
         isolate(os.path.dirname(os.path.abspath(path)) if path else None)
 
 
-def examine(options, source, progress):
+def examine(options):
     """Run everything and make the report."""
-    start = time.time()
-    command = command_to_start(source)
-    program = Program(options, command)
+    start, identity = time.time(), identify()
+    program = Program(options, command_to_start())
     limit = raise_file_limit()
-    if limit < _FEWEST_FILES:
+    if limit < 16:  # for the pipes to a child
         text = "at most %d files may be open (ulimit -n), with which no framework starts" % limit
-        check = new_check("environment", "E01", "failed", text, "host-memory", {"limit": limit})
-        return make_report(program, [check], [], identify(source), time.time() - start)
-    try:
-        checks, libraries = run_all(program, options["only"], progress)
-    finally:
-        if is_own_copy(command):
-            os.unlink(command[-1])
-    return make_report(program, checks, libraries, identify(source), time.time() - start)
+        checks = [new_check("environment", "E01", "failed", text, "host-memory", {"limit": limit})]
+        libraries = []
+    else:
+        checks, libraries = run_all(program)
+    return make_report(program, checks, libraries, identity, time.time() - start)
 
 
-def print_report(report, arguments, changes):
+def print_report(report, arguments):
     if arguments.json:
-        if changes is not None:
-            report["changes"] = changes
         document = without_infinities(report)
         write(json.dumps(document, indent=1, sort_keys=True, default=str, allow_nan=False) + "\n")
     elif arguments.html:
@@ -130,20 +87,7 @@ def print_report(report, arguments, changes):
         cause = " (%s)" % report["cause"] if report["cause"] else ""
         write("%s%s: %s\n" % (report["verdict"], cause, report["summary"]))
     else:
-        write(render_page(report, Style(sys.stdout), changes))
-
-
-def answer_questions(arguments, source):
-    """--version, --explain and --read; true if there was one."""
-    if arguments.version:
-        write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify(source)["sha256"] or "unknown: no file"))
-    elif arguments.explain == "all":
-        write(causes_page())
-    elif arguments.explain is not None:
-        write(explanation_of(arguments.explain) + "\n")
-    elif arguments.read:
-        print_diagnosis(arguments)
-    return bool(arguments.version or arguments.explain is not None or arguments.read)
+        write(render_page(report, Style(sys.stdout)))
 
 
 def explanation_of(text):
@@ -169,12 +113,9 @@ def print_diagnosis(arguments):
         write(render_diagnosis(document))
 
 
-def fix_here(arguments, source):
+def fix_here(arguments):
     """``--fix``: each look is a run of this probe anew, since packages change in between."""
-    start = command_to_start(source)
-    if start is None:
-        raise UsageError("--fix starts this probe anew, and it has no file here")
-    again = list(start)
+    again = command_to_start()
     for name in ("expect", "timeout"):
         value = getattr(arguments, name)
         again += ["--" + name, str(value)] if value is not None else []
@@ -183,9 +124,6 @@ def fix_here(arguments, source):
         return repair(again, arguments.yes, ask_person, lambda text: write(text + "\n"))
     except FixError as error:
         raise UsageError(str(error))
-    finally:
-        if is_own_copy(start):
-            os.unlink(start[-1])
 
 
 def ask_person(question):
@@ -201,64 +139,63 @@ def run_probe(argv):
     """The command; returns the exit code, raises on a fault of the probe."""
     arguments = make_parser().parse_args(argv)
     if arguments.child:
-        params = json.loads(sys.stdin.read())
-        child_main(arguments.child, params, arguments.fd)
-    older = read_older(arguments.compare) if arguments.compare else None  # which may be the file of --output
-    if arguments.output:
-        try:
-            sys.stdout = open(arguments.output, "w", encoding="utf-8")
-        except OSError as error:
-            raise UsageError("cannot write %s: %s" % (arguments.output, error.strerror))
-    source = own_source()
-    if answer_questions(arguments, source):
-        return 0
+        child_main(arguments.child, json.loads(sys.stdin.read()), arguments.fd)
+    if arguments.version:
+        write("cudnn-verify %s\nsha256 %s\n" % (VERSION, identify()["sha256"] or "unknown: no file"))
+    elif arguments.explain == "all":
+        write(causes_page())
+    elif arguments.explain is not None:
+        write(explanation_of(arguments.explain) + "\n")
+    elif arguments.read:
+        print_diagnosis(arguments)
+    else:
+        return look_here(arguments)
+    return 0
+
+
+def look_here(arguments):
+    """Everything that examines this machine; returns the exit code."""
     if not sys.platform.startswith("linux"):
         raise UsageError("cudnn-verify examines Linux; this is %s" % sys.platform)
-    if source is None:
+    if not (own_file() and sys.executable):
         raise UsageError(
             "counter-tests start this file anew, and there is none: it came through a pipe.\n"
             "Save it first, then run: python3 cudnn_verify.py"
         )
     if arguments.fix:
-        return fix_here(arguments, source)
+        return fix_here(arguments)
     options = read_options(arguments)
+    older = read_older(arguments.compare) if arguments.compare else None
     try:
-        report = examine(options, source, show_progress)
+        report = examine(options)
     finally:
         show_progress()
-    changes = compare_reports(older, report) if older is not None else None
-    print_report(report, arguments, changes)
+    if older is not None:
+        report["changes"] = compare_reports(older, report)
+    print_report(report, arguments)
     return EXIT_CODES[report["verdict"]]
 
 
-def probe(argv=None):
-    """Run the probe; every way out is an exit code. Without ``argv`` it is the command, and owns stdout."""
+def probe():
+    """The command, which owns stdout; every way out is an exit code."""
     open_standard_streams()
-    before = sys.stdout
-    if argv is None:
-        divert_stdout()
+    divert_stdout()
     try:
-        return answer(sys.argv[1:] if argv is None else argv)
+        return answer(sys.argv[1:])
     finally:
         flush_output()
-        if sys.stdout not in (before, None):  # --output
-            try:
-                sys.stdout.close()
-            except OSError:
-                pass  # the disk is full, and write() has said so
-            sys.stdout = before
-        if argv is None:
-            os.dup2(2, 1)  # for what is printed at Python's end
+        os.dup2(2, 1)  # for what is printed at Python's end
 
 
 def answer(argv):
-    leave_lost_folder()
+    try:  # some libraries end the process in a folder that was removed
+        os.getcwd()
+    except OSError:
+        os.chdir("/")
     signal.signal(signal.SIGTERM, end_with_children)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # nohup ignores it, and means it
         signal.signal(signal.SIGHUP, end_with_children)
     leave_own_folder()
-    if not REGISTERED:
-        return PROBE_FAULT
     try:
         return run_probe(argv)
     except (ExpectationError, UsageError) as error:

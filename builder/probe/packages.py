@@ -49,7 +49,7 @@ def strangers(distributions, modules):
     found = {}
     for stage_name in sorted(modules):
         folders = [row["location"] for row in packages_of(stage_name, distributions)]
-        origin = importlib.util.find_spec(modules[stage_name].partition(".")[0]).origin or ""
+        origin = importlib.util.find_spec(modules[stage_name]).origin or ""
         within = any(origin.startswith(folder + os.sep) for folder in folders)
         if folders and (not within or os.path.dirname(origin) in folders):
             found[stage_name] = origin
@@ -61,14 +61,12 @@ def find_modules():
     found = {}
     sys.path[:] = user_path()  # a child of its own: nobody needs the path back
     for row in STAGES:
-        for module in row.modules:
-            try:
-                spec = importlib.util.find_spec(module.partition(".")[0])
-            except (ImportError, AttributeError, ValueError):
-                continue
-            if spec is not None and spec.origin not in (None, "namespace"):
-                found[row.name] = module
-                break
+        try:
+            spec = importlib.util.find_spec(row.module) if row.module else None
+        except (ImportError, AttributeError, ValueError):
+            continue
+        if spec is not None and spec.origin not in (None, "namespace"):
+            found[row.name] = row.module
     return found
 
 

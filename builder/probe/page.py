@@ -57,16 +57,16 @@ def wrapped(text, indent="  "):
     return textwrap.fill(text, 100, break_on_hyphens=False, **style)
 
 
-def render_page(report, style, changes=None):
+def render_page(report, style):
     """The whole page as text with a newline at its end."""
     lines = [style.paint(verdict_title(report), report["verdict"]) + ": " + report["summary"]]
     if report["test_double"]:
         lines += ["", "A TEST DOUBLE took part: this is evidence for nothing."]
     if report["cause"]:
         lines += _cause_lines(report)
-    if changes is not None:
+    if "changes" in report:
         lines += ["", "Changed since the older report"]
-        lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in changes] or ["  nothing"]
+        lines += ["  %(what)s: %(before)s -> %(now)s" % row for row in report["changes"]] or ["  nothing"]
     lines += ["", "Here"] + ["  %-12s%s" % row for row in facts_rows(report)]
     lines += _check_lines(report, style)
     text = "exit code and causes: cudnn-verify --explain CAUSE; cudnn-verify %(version)s" % report["probe"]

@@ -35,13 +35,7 @@ def new_check(stage_name, id, outcome, summary, cause=None, evidence=None, note=
     }
 
 
-Stage = namedtuple("Stage", "name layer function timeout modules runs judge")
-
-
-class Call(object):
-    """A call that may abort, hang or be killed, and its ``result``, which the caller sets."""
-
-    result = None
+Stage = namedtuple("Stage", "name layer function timeout module runs judge")
 
 
 class Ctx(object):
@@ -77,17 +71,15 @@ class Ctx(object):
         self.send({"t": "limit", "seconds": seconds})
 
     @contextmanager
-    def call(self, name, **detail):
-        """One risky call: ``with ctx.call("cudnnCreate") as call: call.result = create(...)``."""
-        self.send({"t": "enter", "call": name, "detail": detail})
-        call, failure = Call(), {}
+    def call(self, name):
+        """Bracket one call that may abort, hang or be killed: the parent knows that it was in flight."""
+        self.send({"t": "enter", "call": name})
+        failed = True
         try:
-            yield call
-        except BaseException as error:
-            failure = {"error": "%s: %s" % (type(error).__name__, error)}
-            raise
+            yield
+            failed = False
         finally:
-            self.send(dict(failure, t="leave", call=name, result=call.result))
+            self.send({"t": "leave", "failed": failed})
 
     def passed(self, id, summary, evidence=None, note=None):
         """Report a check that passed; ``note`` is a remark for people."""
@@ -116,11 +108,11 @@ class Ctx(object):
 STAGES = []
 
 
-def stage(name, layer, timeout=60, modules=(), runs=None, judge=None):
+def stage(name, layer, timeout=60, module=None, runs=None, judge=None):
     """Register a stage function.
 
-    ``timeout`` in seconds. ``modules`` of a ``framework`` stage: the import names of which one must be
-    installed for the stage to run. ``runs(facts)`` gives a list of parameter dicts, one child each; the
+    ``timeout`` in seconds. ``module`` of a ``framework`` stage: the import name without which it is not run.
+    ``runs(facts)`` gives a list of parameter dicts, one child each; the
     default is one run without parameters, and an empty list means that there is nothing to do here.
     ``judge(run)`` turns the outcome into checks in the parent, with counter-tests at hand; see
     :mod:`judge`.
@@ -129,7 +121,7 @@ def stage(name, layer, timeout=60, modules=(), runs=None, judge=None):
         raise ValueError("no such layer: %r" % (layer,))
 
     def register(function):
-        STAGES.append(Stage(name, layer, function, timeout, tuple(modules), runs, judge))
+        STAGES.append(Stage(name, layer, function, timeout, module, runs, judge))
         return function
 
     return register

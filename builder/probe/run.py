@@ -30,7 +30,6 @@ class Program(object):
     def __init__(self, options, command):
         self.options, self.command = options, command
         self.facts, self.proof = {}, []
-        self.timeout = options.get("timeout")
 
 
 class Run(object):
@@ -56,22 +55,17 @@ class Run(object):
 
     def start(self):
         """Run the child and take in its checks and facts."""
-        environment = self._environment()
-        if environment is not None and self.program.command is None:
-            text = "the probe has no file of its own here, so it cannot start anew with other variables"
-            self.ending = {"kind": "unavailable", "text": text}
-            return self
         if "preloaded" in self.counter:
             self.params = dict(self.params, preload=self._whole_set())
         facts = self._facts_of_environment()
         params = dict(self.params, facts=facts, counter=sorted(self.counter), **self.program.options)
-        limit = self.program.timeout or self.stage.timeout
-        command = self.program.command
+        limit = self.program.options.get("timeout")
+        command, extend = self.program.command, limit is None
+        limit = limit or self.stage.timeout
         if "no-site" in self.counter:
             command = command[:1] + ["-S"] + command[1:]
             params["path"] = list(user_path())
-        extend = self.program.timeout is None
-        outcome = execute(self.stage.name, params, limit, environment, command, extend)
+        outcome = execute(self.stage.name, params, limit, self._environment(), command, extend)
         self._take(outcome, limit)
         return self
 
@@ -81,9 +75,9 @@ class Run(object):
         Which file a name means was worked out under the parent's variables. A candidate is replaced by the
         one that the same program would get.
         """
-        if not self.counter & {"cleared-env", "cleared-path"} or self.stage.layer in GROUNDWORK:
-            return self.facts
         cleared = self.counter & {"cleared-env", "cleared-path"}
+        if not cleared or self.stage.layer in GROUNDWORK:
+            return self.facts
         fresh = dict(run_named(self.program, "files", cleared).new_facts)
         mine = self.params.get("candidate")
         if mine and fresh.get("candidates"):
@@ -92,9 +86,8 @@ class Run(object):
         return dict(self.facts, **fresh)
 
     def _whole_set(self):
-        """The files of the cuDNN in ``directory``, or in the candidate's own folder, for preloading."""
-        shim = (self.params.get("candidate") or {}).get("path") or ""
-        folder = self.params.get("directory") or os.path.dirname(os.path.realpath(shim))
+        """The files of the cuDNN in the candidate's own folder, for preloading."""
+        folder = os.path.dirname(os.path.realpath((self.params.get("candidate") or {}).get("path") or ""))
         for major in (9, 8, 7):
             if os.path.exists(os.path.join(folder, shim_name(major))):
                 return preload_order(folder, major)
@@ -108,11 +101,8 @@ class Run(object):
         if "cleared-settings" in self.counter:
             dropped += self.params.get("settings") or [name for name in os.environ if SETTINGS.match(name)]
         environment = {name: value for name, value in os.environ.items() if name not in dropped}
-        for name, value in changed.items():
-            environment.pop(name, None)
-            if value is not None:
-                environment[name] = value
-        return environment
+        environment.update(changed)
+        return {name: value for name, value in environment.items() if value is not None}
 
     def _take(self, outcome, limit):
         stack, last = [], {"t": None}
@@ -122,7 +112,7 @@ class Run(object):
                 stack.append(line["call"])
             elif line["t"] == "leave" and stack:
                 left = stack.pop()
-                self.in_flight = left if line.get("error") else None
+                self.in_flight = left if line["failed"] else None
             elif line["t"] == "check":
                 self.checks.append({key: value for key, value in line.items() if key not in ("t", "at")})
             elif line["t"] == "fact":

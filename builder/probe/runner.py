@@ -5,24 +5,22 @@ needs other start-up variables (the loader reads LD_LIBRARY_PATH only at exec) e
 anew.
 """
 
-import errno
-import fcntl
 import json
 import os
+import re
 import resource
 import select
 import signal
-import sys
 import time
 import traceback
 
 from .cuda import need_ctypes, open_library
+from .distributions import read_text
 from .isolation import USER_PATH, return_to_user
 from .machine_limits import hide_preload_file, raise_memory_limits, restore_file_limit
 from .maps import mapped_libraries
 from .protocol import STAGES, Ctx
-
-TAIL = 64 << 10
+from .streams import flush_output
 
 
 def find_stage(name):
@@ -63,16 +61,6 @@ def _causes_of(error):
     return found
 
 
-def flush_output():
-    """Write out what is buffered, so that a fork does not print it twice; false if a stream is closed."""
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-    except (OSError, ValueError):
-        return False
-    return True
-
-
 def execute(name, params, timeout, environment=None, program=None, extend=False):
     """Run one child to its end: a :class:`Child` with its lines, its output and its end.
 
@@ -81,36 +69,21 @@ def execute(name, params, timeout, environment=None, program=None, extend=False)
     ``extend``: the child may ask for a longer limit.
     """
     flush_output()
-    pipes = [_pipe() for _ in range(4)]
-    start = time.time()
+    pipes, (stdin, feed) = [os.pipe() for _ in range(3)], os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become_child(name, params, pipes, environment, program)
-    for index, (reader, writer) in enumerate(pipes):
-        os.close(reader if index == 3 else writer)
-    feed = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
-    child = Child(pid, [pipe[0] for pipe in pipes[:3]], pipes[3][1], feed)
+        _become_child(name, params, pipes + [(stdin, feed)], environment, program)
+    for end in [stdin] + [writer for _, writer in pipes]:
+        os.close(end)
+    text = json.dumps(params, default=str).encode("ascii") if environment is not None else b""
+    child = Child(pid, [reader for reader, _ in pipes], feed, text)
     try:
-        child.follow(start + timeout, extend)
+        child.follow(child.began + timeout, extend)
     finally:
         child.stop()
     child.lines = _json_lines(child.buffers[0])
     child.stdout, child.stderr = [data.decode("utf-8", "replace") for data in child.buffers[1:]]
     return child
-
-
-def _pipe():
-    reader, writer = os.pipe()
-    # out of the way of the standard descriptors, which may be closed in the parent
-    return tuple(_raise_fd(fd) for fd in (reader, writer))
-
-
-def _raise_fd(fd):
-    if fd > 2:
-        return fd
-    higher = fcntl.fcntl(fd, fcntl.F_DUPFD, 3)
-    os.close(fd)
-    return higher
 
 
 def _become_child(name, params, pipes, environment, program):
@@ -124,7 +97,7 @@ def _become_child(name, params, pipes, environment, program):
         os.dup2(pipes[2][1], 2)
         fd = pipes[0][1]
         for unused in sum(pipes, ()):
-            if unused != fd and unused > 2:
+            if unused != fd:
                 os.close(unused)
         if environment is None:
             child_main(name, params, fd)
@@ -141,92 +114,97 @@ def _become_child(name, params, pipes, environment, program):
 class Child(object):
     """The parent's end of a child: three pipes to read, one to write, and a clock."""
 
-    def __init__(self, pid, readers, stdin, feed):
-        self.pid, self.readers, self.stdin, self.feed = pid, readers, stdin, feed
+    def __init__(self, pid, readers, stdin, text):
+        self.pid, self.readers, self.stdin, self.text = pid, readers, stdin, text
         self.buffers, self.began = [b"", b"", b""], time.time()
         self.code = self.signal = self.mapped = self.kernel = None
         self.hang = self.over = False
         for fd in readers + [stdin]:
-            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_NONBLOCK)
+            os.set_blocking(fd, False)
 
-    def follow(self, deadline, extend=False):
+    def follow(self, deadline, extend):
         """Read until the child has ended, or the deadline (``time.time()``) is past.
 
         ``extend``: the child may ask for more time (:meth:`protocol.Ctx.extend`).
         """
-        open_ends = {fd: index for index, fd in enumerate(self.readers)}
-        while True:
+        poll, open_ends = select.poll(), set(self.readers)
+        for fd in self.readers:
+            poll.register(fd, select.POLLIN)
+        while not self._ended():
             self._write()
             # with all its ends closed a child is about to leave, and nothing would wake a longer wait
-            pause = 0.05 if open_ends else 0.001
-            ready = _wait(list(open_ends), [self.stdin] if self.stdin is not None else [], pause)
-            for fd in ready:
-                if not self._read(fd, open_ends[fd]):
-                    del open_ends[fd]
-                elif extend and fd == self.readers[0]:
-                    deadline = max(deadline, self._asked_for(deadline))
-            if self._ended():
-                for fd, index in open_ends.items():
-                    while self._read(fd, index, once=True):
-                        continue
-                return
+            for fd, _ in poll.poll(50 if open_ends and self.stdin is None else 1):
+                if self._read(fd) == b"":
+                    poll.unregister(fd)
+                    open_ends.remove(fd)
+            if extend and time.time() > deadline:
+                deadline = self._asked_for()
             if time.time() > deadline:
-                self.hang = True
+                self.hang, self.kernel = True, kernel_state(self.pid)
                 self.mapped = mapped_libraries(self.pid)
-                self.kernel = kernel_state(self.pid)
                 return
+        for fd in open_ends:
+            while self._read(fd):
+                continue
 
-    def _asked_for(self, deadline):
-        """The deadline that the child has asked for last, or the one that stands."""
+    def _asked_for(self):
+        """The deadline that the child has asked for last; 0 if it has not."""
         lines = [line for line in self.buffers[0].split(b"\n")[:-1] if b'"t": "limit"' in line]
-        if not lines:
-            return deadline
-        line = json.loads(lines[-1].decode("ascii"))
-        return self.began + line["at"] + line["seconds"]
+        line = json.loads(lines[-1].decode("ascii")) if lines else None
+        return self.began + line["at"] + line["seconds"] if line else 0
 
     def _write(self):
-        if self.stdin is None:
-            return
+        """Write as much as the child takes; its standard input ends once it has all, or wants no more."""
         try:
-            while self.feed:
-                self.feed = self.feed[os.write(self.stdin, self.feed[:32768]) :]
-        except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.EINTR):
-                return
-        os.close(self.stdin)
-        self.stdin = None
+            while self.text:
+                self.text = self.text[os.write(self.stdin, self.text[:32768]) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:
+            self.text = b""
+        self._close_stdin()
 
-    def _read(self, fd, index, once=False):
-        """Read the bytes at hand; false at the end of the stream, or with ``once`` if there are none."""
+    def _close_stdin(self):
+        if self.stdin is not None:
+            os.close(self.stdin)
+            self.stdin = None
+
+    def _read(self, fd):
+        """The bytes at hand: b"" at the end of the stream, None if there are none yet."""
         try:
             data = os.read(fd, 65536)
-        except OSError as error:
-            return error.errno in (errno.EAGAIN, errno.EINTR) and not once
+        except BlockingIOError:
+            return None
+        index = self.readers.index(fd)
         self.buffers[index] += data
         if index:
-            self.buffers[index] = self.buffers[index][-TAIL:]
-        return bool(data)
+            self.buffers[index] = self.buffers[index][-65536:]
+        return data
 
     def _ended(self):
-        if self.over:
-            return True
-        try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-        except OSError:
-            pid, status = self.pid, None
-        self.over = pid != 0
-        if self.over and status is not None:
-            self.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-            self.code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        if not self.over:
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except OSError:
+                pid, status = self.pid, None
+            self.over = pid != 0
+            if self.over and status is not None:
+                self.signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+                self.code = None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return self.over
 
     def stop(self):
         """Kill the child and what it started, and close our ends; one stuck in the kernel is left."""
-        _kill_group(self.pid)
+        for kill in (os.killpg, os.kill):
+            try:
+                kill(self.pid, signal.SIGKILL)
+            except OSError:
+                continue
         deadline = time.time() + 5
         while not self._ended() and time.time() < deadline:
             time.sleep(0.01)
-        for fd in self.readers + ([self.stdin] if self.stdin is not None else []):
+        self._close_stdin()
+        for fd in self.readers:
             os.close(fd)
 
 
@@ -241,33 +219,8 @@ def _json_lines(data):
     return found
 
 
-def _kill_group(pid):
-    for kill in (os.killpg, os.kill):
-        try:
-            kill(pid, signal.SIGKILL)
-        except OSError:
-            continue
-
-
-def _wait(readers, writers, seconds):
-    poll = select.poll()
-    for fd in readers:
-        poll.register(fd, select.POLLIN | select.POLLHUP)
-    for fd in writers:
-        poll.register(fd, select.POLLOUT)
-    return [fd for fd, _ in poll.poll(int(seconds * 1000)) if fd in readers]
-
-
 def kernel_state(pid):
     """The kernel's word on what a process is doing: {state, wchan}; None for an unknown value."""
-    found = {"state": None, "wchan": None}
-    try:
-        with open("/proc/%d/status" % pid) as stream:
-            for line in stream:
-                if line.startswith("State:"):
-                    found["state"] = line.split(None, 1)[1].strip()
-        with open("/proc/%d/wchan" % pid) as stream:
-            found["wchan"] = stream.read().strip() or None
-    except OSError:
-        return found
-    return found
+    state = re.search(r"^State:\s*(.+)", read_text("/proc/%d/status" % pid), re.M)
+    wchan = read_text("/proc/%d/wchan" % pid).strip()
+    return {"state": state and state.group(1), "wchan": wchan or None}

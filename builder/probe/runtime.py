@@ -205,11 +205,11 @@ def _compile(ctx, library, path):
     ctypes = need_ctypes()
     nvrtc = {name: bind(library, path, name, kinds) for name, kinds in NVRTC_PROTOTYPES.items()}
     program = ctypes.c_void_p()
-    with ctx.call("nvrtcCreateProgram") as call:
+    with ctx.call("nvrtcCreateProgram"):
         create = nvrtc["nvrtcCreateProgram"]
-        call.result = create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
-    with ctx.call("nvrtcCompileProgram") as call:
-        call.result = status = nvrtc["nvrtcCompileProgram"](program, 0, None)
+        create(ctypes.byref(program), _KERNEL, b"probe.cu", 0, None, None)
+    with ctx.call("nvrtcCompileProgram"):
+        status = nvrtc["nvrtcCompileProgram"](program, 0, None)
     return status, _nvrtc_log(ctypes, nvrtc, program)
 
 

@@ -1,9 +1,24 @@
 """All stages in their order, each in its child, and their results."""
 
+from .coimport import coimport_stage
+from .convolution import convolution_stage
+from .driver import driver_stage
+from .environment import environment_stage
+from .files import files_stage
 from .judge import default_judge
+from .library import library_stage
+from .packages import packages_stage
 from .protocol import GROUNDWORK, LAYERS, STAGES
+from .resolution import resolver_stage
 from .run import Run
 from .runner import find_stage
+from .runtime import runtime_stage
+from .session import session_stage
+from .streams import show_progress
+
+# Their import registers them; the frameworks' come with coimport.
+REGISTERED = (environment_stage, files_stage, packages_stage, resolver_stage, driver_stage, runtime_stage)
+REGISTERED += (library_stage, convolution_stage, coimport_stage, session_stage)
 
 
 class ProbeFaultError(Exception):
@@ -14,13 +29,13 @@ class ProbeFaultError(Exception):
         self.trace = trace
 
 
-def run_all(program, only, progress):
-    """Run the stages; returns (checks, libraries). ``progress(stage name)`` is called before each."""
+def run_all(program):
+    """Run the stages; returns (checks, libraries)."""
     checks, libraries = [], {}
     for row in in_order():
-        if not _wanted(row, only, program.facts):
+        if not _wanted(row, program.options["only"], program.facts):
             continue
-        progress(row.name)
+        show_progress(row.name)
         sound = True
         for params in [{}] if row.runs is None else row.runs(program.facts):
             run = Run(program, row, params).start()
@@ -40,7 +55,7 @@ def in_order():
 
 
 def _wanted(row, only, facts):
-    if row.modules and row.name not in facts.get("installed", {}):
+    if row.module and row.name not in facts.get("installed", {}):
         return False
     if row.layer not in GROUNDWORK and (facts.get("ctypes") is False or facts.get("waits")):
         return False
@@ -53,37 +68,32 @@ def _wanted(row, only, facts):
 
 def _judge(row, run):
     kind = run.ending["kind"]
-    if row.layer in GROUNDWORK + ("session",) and kind != "done":
-        if kind == "raised":
-            raise ProbeFaultError(row.name, run.ending["trace"])
+    own = row.layer in GROUNDWORK + ("session",)
+    if kind == "raised" and (own or (run.in_flight is None and row.layer not in ("framework", "coimport"))):
+        raise ProbeFaultError(row.name, run.ending["trace"])
+    if own and kind != "done":
         run.excuse("H01", "the %s stage: %s" % (row.name, run.ending["text"]), {"kernel": run.kernel})
         return
-    if kind == "raised" and run.in_flight is None and row.layer not in ("framework", "coimport"):
-        raise ProbeFaultError(row.name, run.ending["trace"])
-    judge = row.judge or default_judge
-    judge(run)
-    if any(check["outcome"] == "failed" and check["cause"] is None for check in run.checks):
+    (row.judge or default_judge)(run)
+    failed = [check for check in run.checks if check["outcome"] == "failed"]
+    unexplained = run.ending["kind"] != "done" and not run.excused and not failed
+    if unexplained or any(check["cause"] is None for check in failed):
         default_judge(run)
-    elif run.ending["kind"] != "done" and not run.excused:
-        if not any(check["outcome"] == "failed" for check in run.checks):
-            default_judge(run)
 
 
 def _take(facts, libraries, row, key, value):
     if key == "framework":
-        rows = facts.setdefault("frameworks", [])
         # a stage tells early what it knows and completes it later
-        rows[:] = [row for row in rows if row.get("name") != value.get("name")] + [value]
+        others = [other for other in facts.get("frameworks", ()) if other.get("name") != value.get("name")]
+        facts["frameworks"] = others + [value]
     elif key == "raw":
         facts.setdefault("raw", []).append(value)
     elif key == "libraries":
-        for library in value or ():
+        for library in value:
             fresh = {"name": library["name"], "path": library["path"], "mapped_by": []}
             entry = libraries.setdefault(library["path"], fresh)
             entry["version"] = library.get("version") or entry.get("version")
             if row.name not in entry["mapped_by"]:
                 entry["mapped_by"].append(row.name)
-    elif key == "test_double":
-        facts["test_double"] = bool(value) or facts.get("test_double", False)
     else:
         facts[key] = value

@@ -3,9 +3,6 @@
 import os
 import sys
 
-from .command_line import UsageError
-from .runner import flush_output
-
 
 def open_standard_streams():
     """Put /dev/null in the place of closed standard streams: the next file opened would get their number."""
@@ -23,6 +20,16 @@ def say(text):
         sys.stderr.flush()
     except (AttributeError, OSError, ValueError):
         sys.stderr = None
+
+
+def flush_output():
+    """Write out what is buffered, so that a fork does not print it twice; false if a stream is closed."""
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def divert_stdout():
@@ -51,8 +58,6 @@ def write(text):
         except UnicodeEncodeError:
             sys.stdout.write(text.encode("ascii", "replace").decode("ascii"))
         sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        if sys.stdout is not sys.__stdout__:
-            raise UsageError("cannot write the answer: %s" % error)
+    except (OSError, ValueError):
         # the reader is gone: keep the interpreter from complaining about it once more at its end
         sys.stdout = None

@@ -48,7 +48,7 @@ class Ascii(io.StringIO):
 
 def test_verdict_first_then_cause_evidence_remedy_and_details(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    text = render_page(REPORT, Style(Ascii()), None)
+    text = render_page(REPORT, Style(Ascii()))
     order = [
         "BROKEN (",
         "Cause: cudnn-shadowed",
@@ -73,9 +73,9 @@ def test_verdict_first_then_cause_evidence_remedy_and_details(monkeypatch):
 def test_every_symbol_has_its_word_and_reads_the_same_without_colour(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    coloured = render_page(REPORT, Style(Terminal()), None)
+    coloured = render_page(REPORT, Style(Terminal()))
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = render_page(REPORT, Style(Terminal()), None)
+    plain = render_page(REPORT, Style(Terminal()))
     assert "\033[" in coloured
     assert "\033[" not in plain
     for part in ("\033[32m", "\033[33m", "\033[31m", "\033[1;31m", "\033[2m", "\033[0m"):
@@ -86,12 +86,11 @@ def test_every_symbol_has_its_word_and_reads_the_same_without_colour(monkeypatch
 
 
 def test_a_test_double_and_changes_are_announced():
-    report = dict(REPORT, test_double=True)
     changes = [{"what": "driver", "before": "535", "now": "550"}]
-    text = render_page(report, Style(Ascii()), changes)
+    text = render_page(dict(REPORT, test_double=True, changes=changes), Style(Ascii()))
     assert "A TEST DOUBLE took part: this is evidence for nothing." in text
     assert "driver: 535 -> 550" in text
-    assert "  nothing" in render_page(REPORT, Style(Ascii()), [])
+    assert "  nothing" in render_page(dict(REPORT, changes=[]), Style(Ascii()))
 
 
 def test_html_says_the_same_and_escapes_what_the_machine_says():

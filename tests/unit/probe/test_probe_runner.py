@@ -32,8 +32,8 @@ def run_stage():
 
 def test_a_stage_that_comes_to_its_end(run_stage):
     def body(ctx):
-        with ctx.call("cudnnGetVersion") as call:
-            call.result = 91002
+        with ctx.call("cudnnGetVersion"):
+            pass
         ctx.passed("C01", "all is well", {"path": "/x"}, note="a remark")
         ctx.fact("raw", {"version": "9.10.2"})
         os.write(1, b"talk\n")
@@ -167,9 +167,8 @@ def test_a_line_cut_in_half_is_dropped(run_stage):
     assert [check["summary"] for check in run.checks] == ["whole"]
 
 
-def test_counter_tests_need_a_file_of_our_own(run_stage):
+def test_only_counter_tests_that_there_are(run_stage):
     run = run_stage(lambda ctx: None)
-    assert run.again("cleared-path").ending["kind"] == "unavailable"
     with pytest.raises(ValueError, match="no such counter-test: nonsense"):
         run.again("nonsense")
 
